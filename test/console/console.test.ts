@@ -66,7 +66,7 @@ describe.skipIf(typeof found === "string")("the console in a browser", () => {
     await other.getByLabel("Password").fill("testPassword");
     await other.getByLabel("Your name").fill("maria");
     await other.getByRole("button", { name: "Sign in" }).click();
-    await expectShown(other.getByRole("heading", { name: "Nothing needs you" }));
+    await expectShown(other.getByRole("heading", { name: "Nothing needs attention" }));
     await expectShown(other.getByRole("heading", { name: "No messages yet" }));
     await other.getByRole("button", { name: "testUser1" }).click();
     await other.getByRole("button", { name: "Log out" }).click();
@@ -85,7 +85,7 @@ describe.skipIf(typeof found === "string")("the console in a browser", () => {
     await expectShown(other.getByRole("button", { name: "testUser1" }));
     await other.getByRole("link", { name: "Operator" }).click();
     const row = other.getByRole("row").filter({ hasText: "testUser2" });
-    await row.getByRole("button", { name: "Switch to it" }).click();
+    await row.getByRole("button", { name: "Switch" }).click();
     await expectShown(other.getByRole("button", { name: "testUser2" }));
     expect(await findViolations(other)).toEqual([]);
     await other.context().close();
@@ -173,8 +173,8 @@ describe.skipIf(typeof found === "string")("the console in a browser", () => {
     await page.getByRole("combobox", { name: "Search or paste an id" }).fill(id);
     await page.keyboard.press("Enter");
     const drawer = page.getByRole("complementary", { name: `Message ${id}` });
-    await expectShown(drawer.getByText("Queue parcels is full"));
-    await drawer.getByRole("link", { name: "Who is ahead" }).click();
+    await expectShown(drawer.getByText("Queue parcels is at capacity"));
+    await drawer.getByRole("link", { name: "Message ahead" }).click();
     await expectShown(page.locator(".drawer").getByText("Being sent"));
     await page.keyboard.press("Escape");
     await page.locator(".drawer").waitFor({ state: "detached" });

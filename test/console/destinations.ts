@@ -3,6 +3,7 @@ import { Client } from "@upstash/qstash";
 import type { WorkflowContext } from "@upstash/workflow";
 import { createWorkflow, serveMany } from "@upstash/workflow/hono";
 import { Hono } from "hono";
+import { hostileText } from "./hostile.ts";
 
 /** The endpoints that the messages of a seeded server go to. */
 export type Destinations = { url: string; failsReceipt: boolean; close(): void };
@@ -16,6 +17,7 @@ export async function startDestinations(server: { url: string; token: string }):
     context.text("upstream connect error or disconnect/reset before headers", 503),
   );
   app.all("/unknown-sku/*", (context) => context.json({ error: "unknown sku" }, 422));
+  app.all("/hostile/*", (context) => context.text(hostileText.value, 500, { "x-from": "hostile" }));
   // Never responds, so its messages stay in flight.
   app.all("/slow/*", () => new Promise<Response>(() => undefined));
   const qstashClient = new Client({ baseUrl: server.url, token: server.token });
@@ -60,5 +62,11 @@ function makeWorkflows(state: Destinations) {
   const long = createWorkflow(async (context: WorkflowContext<{ steps: number }>) => {
     for (let at = 0; at < context.requestPayload.steps; at++) await context.run(`page ${at + 1}`, () => at);
   });
-  return { order, invoice, long };
+  const hostile = createWorkflow(async (context: WorkflowContext) => {
+    await context.run(hostileText.value, () => hostileText.value);
+    await context.run(`${hostileText.value} 2`, () => {
+      throw new Error("<img src=x>");
+    });
+  });
+  return { order, invoice, long, hostile };
 }

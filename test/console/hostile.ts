@@ -8,3 +8,9 @@ export const hostileBody = JSON.stringify({
   map: "https://maps.example/p/81",
   script: "</script><script>document.title='owned'</script>",
 }).replace(/}$/, ',"reference":9007199254740993,"weight":1.50}');
+
+/** A name from a stranger, and a part of it that a page shows as it is. */
+export const hostileText = {
+  value: "acme\u202Egnp\u200B<img src=x onerror=document.title='owned'>",
+  visiblePart: "<img src=x",
+};

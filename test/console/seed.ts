@@ -10,7 +10,7 @@ type More = { headers?: Record<string, string>; body?: string };
 /**
  * Sends a request, which is a method and a path, with the token of the account. Throws if it is refused.
  */
-async function call(server: SeededServer, request: string, more: More = {}): Promise<unknown> {
+export async function call(server: SeededServer, request: string, more: More = {}): Promise<unknown> {
   const [method = "", path = ""] = request.split(" ");
   const response = await fetch(`${server.url}${path}`, {
     method,
@@ -27,7 +27,7 @@ async function call(server: SeededServer, request: string, more: More = {}): Pro
 }
 
 /** Repeats until a condition holds. */
-async function until(what: string, holds: () => Promise<boolean>): Promise<void> {
+export async function until(what: string, holds: () => Promise<boolean>): Promise<void> {
   for (let attempt = 0; attempt < 600; attempt++) {
     if (await holds()) return;
     await sleep(100);

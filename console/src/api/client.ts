@@ -6,7 +6,7 @@ export const consoleBase = new URL("../", import.meta.env.DEV ? location.href : 
 /** Where the API is: beside the console. */
 export const apiBase = new URL("../", consoleBase);
 
-/** A refusal of the server, or the lack of an answer. `status` is 0 if the server did not answer. */
+/** A refusal of the server, or no response. `status` is 0 if the server did not respond. */
 export class Trouble extends Error {
   readonly status: number;
   constructor(status: number, message: string) {
@@ -88,7 +88,7 @@ async function fetchFrom(
     return await fetch(new URL(path.slice(1), apiBase), init);
   } catch (error) {
     if (signal?.aborted) throw error;
-    throw new Trouble(0, "the server does not answer");
+    throw new Trouble(0, "the server does not respond");
   }
 }
 

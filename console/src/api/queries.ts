@@ -1,4 +1,4 @@
-import { keepPreviousData, QueryClient, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { keepPreviousData, QueryClient, useQuery } from "@tanstack/react-query";
 import type { UseQueryResult } from "@tanstack/react-query";
 import type { Response, RouteName, Sent } from "./client.ts";
 import { send, Trouble } from "./client.ts";
@@ -10,7 +10,7 @@ export const pace = { list: 5_000, run: 2_000, slow: 30_000 } as const;
 export const queryClient = new QueryClient({
   defaultOptions: {
     queries: {
-      // A refusal stays a refusal. Only a server that does not answer is asked again.
+      // A refusal is final. Only a server that failed or did not respond gets the request again.
       retry: (count, error) =>
         error instanceof Trouble && (error.status === 0 || error.status >= 500) && count < 2,
       refetchOnWindowFocus: true,
@@ -38,10 +38,4 @@ export function useRead<R extends RouteName>(
     enabled,
     ...(keep && { placeholderData: keepPreviousData }),
   });
-}
-
-/** Returns a function that changes something, and reads everything on the page again afterwards. */
-export function useChange<Input, Output>(change: (input: Input) => Promise<Output>) {
-  const client = useQueryClient();
-  return useMutation({ mutationFn: change, onSettled: () => client.invalidateQueries() });
 }

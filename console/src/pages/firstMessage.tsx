@@ -4,7 +4,7 @@ import { CopyButton } from "../parts/basics.tsx";
 import { Panel } from "../parts/panel.tsx";
 import { Empty } from "../parts/trouble.tsx";
 
-/** The first message, as one call to copy. Shown as long as the log is empty. */
+/** One call that publishes the first message. Shown while the log is empty. */
 export function FirstMessage() {
   const log = useRead("GET /v2/logs", { query: { count: 1 } });
   if (!log.data || log.data.events.length > 0) return null;
@@ -18,9 +18,7 @@ export function FirstMessage() {
   return (
     <Panel>
       <Empty title="No messages yet">
-        <p>
-          Publish one with a single call. It shows up here in a moment, and tells why it waits if it does.
-        </p>
+        <p>Publish one with a single call. It appears here at once, with the reason if it waits.</p>
         <div className="code">
           <pre tabIndex={0}>{call}</pre>
           <span className="copy">
@@ -28,7 +26,7 @@ export function FirstMessage() {
           </span>
         </div>
         <p className="muted">
-          Put the token of your account into <code>$TOKEN</code> first.
+          Set <code>$TOKEN</code> to the token of your account first.
         </p>
       </Empty>
     </Panel>

@@ -10,7 +10,7 @@ import { Mark } from "../shell/brand.tsx";
 const ways = ["Account", "Token", "Operator"] as const;
 type Way = (typeof ways)[number];
 
-/** The way in: an account's password, a token, or the operator's password. */
+/** The login: with an account's password, a token, or the operator's password. */
 export function LoginPage() {
   const { session, setSession } = useSession();
   const [way, setWay] = useState<Way>("Account");
@@ -52,8 +52,8 @@ export function LoginPage() {
           </div>
         </form>
         <p className="foot">
-          A read-only token makes a read-only session. Sessions end after 12 hours, or when the credential is
-          replaced.
+          A read-only token opens a read-only session. A session ends after 12 hours, or when its credential
+          is replaced.
         </p>
       </main>
     </div>
@@ -102,7 +102,7 @@ function LoginFields({ way, error }: { way: Way; error: unknown }) {
           Your name <span className="sub">optional</span>
         </span>
         <input className="input" name="name" autoComplete="name" maxLength={100} />
-        <span className="hint">The audit log shows it beside what you change.</span>
+        <span className="hint">The audit log shows it with your changes.</span>
       </label>
     </>
   );

@@ -1,9 +1,9 @@
-import { toMessage } from "../parts/words.ts";
 import type { ErrorComponentProps } from "@tanstack/react-router";
 import { PageLink } from "../parts/link.tsx";
 import { Button } from "../parts/basics.tsx";
 import { Panel } from "../parts/panel.tsx";
 import { Empty, SkeletonRows } from "../parts/trouble.tsx";
+import { toMessage } from "../parts/words.ts";
 import { Page } from "../shell/shell.tsx";
 
 /** An address without a page. */
@@ -18,20 +18,17 @@ export const Missing = () => (
           </PageLink>
         }
       >
-        <p>Press ⌘ K and paste an id to find what you look for.</p>
+        <p>To find a message or a run, press ⌘ K and paste its id.</p>
       </Empty>
     </Panel>
   </Page>
 );
 
-/** A page that has failed: the fault of the console, and not of what it shows. */
+/** A page that failed because of an error in the console. */
 export const PageFailed = ({ error }: ErrorComponentProps) => (
   <Page title="This page failed" isLive={false}>
     <Panel>
-      <Empty
-        title="This page failed"
-        actions={<Button onClick={() => location.reload()}>Load it again</Button>}
-      >
+      <Empty title="This page failed" actions={<Button onClick={() => location.reload()}>Reload</Button>}>
         <p className="mono">{toMessage(error)}</p>
       </Empty>
     </Panel>

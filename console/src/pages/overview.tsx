@@ -2,9 +2,10 @@ import type { UseQueryResult } from "@tanstack/react-query";
 import { Play } from "lucide-react";
 import type { Response } from "../api/client.ts";
 import { send } from "../api/client.ts";
-import { useChange, useRead } from "../api/queries.ts";
+import { useRead } from "../api/queries.ts";
 import { useMay } from "../api/session.ts";
 import { Button } from "../parts/basics.tsx";
+import { Shortened } from "../parts/cells.tsx";
 import { PageLink } from "../parts/link.tsx";
 import { Loaded, Panel } from "../parts/panel.tsx";
 import { Glyph } from "../parts/state.tsx";
@@ -19,7 +20,7 @@ import { OverviewFigures } from "./overviewFigures.tsx";
 type RunGroup = Response<"GET /v2/workflows/dlq/groups">["groups"][number];
 type DeadGroup = Response<"GET /v2/dlq/groups">["groups"][number];
 
-/** Something that a person must look at: what it is, how much of it, and the button that helps. */
+/** A problem: what it is, how many messages or runs have it, and the button that helps. */
 type Need = {
   key: string;
   glyph: StateName;
@@ -33,7 +34,7 @@ type Need = {
   | { resume: () => Promise<unknown>; undo: () => Promise<unknown>; verb: string; done: string }
 );
 
-/** The first page: is anything stuck or failing, since when, and where to press. */
+/** The first page. It shows what is paused or failing, and the button that helps. */
 export function OverviewPage() {
   const overview = useRead("GET /v2/overview");
   const runGroups = useRead("GET /v2/workflows/dlq/groups", { query: {} });
@@ -72,13 +73,13 @@ const Parts = ({
     <div className="answer">
       <h2>
         {needs.length === 0
-          ? "Nothing needs you"
-          : `${formatMany(needs.length, "thing")} ${needs.length === 1 ? "needs" : "need"} you`}
+          ? "Nothing needs attention"
+          : `${formatMany(needs.length, "problem needs", "problems need")} attention`}
       </h2>
       <p>
         {needs.length === 0
-          ? "Nothing is paused, and nothing has failed for good."
-          : "Everything else moves."}
+          ? "No queue or key is paused, and no message or run has failed."
+          : "Paused queues and keys, and failures by cause."}
       </p>
     </div>
     {needs.length > 0 && (
@@ -100,16 +101,15 @@ const Parts = ({
 function NeedRow({ need }: { need: Need }) {
   const may = useMay();
   const act = useDo();
-  const change = useChange((run: () => Promise<unknown>) => run());
   return (
     <li>
       <Glyph state={need.glyph} />
       <div className="grow">
         <div className="l1">
-          <span className="t">{need.title}</span>
+          <Shortened text={need.title} />
         </div>
         <div className="l2">
-          <span className="t">{need.about}</span>
+          <Shortened text={need.about} />
         </div>
       </div>
       <div className="big">
@@ -117,16 +117,7 @@ function NeedRow({ need }: { need: Need }) {
         <small>{need.unit}</small>
       </div>
       {"resume" in need && may.manage ? (
-        <Button
-          icon={Play}
-          onClick={() =>
-            void act(
-              () => change.mutateAsync(need.resume),
-              need.done,
-              () => change.mutateAsync(need.undo),
-            )
-          }
-        >
+        <Button icon={Play} onClick={() => void act(need.resume, need.done, need.undo)}>
           {need.verb}
         </Button>
       ) : (
@@ -142,7 +133,7 @@ const toQueueNeed = (name: string): Need => ({
   key: `queue ${name}`,
   glyph: "paused",
   title: `Queue ${name} is paused`,
-  about: "It sends nothing until someone resumes it.",
+  about: "It sends no messages until you resume it.",
   verb: "Resume queue",
   resume: () => send("POST /v2/queues/{name}/resume", { params: { name } }),
   undo: () => send("POST /v2/queues/{name}/pause", { params: { name } }),
@@ -154,7 +145,7 @@ const toKeyNeed = (key: string): Need => ({
   key: `key ${key}`,
   glyph: "paused",
   title: `Key ${key} is paused`,
-  about: "Its messages wait until someone resumes it.",
+  about: "Its messages wait until you resume it.",
   verb: "Resume key",
   resume: () => send("POST /v2/flowControl/{key}/resume", { params: { key } }),
   undo: () => send("POST /v2/flowControl/{key}/pause", { params: { key } }),
@@ -165,11 +156,11 @@ const toKeyNeed = (key: string): Need => ({
 const toDeadNeed = ({ url, responseStatus, error, count, dlqId }: DeadGroup): Need => ({
   key: `dead ${dlqId}`,
   glyph: "failed",
-  title: `${splitUrl(url).host} ${responseStatus === undefined ? "does not answer" : `answers ${responseStatus}`}`,
+  title: `${splitUrl(url).host} ${responseStatus === undefined ? "does not respond" : `responds with ${responseStatus}`}`,
   about: `${splitUrl(url).path} ${error}`.trim(),
   count,
   unit: "failed",
-  verb: "Open the group",
+  verb: "Show",
   to: "/dead-letters",
   search: { url },
 });
@@ -181,6 +172,6 @@ const toRunNeed = ({ workflowUrl, stepName, error, count, dlqId }: RunGroup): Ne
   about: error,
   count,
   unit: count === 1 ? "run" : "runs",
-  verb: "Open the group",
+  verb: "Show",
   to: "/failed-runs",
 });

@@ -9,13 +9,14 @@ import { Table } from "../parts/table.tsx";
 import { Empty } from "../parts/trouble.tsx";
 import { formatBytes, formatCount, formatSpan } from "../parts/words.ts";
 import { formatShare, shareClass } from "./flow/hosts.tsx";
+import { Visible } from "../parts/visible.tsx";
 
 type Overview = Response<"GET /v2/overview">;
 
 const hour = 3_600_000;
 const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
 
-/** The figures of the overview: the last hour, what is held and by what, the worst hosts, and the room. */
+/** The figures of the overview: the last hour, held messages by gate, the worst hosts, and the storage. */
 export const OverviewFigures = ({ data }: { data: Overview }) => (
   <>
     <Stats data={data} />
@@ -23,7 +24,7 @@ export const OverviewFigures = ({ data }: { data: Overview }) => (
       <LastHour minutes={data.minutes} />
       <Held held={data.held} />
       <WorstHosts hosts={data.worstHosts} />
-      <Room data={data} />
+      <StorageUse data={data} />
     </div>
   </>
 );
@@ -45,7 +46,7 @@ function Stats({ data }: { data: Overview }) {
         to="/dead-letters"
         name="Dead letters"
         value={formatCount(deadLetters)}
-        about="kept now"
+        about="in total"
         isBad={deadLetters > 0}
       />
       <Stat
@@ -54,12 +55,12 @@ function Stats({ data }: { data: Overview }) {
         value={`${formatCount(unfinished.count)}${unfinished.more ? "+" : ""}`}
         about="waiting, or in flight"
       />
-      <Stat to="/messages" name="In flight" value={formatCount(inFlight)} about="under delivery now" />
+      <Stat to="/messages" name="In flight" value={formatCount(inFlight)} about="being delivered now" />
       <Stat
         to="/runs"
         name="Runs"
         value={`${formatCount(runs.active.count)}${runs.active.more ? "+" : ""}`}
-        about="not ended yet"
+        about="not finished"
       />
       <div className="stat">
         <span className="k">Next due</span>
@@ -91,10 +92,10 @@ function LastHour({ minutes }: { minutes: Overview["minutes"] }) {
     { name: "failed", kind: "bar", fill: "f-bad", dot: "bad", values: pick("failed") },
   ];
   return (
-    <Panel title="Messages a minute" className="w8 x6" end={<Legend series={series} />}>
+    <Panel title="Messages per minute" className="w8 x6" end={<Legend series={series} />}>
       <div className="body">
         <Chart
-          label="Delivered and failed messages a minute, in the last hour"
+          label="Delivered and failed messages per minute, in the last hour"
           series={series}
           times={starts.map((start) => clock.format(start * 60_000))}
         />
@@ -104,15 +105,15 @@ function LastHour({ minutes }: { minutes: Overview["minutes"] }) {
 }
 
 const gateNames = {
-  queue: "Queue full or paused",
-  key: "Key full or paused",
-  endpoint: "Account, one endpoint",
-  account: "Account",
-  capacity: "No capacity",
+  queue: "Queue at capacity or paused",
+  key: "Key at capacity or paused",
+  endpoint: "Account limit, per endpoint",
+  account: "Account limit",
+  capacity: "Server capacity",
 } as const;
 
 const describeOldest = (at: number | undefined, now: number): string =>
-  at === undefined ? "" : `oldest for ${formatSpan(now - at)}`;
+  at === undefined ? "" : `oldest: ${formatSpan(now - at)}`;
 
 function Held({ held }: { held: Overview["held"] }) {
   const entries = (Object.keys(gateNames) as (keyof typeof gateNames)[])
@@ -121,7 +122,7 @@ function Held({ held }: { held: Overview["held"] }) {
   const now = Date.now();
   return (
     <Panel
-      title="Held, and by what"
+      title="Held messages, by gate"
       className="w4 x3"
       end={
         <PageLink className="link" to="/messages" search={{ state: "held" }}>
@@ -130,7 +131,7 @@ function Held({ held }: { held: Overview["held"] }) {
       }
     >
       {entries.length === 0 ? (
-        <Empty title="Nothing is held" />
+        <Empty title="No held messages" />
       ) : (
         <div className="body">
           <Bars
@@ -151,7 +152,7 @@ function WorstHosts({ hosts }: { hosts: Overview["worstHosts"] }) {
   const navigate = useNavigate();
   return (
     <Panel
-      title="Slowest and sickest hosts"
+      title="Slow and failing hosts"
       className="w8 x4"
       end={
         <PageLink className="link" to="/hosts">
@@ -160,15 +161,15 @@ function WorstHosts({ hosts }: { hosts: Overview["worstHosts"] }) {
       }
     >
       {hosts.length === 0 ? (
-        <Empty title="No host was called lately" />
+        <Empty title="No recent deliveries" />
       ) : (
         <Table
-          label="Slowest and sickest hosts"
+          label="Slow and failing hosts"
           rows={hosts.slice(0, 5)}
           keyOf={({ host }) => host}
           open={({ host }) => void navigate({ to: "/messages", search: { view: "log", host } })}
           columns={[
-            { head: "Host", cell: ({ host }) => <span className="host">{host}</span> },
+            { head: "Host", cell: ({ host }) => <Visible text={host} /> },
             {
               head: "Errors",
               className: "num w-s",
@@ -192,16 +193,16 @@ function WorstHosts({ hosts }: { hosts: Overview["worstHosts"] }) {
   );
 }
 
-function Room({ data: { storage, disk } }: { data: Overview }) {
+function StorageUse({ data: { storage, disk } }: { data: Overview }) {
   const used = disk ? disk.total - disk.free : 0;
   return (
-    <Panel title="Room" className="w4 x3">
+    <Panel title="Storage" className="w4 x3">
       <div className="body">
         <Bars
           entries={[
             {
               name: "Stored",
-              sub: storage.max > 0 ? `of ${formatBytes(storage.max)}` : "without a limit",
+              sub: storage.max > 0 ? `of ${formatBytes(storage.max)}` : "no limit",
               value: storage.used,
               text: formatBytes(storage.used),
               fill: "f-idle",

@@ -3,6 +3,7 @@ import { Check, Copy } from "lucide-react";
 import type { ButtonHTMLAttributes, ReactNode } from "react";
 import { useEffect, useState } from "react";
 import { formatClock, formatExact, formatRelative, shortId, splitUrl } from "./words.ts";
+import { Visible } from "./visible.tsx";
 
 /** An icon of 16 px. It says nothing to a screen reader: its button does. */
 export const Icon = ({ of: Shape, size = "" }: { of: LucideIcon; size?: "s" | "l" | "" }) => (
@@ -59,7 +60,7 @@ export function Time({ at, as = "relative" }: { at: number; as?: "relative" | "c
 /** An id, shortened in its middle. */
 export const Id = ({ id, isWhole = false }: { id: string; isWhole?: boolean }) => (
   <span className="id" title={id}>
-    {isWhole ? id : shortId(id)}
+    <Visible text={isWhole ? id : shortId(id)} />
   </span>
 );
 
@@ -68,8 +69,12 @@ export function Url({ url }: { url: string }) {
   const { host, path } = splitUrl(url);
   return (
     <span className="t" title={url}>
-      <span className="host">{host}</span>
-      <span className="path">{path}</span>
+      <span className="host">
+        <Visible text={host} />
+      </span>
+      <span className="path">
+        <Visible text={path} />
+      </span>
     </span>
   );
 }

@@ -2,7 +2,7 @@ import type { ReactNode } from "react";
 import { useState } from "react";
 import type { RouteName } from "../api/client.ts";
 import { send, toPath } from "../api/client.ts";
-import { useChange, useRead } from "../api/queries.ts";
+import { useRead } from "../api/queries.ts";
 import { useMay } from "../api/session.ts";
 import { useFreeze } from "../shell/live.ts";
 import { useToasts } from "../shell/toasts.tsx";
@@ -30,7 +30,7 @@ type BulkProps = {
   query: Readonly<Record<string, string | readonly string[] | undefined>>;
   verb: string;
   noun: string;
-  /** What is lost or happens, for the confirmation. */
+  /** The effect of the action, shown before it starts. */
   consequence: string;
   isDangerous?: boolean;
   close(): void;
@@ -48,17 +48,16 @@ export function Bulk({
   close,
   children,
 }: BulkProps) {
-  const may = useMay();
   const { say } = useToasts();
   const [isAsking, setIsAsking] = useState(false);
-  useFreeze(true, "Frozen while chosen");
+  useFreeze(true, "Paused: bulk action");
   const dryRun = useRead(route, { query: { ...query, dryRun: true } }, { every: null });
-  const act = useChange(() => actOnAll(route, query));
   const plan = dryRun.data && "dryRun" in dryRun.data ? dryRun.data : null;
   const count = plan?.count ?? 0;
   const counted = `${formatCount(count)}${plan?.more ? " or more" : ""}`;
+  const button = `${verb} ${counted}`;
   const run = async (): Promise<void> => {
-    const done = await act.mutateAsync(undefined);
+    const done = await actOnAll(route, query);
     say(`${verb}: ${formatMany(done, noun)}`);
     close();
   };
@@ -72,54 +71,72 @@ export function Bulk({
         <h2>
           {verb} {counted} {noun}s
         </h2>
-        <span className="muted">by filter, not by page</span>
+        <span className="muted">all that match the filter</span>
         {children}
       </header>
       {dryRun.error ? (
         <Failed what="The dry run" error={dryRun.error} />
       ) : (
-        <div className="plan two">
-          <div>
-            <h3>Dry run</h3>
-            <p>
-              <b>{counted}</b> would change. {consequence}
-            </p>
-            <Sample ids={plan?.sample ?? []} />
-          </div>
-          <div>
-            <h3>As code</h3>
-            <Codes of={{ method: route.slice(0, route.indexOf(" ")), path: toPath(route, { query }) }} />
-          </div>
-        </div>
+        <DryRun route={route} query={query} ids={plan?.sample ?? []}>
+          <b>{counted}</b> would change. {consequence}
+        </DryRun>
       )}
-      <footer>
-        <span className="only-wide">The audit log keeps who did it.</span>
-        <span className="spring" />
-        <Button kind="ghost" onClick={close}>
-          Close
-        </Button>
-        {may.manage && (
-          <Button
-            kind={isDangerous ? "danger-fill" : "primary"}
-            disabled={count === 0}
-            onClick={() => setIsAsking(true)}
-          >
-            {verb} {counted}
-          </Button>
-        )}
-      </footer>
-      <Confirm
-        title={`${verb} ${counted} ${noun}s`}
-        verb={`${verb} ${counted}`}
-        isOpen={isAsking}
+      <Foot
+        close={close}
+        verb={button}
         isDangerous={isDangerous}
-        close={() => setIsAsking(false)}
-        act={run}
-        {...(isDangerous && count >= 100 && { typed: String(count) })}
-      >
-        <p>{consequence}</p>
-      </Confirm>
+        isBlocked={count === 0}
+        ask={() => setIsAsking(true)}
+      />
+      {isAsking && (
+        <Confirm
+          title={`${button} ${noun}s`}
+          verb={button}
+          isDangerous={isDangerous}
+          close={() => setIsAsking(false)}
+          act={run}
+          {...(isDangerous && count >= 100 && { typed: String(count) })}
+        >
+          <p>{consequence}</p>
+        </Confirm>
+      )}
     </section>
+  );
+}
+
+type DryRunProps = Pick<BulkProps, "route" | "query"> & { ids: readonly string[]; children: ReactNode };
+
+const DryRun = ({ route, query, ids, children }: DryRunProps) => (
+  <div className="plan two">
+    <div>
+      <h3>Dry run</h3>
+      <p>{children}</p>
+      <Sample ids={ids} />
+    </div>
+    <div>
+      <h3>As code</h3>
+      <Codes of={{ method: route.slice(0, route.indexOf(" ")), path: toPath(route, { query }) }} />
+    </div>
+  </div>
+);
+
+type FootProps = { verb: string; isDangerous: boolean; isBlocked: boolean; close(): void; ask(): void };
+
+function Foot({ verb, isDangerous, isBlocked, close, ask }: FootProps) {
+  const may = useMay();
+  return (
+    <footer>
+      <span className="only-wide">The audit log records it.</span>
+      <span className="spring" />
+      <Button kind="ghost" onClick={close}>
+        Close
+      </Button>
+      {may.manage && (
+        <Button kind={isDangerous ? "danger-fill" : "primary"} disabled={isBlocked} onClick={ask}>
+          {verb}
+        </Button>
+      )}
+    </footer>
   );
 }
 

@@ -1,8 +1,9 @@
 import { useState } from "react";
 import { apiBase } from "../api/client.ts";
 import { CopyButton } from "./basics.tsx";
+import { Visible } from "./visible.tsx";
 
-/** A request of the API, to be shown as code. */
+/** A request of the API, shown as code. */
 export type CodeOf = {
   method: string;
   path: string;
@@ -63,7 +64,25 @@ function toPython({ method, path, headers = {}, body }: CodeOf): string {
 
 const languages = { curl: toCurl, TypeScript: toTypeScript, Python: toPython } as const;
 
-/** The same request as code, to copy. */
+type AsCodeProps = { of: Omit<CodeOf, "body" | "headers"> & { json?: unknown } };
+
+/** The request of a form as code, folded. */
+export const AsCode = ({ of: { json, ...of } }: AsCodeProps) => (
+  <details>
+    <summary>As code</summary>
+    <Codes
+      of={{
+        ...of,
+        ...(json !== undefined && {
+          headers: { "Content-Type": "application/json" },
+          body: JSON.stringify(json),
+        }),
+      }}
+    />
+  </details>
+);
+
+/** A request as code, to copy. */
 export function Codes({ of }: { of: CodeOf }) {
   const [language, setLanguage] = useState<keyof typeof languages>("curl");
   const text = languages[language](of);
@@ -82,7 +101,7 @@ export function Codes({ of }: { of: CodeOf }) {
       </div>
       <div className="code">
         <pre tabIndex={0} aria-label={`As ${language}`}>
-          {text}
+          <Visible text={text} />
         </pre>
       </div>
     </div>

@@ -1,13 +1,15 @@
+import { useQueryClient } from "@tanstack/react-query";
 import { X } from "lucide-react";
 import type { SyntheticEvent, ReactNode } from "react";
 import { useEffect, useId, useRef, useState } from "react";
 import { Button } from "./basics.tsx";
 import { Refused } from "./trouble.tsx";
+import { Visible } from "./visible.tsx";
 
-type DialogProps = { title: string; isOpen: boolean; close(): void; children: ReactNode; className?: string };
+type DialogProps = { title: string; isOpen?: boolean; close(): void; children: ReactNode; isWide?: boolean };
 
-/** A dialog above the page. Escape and a press beside it close it, and the keyboard stays in it. */
-export function Dialog({ title, isOpen, close, children, className = "" }: DialogProps) {
+/** A dialog above the page. Escape or a press outside closes it, and the keyboard cannot leave it. */
+export function Dialog({ title, isOpen = true, close, children, isWide = false }: DialogProps) {
   const dialog = useRef<HTMLDialogElement>(null);
   const id = useId();
   useEffect(() => {
@@ -19,7 +21,7 @@ export function Dialog({ title, isOpen, close, children, className = "" }: Dialo
   return (
     <dialog
       ref={dialog}
-      className={`dialog ${className}`}
+      className={`dialog ${isWide ? "wide" : ""}`}
       aria-labelledby={id}
       onClose={close}
       onClick={(event) => event.target === dialog.current && close()}
@@ -27,7 +29,9 @@ export function Dialog({ title, isOpen, close, children, className = "" }: Dialo
       {isOpen && (
         <>
           <header>
-            <h2 id={id}>{title}</h2>
+            <h2 id={id}>
+              <Visible text={title} />
+            </h2>
             <Button kind="ghost" isSmall icon={X} label="Close (Esc)" onClick={close} />
           </header>
           {children}
@@ -37,74 +41,129 @@ export function Dialog({ title, isOpen, close, children, className = "" }: Dialo
   );
 }
 
-type ConfirmProps = {
+type FormDialogProps = {
   title: string;
-  verb: string;
-  isOpen: boolean;
+  /** The text of the button that submits. Without it, the form shows settings that this session cannot change. */
+  verb: string | null;
   close(): void;
-  act(): Promise<unknown>;
+  /** Sends the form. The dialog closes if the server accepts it. */
+  act(given: FormData): Promise<unknown>;
   children: ReactNode;
-  /** A text that the person must type, for what cannot be undone and is large. */
-  typed?: string;
-  isDangerous?: boolean;
+  /** Further buttons. */
+  extra?: ReactNode;
+  kind?: "primary" | "danger-fill";
+  /** Reports whether the form cannot be sent yet. */
+  isBlocked?: boolean;
+  isWide?: boolean;
 };
 
-/** Asks before something that cannot be undone. The button repeats the verb. */
-export function Confirm({
-  title,
-  verb,
-  isOpen,
-  close,
-  act,
-  children,
-  typed,
-  isDangerous = true,
-}: ConfirmProps) {
-  const [given, setGiven] = useState("");
+/** A dialog with a form. It stays open with the reason if the server refuses. */
+export function FormDialog(props: FormDialogProps) {
+  const { title, verb, close, act, children, extra, kind = "primary", isBlocked = false, isWide } = props;
   const { isBusy, error, run } = useAction();
-  const mayAct = (typed === undefined || given === typed) && !isBusy;
-  const submit = (event: SyntheticEvent): void => {
+  const submit = (event: SyntheticEvent<HTMLFormElement>): void => {
     event.preventDefault();
-    if (mayAct) void run(act).then((isDone) => isDone && close());
+    const given = new FormData(event.currentTarget);
+    if (!isBusy && !isBlocked && verb !== null)
+      void run(() => act(given)).then((isDone) => isDone && close());
   };
   return (
-    <Dialog title={title} isOpen={isOpen} close={close}>
+    <Dialog title={title} close={close} {...(isWide && { isWide })}>
       <form onSubmit={submit}>
         <div className="dialog-body">
           {children}
-          {typed !== undefined && (
-            <label className="field">
-              <span className="label">
-                Type <b>{typed}</b> to confirm
-              </span>
-              <input
-                className="input"
-                value={given}
-                onChange={(event) => setGiven(event.target.value)}
-                autoComplete="off"
-              />
-            </label>
-          )}
           <Refused error={error} />
         </div>
         <footer>
-          <Button onClick={close}>Cancel</Button>
-          <Button type="submit" kind={isDangerous ? "danger-fill" : "primary"} disabled={!mayAct}>
-            {verb}
-          </Button>
+          {extra}
+          <Button onClick={close}>{verb === null ? "Close" : "Cancel"}</Button>
+          {verb !== null && (
+            <Button type="submit" kind={kind} disabled={isBusy || isBlocked}>
+              {verb}
+            </Button>
+          )}
         </footer>
       </form>
     </Dialog>
   );
 }
 
-/** Runs an action, and keeps whether it is under way and why it was refused. */
+type ConfirmProps = {
+  title: string;
+  verb: string;
+  close(): void;
+  act(): Promise<unknown>;
+  children: ReactNode;
+  /** A text that the person must type, if the action is large and cannot be undone. */
+  typed?: string;
+  isDangerous?: boolean;
+};
+
+/** Asks before an action that cannot be undone. The button repeats the verb. */
+export function Confirm({ title, verb, close, act, children, typed, isDangerous = true }: ConfirmProps) {
+  const [given, setGiven] = useState("");
+  return (
+    <FormDialog
+      title={title}
+      verb={verb}
+      close={close}
+      act={act}
+      kind={isDangerous ? "danger-fill" : "primary"}
+      isBlocked={typed !== undefined && given !== typed}
+    >
+      {children}
+      {typed !== undefined && (
+        <label className="field">
+          <span className="label">
+            Type{" "}
+            <b>
+              <Visible text={typed} />
+            </b>{" "}
+            to confirm
+          </span>
+          <input
+            className="input"
+            value={given}
+            onChange={(event) => setGiven(event.target.value)}
+            autoComplete="off"
+          />
+        </label>
+      )}
+    </FormDialog>
+  );
+}
+
+/** A field of a form: its name, the input, and a hint. */
+export const Field = ({
+  name,
+  isOptional = false,
+  hint,
+  className = "",
+  children,
+}: {
+  name: ReactNode;
+  isOptional?: boolean;
+  hint?: ReactNode;
+  className?: string;
+  children: ReactNode;
+}) => (
+  <label className={`field ${className}`}>
+    <span className="label">
+      {name} {isOptional && <span className="sub">optional</span>}
+    </span>
+    {children}
+    {hint !== undefined && <span className="hint">{hint}</span>}
+  </label>
+);
+
+/** Runs an action and reads the page again. Keeps whether the action is running and why it was refused. */
 export function useAction(): {
   isBusy: boolean;
   error: unknown;
   run(act: () => Promise<unknown>): Promise<boolean>;
   clear(): void;
 } {
+  const client = useQueryClient();
   const [state, setState] = useState<{ isBusy: boolean; error: unknown }>({ isBusy: false, error: null });
   const run = async (act: () => Promise<unknown>): Promise<boolean> => {
     setState({ isBusy: true, error: null });
@@ -115,6 +174,8 @@ export function useAction(): {
     } catch (error) {
       setState({ isBusy: false, error });
       return false;
+    } finally {
+      void client.invalidateQueries();
     }
   };
   return { ...state, run, clear: () => setState({ isBusy: false, error: null }) };

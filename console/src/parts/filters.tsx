@@ -5,6 +5,7 @@ import { useEffect, useRef, useState } from "react";
 import type { Search as SearchParams } from "../router.tsx";
 import { Icon } from "./basics.tsx";
 import { readField } from "./words.ts";
+import { Visible } from "./visible.tsx";
 
 /** The filters of a page, which are in its address, and how to change them. */
 export type Filters = {
@@ -79,7 +80,9 @@ export function FilterBar({
       {shown.map(({ name, title }) => (
         <span key={name} className="filter">
           <span className="k">{title}</span>
-          <span className="v">{values[name]}</span>
+          <span className="v">
+            <Visible text={values[name] ?? ""} />
+          </span>
           <button
             type="button"
             aria-label={`Remove the filter ${title}`}
@@ -94,12 +97,12 @@ export function FilterBar({
   );
 }
 
+type AddFilterProps = { fields: readonly FilterField[]; set: Filters["set"] };
+
 /** Adds a filter by its name and its value. */
-function AddFilter({ fields, set }: { fields: readonly FilterField[]; set: Filters["set"] }) {
+function AddFilter({ fields, set }: AddFilterProps) {
   const [isOpen, setIsOpen] = useState(false);
-  const [name, setName] = useState("");
   const place = useRef<HTMLSpanElement>(null);
-  const field = fields.find((one) => one.name === name) ?? fields[0];
   useEffect(() => {
     if (!isOpen) return;
     const close = (event: Event): void => {
@@ -113,13 +116,7 @@ function AddFilter({ fields, set }: { fields: readonly FilterField[]; set: Filte
       document.removeEventListener("keydown", close);
     };
   }, [isOpen]);
-  if (!field) return null;
-  const submit = (event: SyntheticEvent<HTMLFormElement>): void => {
-    event.preventDefault();
-    const value = readField(new FormData(event.currentTarget), "value").trim();
-    if (value !== "") set({ [field.name]: value });
-    setIsOpen(false);
-  };
+  if (fields.length === 0) return null;
   return (
     <span className="pop-place" ref={place}>
       <button
@@ -131,41 +128,54 @@ function AddFilter({ fields, set }: { fields: readonly FilterField[]; set: Filte
         <Icon of={Plus} />
         Filter
       </button>
-      {isOpen && (
-        <form className="pop" onSubmit={submit}>
-          <label className="field">
-            <span className="label">By</span>
-            <select
-              className="input"
-              value={field.name}
-              onChange={(event) => setName(event.target.value)}
-              autoFocus
-            >
-              {fields.map((one) => (
-                <option key={one.name} value={one.name}>
-                  {one.title}
-                </option>
-              ))}
-            </select>
-          </label>
-          <label className="field">
-            <span className="label">Value</span>
-            {field.options ? (
-              <select className="input" name="value" key={field.name}>
-                {field.options.map((one) => (
-                  <option key={one}>{one}</option>
-                ))}
-              </select>
-            ) : (
-              <input className="input" name="value" key={field.name} placeholder={field.hint} />
-            )}
-          </label>
-          <button className="btn primary sm" type="submit">
-            Add
-          </button>
-        </form>
-      )}
+      {isOpen && <FilterForm fields={fields} set={set} close={() => setIsOpen(false)} />}
     </span>
+  );
+}
+
+function FilterForm({ fields, set, close }: AddFilterProps & { close(): void }) {
+  const [name, setName] = useState("");
+  const field = fields.find((one) => one.name === name) ?? fields[0];
+  if (!field) return null;
+  const submit = (event: SyntheticEvent<HTMLFormElement>): void => {
+    event.preventDefault();
+    const value = readField(new FormData(event.currentTarget), "value").trim();
+    if (value !== "") set({ [field.name]: value });
+    close();
+  };
+  return (
+    <form className="pop" onSubmit={submit}>
+      <label className="field">
+        <span className="label">By</span>
+        <select
+          className="input"
+          value={field.name}
+          onChange={(event) => setName(event.target.value)}
+          autoFocus
+        >
+          {fields.map((one) => (
+            <option key={one.name} value={one.name}>
+              {one.title}
+            </option>
+          ))}
+        </select>
+      </label>
+      <label className="field">
+        <span className="label">Value</span>
+        {field.options ? (
+          <select className="input" name="value" key={field.name}>
+            {field.options.map((one) => (
+              <option key={one}>{one}</option>
+            ))}
+          </select>
+        ) : (
+          <input className="input" name="value" key={field.name} placeholder={field.hint} />
+        )}
+      </label>
+      <button className="btn primary sm" type="submit">
+        Add
+      </button>
+    </form>
   );
 }
 

@@ -1,6 +1,7 @@
 import type { UseQueryResult } from "@tanstack/react-query";
 import type { ReactNode } from "react";
 import { Failed, SkeletonRows } from "./trouble.tsx";
+import { Visible } from "./visible.tsx";
 
 type PanelProps = {
   title?: string;
@@ -16,7 +17,9 @@ export const Panel = ({ title, sub, end, footer, className = "", children }: Pan
   <section className={`panel ${className}`} {...(title !== undefined && { "aria-label": title })}>
     {title !== undefined && (
       <header>
-        <h2>{title}</h2>
+        <h2>
+          <Visible text={title} />
+        </h2>
         {sub && <span className="sub">{sub}</span>}
         {end && <div className="end">{end}</div>}
       </header>
@@ -33,7 +36,7 @@ type LoadedProps<T> = {
   children(data: T): ReactNode;
 };
 
-/** What was read, or a skeleton, or why it could not be read. What was read once stays while it is read again. */
+/** The data of a query, a skeleton while it loads, or its error. Old data stays while the query loads again. */
 export function Loaded<T>({ query, what, rows, children }: LoadedProps<T>) {
   const { data, error, isPending, refetch } = query;
   if (data !== undefined && !(error && query.isPlaceholderData)) return children(data);

@@ -1,9 +1,10 @@
 import { Download, Eye } from "lucide-react";
 import { useMemo, useState } from "react";
 import { Button, CopyButton, Icon } from "./basics.tsx";
-import { countHidden, splitHidden } from "./hidden.ts";
+import { countHidden } from "./hidden.ts";
 import type { JsonLine, Token } from "./jsonText.ts";
 import { formatJson, readLink } from "./jsonText.ts";
+import { Visible } from "./visible.tsx";
 import { formatBytes } from "./words.ts";
 
 /** The length up to which a body is shown at first. */
@@ -14,11 +15,11 @@ type PayloadProps = {
   text?: string | undefined;
   base64?: string | undefined;
   label: string;
-  /** Says that the server kept only the beginning. */
+  /** Reports whether the server kept only the beginning. */
   isCut?: boolean | undefined;
 };
 
-/** The body that a stranger sent: as text only, with every hidden character shown, and never as markup. */
+/** A body from an unknown sender. It is shown as text, never as markup, with every hidden character. */
 export function Payload({ text, base64, label, isCut = false }: PayloadProps) {
   const bytes = useMemo(() => toBytes(text, base64), [text, base64]);
   const whole = text ?? new TextDecoder().decode(bytes);
@@ -70,7 +71,7 @@ export function Payload({ text, base64, label, isCut = false }: PayloadProps) {
               hiddenCount > 0 &&
                 `${hiddenCount} hidden ${hiddenCount === 1 ? "character" : "characters"} shown`,
               isLong && `${formatBytes(cut)} of ${formatBytes(bytes.length)} shown`,
-              isCut && "the server keeps only the beginning",
+              isCut && "truncated by the server",
             ]
               .filter(Boolean)
               .join(", ")}
@@ -92,21 +93,6 @@ function toBytes(text: string | undefined, base64: string | undefined): Uint8Arr
   if (base64 === undefined) return new TextEncoder().encode(text ?? "");
   return Uint8Array.from(atob(base64), (letter) => letter.codePointAt(0) ?? 0);
 }
-
-/** A text in which every hidden character is shown by its name. */
-export const Visible = ({ text }: { text: string }) => (
-  <>
-    {splitHidden(text).map((piece, at) =>
-      piece.mark === undefined ? (
-        piece.text
-      ) : (
-        <span key={at} className="j-mark" title="a character that cannot be seen">
-          {piece.mark}
-        </span>
-      ),
-    )}
-  </>
-);
 
 const JsonRow = ({ line: { depth, tokens } }: { line: JsonLine }) => (
   <span>

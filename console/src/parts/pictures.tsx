@@ -10,7 +10,7 @@ export type Ranked = {
   share?: number;
 };
 
-/** Entries with bars, the numbers beside them. */
+/** Entries with their numbers and bars. */
 export function Bars({ entries }: { entries: readonly Ranked[] }) {
   const most = Math.max(1, ...entries.map(({ value }) => value));
   return (
@@ -35,7 +35,7 @@ export function Bars({ entries }: { entries: readonly Ranked[] }) {
   );
 }
 
-/** A series of a chart: as an area with a line, or as bars that stand on those before. */
+/** A series of a chart: as an area with a line, or as bars, stacked on the bars before. */
 export type Series = {
   name: string;
   kind: "area" | "bar";

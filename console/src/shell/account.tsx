@@ -6,7 +6,7 @@ import { Button, Time } from "../parts/basics.tsx";
 import { Dialog, useAction } from "../parts/dialog.tsx";
 import { Refused } from "../parts/trouble.tsx";
 
-/** The account of the session: what it may do, another account for the operator, and the way out. */
+/** The account of the session: its rights, a switch for the operator, and the log-out. */
 export function AccountMenu({ isOpen, close }: { isOpen: boolean; close(): void }) {
   const { session, setSession } = useSession();
   const client = useQueryClient();
@@ -27,7 +27,7 @@ export function AccountMenu({ isOpen, close }: { isOpen: boolean; close(): void 
             <>
               <dt>Account</dt>
               <dd className="mono">{session.account.id}</dd>
-              <dt>May</dt>
+              <dt>Rights</dt>
               <dd>{rights}</dd>
             </>
           )}
@@ -81,7 +81,7 @@ function Switcher({ close }: { close(): void }) {
           </option>
         ))}
       </select>
-      <span className="hint">The audit log of the account records it.</span>
+      <span className="hint">The audit log of the account records the switch.</span>
       <Refused error={error} />
     </label>
   );

@@ -4,7 +4,7 @@ import { useEffect, useState } from "react";
 import { Trouble } from "../api/client.ts";
 import { Button, Icon, Time } from "../parts/basics.tsx";
 
-/** Says that the server does not answer, and since when what is shown holds. */
+/** A warning if the server does not respond, with the age of the data on the page. */
 export function NoConnection() {
   const client = useQueryClient();
   const [since, setSince] = useState<number | null>(null);
@@ -24,10 +24,10 @@ export function NoConnection() {
     <section className="callout bad" role="alert">
       <Icon of={Unplug} />
       <div>
-        <h2>The server does not answer</h2>
+        <h2>The server does not respond</h2>
         <p>
-          You see what was known <Time at={since} />. The page tries again by itself. What the server has
-          accepted is safe.
+          This page shows the state of <Time at={since} />. It retries automatically. Accepted messages are
+          safe.
         </p>
       </div>
       <div className="actions">

@@ -49,8 +49,8 @@ const keys: readonly (readonly [keys: string, does: string])[] = [
   ["/", "filter the list"],
   ["j k", "move in a list"],
   ["Enter", "open the row"],
-  ["Esc", "close, or choose nothing"],
-  ["p", "pause reading again"],
+  ["Esc", "close"],
+  ["p", "pause updates"],
 ];
 
 /** All keys, in a dialog. */

@@ -8,6 +8,7 @@ import { Mark } from "./brand.tsx";
 import type { Place } from "./places.ts";
 import { operatorPlace, places } from "./places.ts";
 import { toggleTheme } from "./theme.ts";
+import { Visible } from "../parts/visible.tsx";
 
 /** The navigation: all pages, the account, help and the theme. */
 export function Navigation({ help, isOpen, close }: { help(): void; isOpen: boolean; close(): void }) {
@@ -82,7 +83,9 @@ function Person() {
   };
   return (
     <div>
-      <b className="ellipsis">{session.name || "Signed in"}</b>
+      <b className="ellipsis">
+        <Visible text={session.name || "Signed in"} />
+      </b>
       {session.openedWith ? `with ${opener[session.openedWith]}` : session.operator ? "as the operator" : ""}
     </div>
   );

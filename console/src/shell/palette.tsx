@@ -5,6 +5,7 @@ import type { KeyboardEvent } from "react";
 import { useEffect, useRef, useState } from "react";
 import { Icon } from "../parts/basics.tsx";
 import { findPlaces } from "./lookUp.ts";
+import { Visible } from "../parts/visible.tsx";
 
 /** Something that the palette can open. */
 export type Choice = {
@@ -91,33 +92,39 @@ function Finder({ close }: { close(): void }) {
           >
             <Icon of={choice.icon} />
             <span className="t">{choice.name}</span>
-            <span className="sub">{choice.about}</span>
+            <span className="sub">
+              <Visible text={choice.about} />
+            </span>
             {index === chosen && <Icon of={CornerDownLeft} size="s" />}
           </li>
         ))}
       </ul>
-      <footer>
-        <span>
-          <span className="keys">
-            <kbd>↑</kbd>
-            <kbd>↓</kbd>
-          </span>
-          choose
-        </span>
-        <span>
-          <kbd>↵</kbd> open
-        </span>
-        <span className="only-wide">
-          <span className="keys">
-            <kbd>⌘</kbd>
-            <kbd>↵</kbd>
-          </span>
-          open in a new tab
-        </span>
-      </footer>
+      <Hints />
     </>
   );
 }
+
+const Hints = () => (
+  <footer>
+    <span>
+      <span className="keys">
+        <kbd>↑</kbd>
+        <kbd>↓</kbd>
+      </span>
+      choose
+    </span>
+    <span>
+      <kbd>↵</kbd> open
+    </span>
+    <span className="only-wide">
+      <span className="keys">
+        <kbd>⌘</kbd>
+        <kbd>↵</kbd>
+      </span>
+      open in a new tab
+    </span>
+  </footer>
+);
 
 const consolePath = (): string =>
   new URL("../", import.meta.env.DEV ? location.href : import.meta.url).pathname;

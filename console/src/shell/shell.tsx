@@ -14,6 +14,7 @@ import { Navigation } from "./navigation.tsx";
 import { NoConnection } from "./connection.tsx";
 import { Palette } from "./palette.tsx";
 import { ToastProvider } from "./toasts.tsx";
+import { Visible } from "../parts/visible.tsx";
 
 /** Where the open drawer is shown: beside the page. */
 const DrawerContext = createContext<HTMLElement | null>(null);
@@ -76,7 +77,7 @@ type PageProps = {
   children: ReactNode;
 };
 
-/** A page: its head, with the way to everything else, and its content. */
+/** A page: its head and its content. */
 export function Page({ title, crumbs, count, isLive = true, children }: PageProps) {
   const { search, menu } = use(TopContext);
   const may = useMay();
@@ -91,10 +92,14 @@ export function Page({ title, crumbs, count, isLive = true, children }: PageProp
         {crumbs ? (
           <div className="crumbs">
             {crumbs}
-            <h1>{title}</h1>
+            <h1>
+              <Visible text={title} />
+            </h1>
           </div>
         ) : (
-          <h1>{title}</h1>
+          <h1>
+            <Visible text={title} />
+          </h1>
         )}
         {count !== undefined && <span className="count only-wide">{count}</span>}
         <span className="spring" />
@@ -122,7 +127,7 @@ export function Page({ title, crumbs, count, isLive = true, children }: PageProp
   );
 }
 
-/** Whether the page reads again by itself. Pressing it pauses or continues. */
+/** Shows whether the page updates automatically. A press pauses or resumes it. */
 function LiveButton() {
   const { isPaused, frozen, pause } = useLive();
   const text = frozen ?? (isPaused ? "Paused" : "Live");
@@ -131,7 +136,7 @@ function LiveButton() {
       type="button"
       className={`live ${frozen !== null || isPaused ? "frozen" : ""}`}
       aria-pressed={isPaused}
-      title={isPaused ? "Continue reading again (p)" : "Pause reading again (p)"}
+      title={isPaused ? "Resume updates (p)" : "Pause updates (p)"}
       onClick={() => pause(!isPaused)}
     >
       <span>{text}</span>
@@ -145,8 +150,8 @@ const NoAccount = () => (
     <Panel>
       <Empty title="Choose an account">
         <p>
-          You are signed in as the operator. Press “No account” to switch to an account; its audit log records
-          it.
+          You are signed in as the operator. Press “No account” to switch to an account. Its audit log records
+          the switch.
         </p>
       </Empty>
     </Panel>

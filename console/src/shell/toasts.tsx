@@ -1,15 +1,17 @@
-import { toMessage } from "../parts/words.ts";
+import { useQueryClient } from "@tanstack/react-query";
 import { CircleCheck, CircleX, X } from "lucide-react";
 import type { ReactNode } from "react";
 import { createContext, use, useCallback, useMemo, useState } from "react";
 import { Button, Icon } from "../parts/basics.tsx";
+import { toMessage } from "../parts/words.ts";
+import { Visible } from "../parts/visible.tsx";
 
 type Toast = { id: number; text: string; isBad: boolean; undo?: () => Promise<unknown> };
 type Toasts = { say(text: string, more?: { isBad?: boolean; undo?: () => Promise<unknown> }): void };
 
 const ToastContext = createContext<Toasts>({ say: () => undefined });
 
-/** Returns the function that tells what was done, with a way to undo it if there is one. */
+/** Returns the function that reports an action to the person, with a way to undo it if there is one. */
 export const useToasts = (): Toasts => use(ToastContext);
 
 const span = 8_000;
@@ -41,7 +43,9 @@ export function ToastProvider({ children }: { children: ReactNode }) {
         {toasts.map((toast) => (
           <div key={toast.id} className={`toast ${toast.isBad ? "bad" : ""}`}>
             <Icon of={toast.isBad ? CircleX : CircleCheck} />
-            <span className="grow">{toast.text}</span>
+            <span className="grow">
+              <Visible text={toast.text} />
+            </span>
             {toast.undo && (
               <Button isSmall onClick={() => undo(toast)}>
                 Undo
@@ -55,19 +59,32 @@ export function ToastProvider({ children }: { children: ReactNode }) {
   );
 }
 
-/** Returns a function that runs a change, and says that it was done or why it was refused. */
-export function useDo(): (
-  act: () => Promise<unknown>,
+/** Runs a change, reads the page again, and reports what was done or why the server refused. */
+export type Do = (
+  change: () => Promise<unknown>,
   done: string,
   undo?: () => Promise<unknown>,
-) => Promise<void> {
+) => Promise<boolean>;
+
+/** Returns a function that runs a change. Its promise is true if the server accepted the change. */
+export function useDo(): Do {
   const { say } = useToasts();
-  return async (act, done, undo) => {
+  const client = useQueryClient();
+  return async (change, done, undo) => {
+    const runAndRead = async (run: () => Promise<unknown>): Promise<void> => {
+      try {
+        await run();
+      } finally {
+        void client.invalidateQueries();
+      }
+    };
     try {
-      await act();
-      say(done, undo ? { undo } : {});
+      await runAndRead(change);
+      say(done, undo ? { undo: () => runAndRead(undo) } : {});
+      return true;
     } catch (error) {
       say(toMessage(error), { isBad: true });
+      return false;
     }
   };
 }

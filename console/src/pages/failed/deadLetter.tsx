@@ -1,17 +1,21 @@
 import { RotateCw, Trash2 } from "lucide-react";
+import type { Response } from "../../api/client.ts";
 import { send } from "../../api/client.ts";
-import { useChange, useRead } from "../../api/queries.ts";
+import { useRead } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import { Button } from "../../parts/basics.tsx";
-import { useDo } from "../../shell/toasts.tsx";
+import { Codes } from "../../parts/codes.tsx";
 import { PageLink } from "../../parts/link.tsx";
-import { Headers, Payload, Visible } from "../../parts/payload.tsx";
+import { Headers, Payload } from "../../parts/payload.tsx";
+import { Visible } from "../../parts/visible.tsx";
 import { State } from "../../parts/state.tsx";
 import { Failed, SkeletonRows } from "../../parts/trouble.tsx";
-import { Codes } from "../../parts/codes.tsx";
+import { useDo } from "../../shell/toasts.tsx";
 import { DrawerHead, useEscape } from "../messages/drawer.tsx";
 
-/** One dead letter beside its list: the last answer, the body that was sent, and what mends it. */
+type DeadLetter = Response<"GET /v2/dlq/{dlqId}">;
+
+/** One dead letter, next to its list: the last response, the request, and the ways to retry it. */
 export function DeadLetterDrawer({ id, close }: { id: string; close(): void }) {
   const found = useRead("GET /v2/dlq/{dlqId}", { params: { dlqId: id } }, { every: null, keep: false });
   useEscape(close);
@@ -27,7 +31,7 @@ export function DeadLetterDrawer({ id, close }: { id: string; close(): void }) {
       >
         <State state="failed" word="Failed" isPill />
         <span className="grow" />
-        <MendDeadLetter id={id} close={close} />
+        <DeadLetterActions id={id} close={close} />
       </DrawerHead>
       <div
         key={found.isPending ? "loading" : "ready"}
@@ -39,82 +43,70 @@ export function DeadLetterDrawer({ id, close }: { id: string; close(): void }) {
       >
         {found.isPending && <SkeletonRows rows={5} />}
         {found.error && <Failed what="The dead letter" error={found.error} />}
-        {data && (
-          <>
-            <section>
-              <h2>
-                The last answer
-                <span className="end">{data.responseStatus ?? "none"}</span>
-              </h2>
-              {data.error !== null && data.error !== "" && (
-                <p className="err">
-                  <Visible text={data.error} />
-                </p>
-              )}
-              <Payload
-                text={data.responseBody}
-                base64={data.responseBodyBase64}
-                label="Body of the answer"
-                isCut={data.truncated}
-              />
-            </section>
-            <section>
-              <h2>Body that was sent</h2>
-              <Payload text={data.body} base64={data.bodyBase64} label="Body of the message" />
-            </section>
-            <section>
-              <h2>Headers</h2>
-              <Headers headers={data.header} />
-            </section>
-            <section>
-              <h2>More</h2>
-              <p>
-                <PageLink className="link" to="/messages" search={{ view: "log", messageId: data.messageId }}>
-                  The log of its message
-                </PageLink>
-              </p>
-              <Codes of={{ method: "POST", path: `/v2/dlq/retry/${encodeURIComponent(id)}` }} />
-            </section>
-          </>
-        )}
+        {data && <Details of={data} />}
       </div>
     </aside>
   );
 }
 
-/** Buttons that mend one dead letter: publish it again, or delete it. */
-function MendDeadLetter({ id, close }: { id: string; close(): void }) {
+const Details = ({ of }: { of: DeadLetter }) => (
+  <>
+    <section>
+      <h2>
+        Last response
+        <span className="end">{of.responseStatus ?? "none"}</span>
+      </h2>
+      {of.error !== null && of.error !== "" && (
+        <p className="err">
+          <Visible text={of.error} />
+        </p>
+      )}
+      <Payload
+        text={of.responseBody}
+        base64={of.responseBodyBase64}
+        label="Body of the response"
+        isCut={of.truncated}
+      />
+    </section>
+    <section>
+      <h2>Request</h2>
+      <Payload text={of.body} base64={of.bodyBase64} label="Body of the message" />
+    </section>
+    <section>
+      <h2>Headers</h2>
+      <Headers headers={of.header} />
+    </section>
+    <section>
+      <h2>See also</h2>
+      <p>
+        <PageLink className="link" to="/messages" search={{ view: "log", messageId: of.messageId }}>
+          Log of this message
+        </PageLink>
+      </p>
+      <Codes of={{ method: "POST", path: `/v2/dlq/retry/${encodeURIComponent(of.dlqId)}` }} />
+    </section>
+  </>
+);
+
+/** Buttons that publish a dead letter again, or delete it. */
+function DeadLetterActions({ id, close }: { id: string; close(): void }) {
   const may = useMay();
   const act = useDo();
-  const change = useChange((run: () => Promise<unknown>) => run());
   if (!may.manage) return null;
   const doing = (run: () => Promise<unknown>, done: string): void =>
-    void act(async () => {
-      await change.mutateAsync(run);
-      close();
-    }, done);
+    void act(run, done).then((isDone) => isDone && close());
+  const remove = () => send("DELETE /v2/dlq/{dlqId}", { params: { dlqId: id } });
+  const retry = () => send("POST /v2/dlq/retry/{dlqId}", { params: { dlqId: id } });
   return (
     <>
-      <Button
-        isSmall
-        kind="danger"
-        icon={Trash2}
-        onClick={() =>
-          doing(() => send("DELETE /v2/dlq/{dlqId}", { params: { dlqId: id } }), "The dead letter is deleted")
-        }
-      >
+      <Button isSmall kind="danger" icon={Trash2} onClick={() => doing(remove, "The dead letter is deleted")}>
         Delete
       </Button>
       <Button
         isSmall
         kind="primary"
         icon={RotateCw}
-        onClick={() =>
-          doing(
-            () => send("POST /v2/dlq/retry/{dlqId}", { params: { dlqId: id } }),
-            "The message is published again",
-          )
-        }
+        onClick={() => doing(retry, "The message is published again")}
       >
         Retry
       </Button>

@@ -3,14 +3,15 @@ import { useState } from "react";
 import type { Response } from "../../api/client.ts";
 import { useRead } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
-import { Button, Icon, Id, Time, Url } from "../../parts/basics.tsx";
+import { Button, Icon, Time, Url } from "../../parts/basics.tsx";
 import { Bulk } from "../../parts/bulk.tsx";
+import { MessageCell, responseColumn } from "../../parts/cells.tsx";
 import type { FilterField } from "../../parts/filters.tsx";
-import { FilterBar, Pager, useFilters } from "../../parts/filters.tsx";
+import { FilterBar, useFilters } from "../../parts/filters.tsx";
+import { ListPanel } from "../../parts/list.tsx";
 import { Loaded, Panel } from "../../parts/panel.tsx";
-import { Visible } from "../../parts/payload.tsx";
+import { Visible } from "../../parts/visible.tsx";
 import type { Column } from "../../parts/table.tsx";
-import { Table } from "../../parts/table.tsx";
 import { Empty } from "../../parts/trouble.tsx";
 import { formatCount, formatMany } from "../../parts/words.ts";
 import { InDrawer, Page } from "../../shell/shell.tsx";
@@ -33,7 +34,7 @@ const fields: readonly FilterField[] = [
   { name: "callerIP", title: "Caller" },
 ];
 
-/** The dead letters: their groups first, then the list, and what mends them. */
+/** The dead letters: in groups by error and destination, or as a list, with the actions. */
 export function DeadLettersPage() {
   const { values, set } = useFilters();
   const [plan, setPlan] = useState<Plan | null>(null);
@@ -68,7 +69,7 @@ export function DeadLettersPage() {
           consequence={
             plan.does === "retry"
               ? "Each is published again as a new message, oldest first."
-              : "They cannot be sent again."
+              : "They can no longer be retried."
           }
           isDangerous={plan.does === "delete"}
           close={() => setPlan(null)}
@@ -116,10 +117,9 @@ function Groups({ query, plan }: GroupsProps) {
           sub={`of ${formatMany(entries, "dead letter")}${more ? " or more" : ""}`}
         >
           {found.length === 0 ? (
-            <Empty title="Nothing has failed for good">
+            <Empty title="No dead letters">
               <p>
-                A message comes here when its last retry has failed. It can be retried from here as long as it
-                is kept.
+                A message becomes a dead letter if its last retry fails. You can retry it until it expires.
               </p>
             </Empty>
           ) : (
@@ -146,7 +146,7 @@ function GroupRow({ group, query, plan }: GroupsProps & { group: Group }) {
           type="button"
           className="expander"
           aria-expanded={isOpen}
-          aria-label="Show its dead letters"
+          aria-label="Show the dead letters of the group"
           onClick={() => setIsOpen(!isOpen)}
         >
           <Icon of={ChevronRight} />
@@ -156,7 +156,7 @@ function GroupRow({ group, query, plan }: GroupsProps & { group: Group }) {
             {group.responseStatus !== undefined && <b className="code-bad">{group.responseStatus}</b>}
             <span className="t">
               <b>
-                <Visible text={group.error || "no answer that counts"} />
+                <Visible text={group.error || "no response"} />
               </b>
             </span>
           </div>
@@ -197,28 +197,17 @@ function DeadLetterList({ query }: { query: Plan["query"] }) {
   return (
     <Loaded query={list} what="The dead letters">
       {({ messages, cursor }) => (
-        <Panel
-          footer={
-            <>
-              <span>{formatMany(messages.length, "dead letter")}</span>
-              <Pager cursor={cursor} />
-            </>
-          }
-        >
-          {messages.length === 0 ? (
-            <Empty title="No dead letter matches" />
-          ) : (
-            <Table
-              label="Dead letters"
-              className="two cards"
-              columns={columns}
-              rows={messages}
-              keyOf={({ dlqId }) => dlqId}
-              open={({ dlqId }) => set({ open: dlqId, cursor: values["cursor"], back: values["back"] })}
-              openKey={values["open"]}
-            />
-          )}
-        </Panel>
+        <ListPanel
+          label="Dead letters"
+          columns={columns}
+          rows={messages}
+          keyOf={({ dlqId }) => dlqId}
+          open={({ dlqId }) => set({ open: dlqId, cursor: values["cursor"], back: values["back"] })}
+          openKey={values["open"]}
+          words={["dead letter", "dead letters"]}
+          cursor={cursor}
+          empty={<Empty title="No dead letters match" />}
+        />
       )}
     </Loaded>
   );
@@ -229,36 +218,9 @@ const columns: readonly Column<DeadLetter>[] = [
     head: "Dead letter",
     className: "c-what",
     cell: ({ dlqId, method, url, label }) => (
-      <>
-        <div className="l1">
-          <span className="method">{method}</span>
-          <Url url={url} />
-        </div>
-        <div className="l2">
-          <Id id={dlqId} />
-          {label !== undefined && <span className="t">{label}</span>}
-        </div>
-      </>
+      <MessageCell id={dlqId} method={method} url={url} label={label} />
     ),
   },
-  {
-    head: "Answer",
-    className: "c-why w-why",
-    cell: ({ responseStatus, error, responseBody }) => (
-      <>
-        <div className="l1">
-          {responseStatus !== undefined && <b className="code-bad">{responseStatus}</b>}
-          <span className="t">
-            <Visible text={(error ?? "").slice(0, 200)} />
-          </span>
-        </div>
-        <div className="l2">
-          <span className="t">
-            <Visible text={(responseBody ?? "").slice(0, 200)} />
-          </span>
-        </div>
-      </>
-    ),
-  },
+  responseColumn(),
   { head: "Accepted", className: "num time c-when w-m", cell: ({ createdAt }) => <Time at={createdAt} /> },
 ];

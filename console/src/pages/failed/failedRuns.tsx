@@ -4,21 +4,22 @@ import { Play, RotateCw } from "lucide-react";
 import { useState } from "react";
 import type { Response } from "../../api/client.ts";
 import { send } from "../../api/client.ts";
-import { useChange, useRead } from "../../api/queries.ts";
+import { useRead } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import { Button, Id, Time } from "../../parts/basics.tsx";
 import type { BulkRoute } from "../../parts/bulk.tsx";
 import { Bulk } from "../../parts/bulk.tsx";
+import { Shortened, TwoLines } from "../../parts/cells.tsx";
 import type { FilterField } from "../../parts/filters.tsx";
-import { FilterBar, Pager, useFilters } from "../../parts/filters.tsx";
-import { Loaded, Panel } from "../../parts/panel.tsx";
-import { Visible } from "../../parts/payload.tsx";
+import { FilterBar, useFilters } from "../../parts/filters.tsx";
+import { ListPanel } from "../../parts/list.tsx";
+import { Loaded } from "../../parts/panel.tsx";
 import type { Column } from "../../parts/table.tsx";
-import { Table } from "../../parts/table.tsx";
 import { Empty } from "../../parts/trouble.tsx";
-import { formatCount, formatMany, splitUrl } from "../../parts/words.ts";
+import { formatCount, splitUrl } from "../../parts/words.ts";
 import { Page } from "../../shell/shell.tsx";
 import { useDo } from "../../shell/toasts.tsx";
+import { Visible } from "../../parts/visible.tsx";
 
 type Group = Response<"GET /v2/workflows/dlq/groups">["groups"][number];
 type FailedRun = Response<"GET /v2/workflows/dlq">["messages"][number];
@@ -41,10 +42,10 @@ const acts = {
     text: "Each is started again from the beginning.",
     isDangerous: false,
   },
-  Delete: { route: "DELETE /v2/workflows/dlq", text: "They cannot be resumed again.", isDangerous: true },
+  Delete: { route: "DELETE /v2/workflows/dlq", text: "They can no longer be resumed.", isDangerous: true },
 } as const satisfies Record<string, { route: BulkRoute; text: string; isDangerous: boolean }>;
 
-/** The failed runs: grouped by cause, then one by one, with resume and restart. */
+/** The failed runs: the causes, then each run, with resume and restart. */
 export function FailedRunsPage() {
   const { values } = useFilters();
   const query = Object.fromEntries(fields.map(({ name }) => [name, values[name]]));
@@ -61,7 +62,7 @@ export function FailedRunsPage() {
         </Button>
       </div>
       <Causes groups={groups} />
-      {/* The list has its place only when the height of the causes is known. */}
+      {/* The list waits until the height of the causes is known, so that nothing moves. */}
       {!groups.isPending && <List list={list} />}
       {act && (
         <Bulk
@@ -95,44 +96,42 @@ function Causes({ groups }: { groups: Groups }) {
   return (
     <Loaded query={groups} what="The causes" rows={3}>
       {({ groups: found }) => (
-        <Panel title="Causes" sub="the step and the error, the same for each run of a row">
-          {found.length === 0 ? (
-            <Empty title="No run has failed">
-              <p>
-                A run comes here when a step has failed for good. It can be resumed as long as it is kept.
-              </p>
+        <ListPanel
+          label="Causes"
+          title="Causes"
+          sub="failed runs by step and error"
+          columns={causes}
+          rows={found}
+          keyOf={({ dlqId }) => dlqId}
+          open={({ workflowUrl }) => set({ workflowUrl })}
+          empty={
+            <Empty title="No failed runs">
+              <p>A run fails if the last retry of a step fails. You can resume the run until it expires.</p>
             </Empty>
-          ) : (
-            <Table
-              label="Causes"
-              className="two cards"
-              columns={causes}
-              rows={found}
-              keyOf={({ dlqId }) => dlqId}
-              open={({ workflowUrl }) => set({ workflowUrl })}
-            />
-          )}
-        </Panel>
+          }
+        />
       )}
     </Loaded>
   );
 }
 
+/** Returns the place of a failure: the name of the step, or the last step before it. */
+const describePlace = (stepName: string | undefined, afterStep?: string): string =>
+  stepName ?? (afterStep === undefined ? "Before the first step" : `After ${afterStep}`);
+
 const causes: readonly Column<Group>[] = [
   {
-    head: "Failed at",
+    head: "Failed step",
     className: "c-what",
     cell: ({ stepName, afterStep, workflowUrl }) => (
-      <>
-        <div className="l1">
+      <TwoLines
+        first={
           <span className="t host">
-            {stepName ?? (afterStep === undefined ? "its start" : `after ${afterStep}`)}
+            <Visible text={describePlace(stepName, afterStep)} />
           </span>
-        </div>
-        <div className="l2">
-          <span className="t">{splitUrl(workflowUrl).path || workflowUrl}</span>
-        </div>
-      </>
+        }
+        second={<Shortened text={splitUrl(workflowUrl).path || workflowUrl} />}
+      />
     ),
   },
   {
@@ -140,9 +139,7 @@ const causes: readonly Column<Group>[] = [
     className: "c-why w-why",
     cell: ({ error }) => (
       <div className="l1">
-        <span className="t">
-          <Visible text={error} />
-        </span>
+        <Shortened text={error} />
       </div>
     ),
   },
@@ -157,26 +154,19 @@ function List({ list }: { list: List }) {
     <Loaded query={list} what="The failed runs" rows={3}>
       {({ messages, cursor }) =>
         messages.length === 0 ? null : (
-          <Panel
+          <ListPanel
+            label="Failed runs"
             title="Runs"
-            footer={
-              <>
-                <span>{formatMany(messages.length, "failed run")}</span>
-                <Pager cursor={cursor} />
-              </>
+            columns={columns}
+            rows={messages}
+            keyOf={({ dlqId }) => dlqId}
+            open={({ workflowRunId = "" }) =>
+              void navigate({ to: `/runs/${encodeURIComponent(workflowRunId)}` })
             }
-          >
-            <Table
-              label="Failed runs"
-              className="two cards"
-              columns={columns}
-              rows={messages}
-              keyOf={({ dlqId }) => dlqId}
-              open={({ workflowRunId = "" }) =>
-                void navigate({ to: `/runs/${encodeURIComponent(workflowRunId)}` })
-              }
-            />
-          </Panel>
+            words={["failed run", "failed runs"]}
+            cursor={cursor}
+            empty={null}
+          />
         )
       }
     </Loaded>
@@ -188,31 +178,22 @@ const columns: readonly Column<FailedRun>[] = [
     head: "Run",
     className: "c-what",
     cell: ({ workflowRunId, dlqId }) => (
-      <>
-        <div className="l1">
-          <span className="t host">{workflowRunId}</span>
-        </div>
-        <div className="l2">
-          <Id id={dlqId} />
-        </div>
-      </>
+      <TwoLines first={<Id id={workflowRunId ?? ""} isWhole />} second={<Id id={dlqId} />} />
     ),
   },
   {
-    head: "Failed at",
+    head: "Failed step",
     className: "c-why w-why",
     cell: ({ stepName, responseStatus, error }) => (
-      <>
-        <div className="l1">
-          <span className="t">{stepName ?? "its start"}</span>
-        </div>
-        <div className="l2">
-          {responseStatus !== undefined && <span className="code-bad">{responseStatus}</span>}
-          <span className="t">
-            <Visible text={(error ?? "").slice(0, 200)} />
-          </span>
-        </div>
-      </>
+      <TwoLines
+        first={<Shortened text={stepName ?? "No step"} />}
+        second={
+          <>
+            {responseStatus !== undefined && <span className="code-bad">{responseStatus}</span>}
+            <Shortened text={error} />
+          </>
+        }
+      />
     ),
   },
   {
@@ -223,15 +204,17 @@ const columns: readonly Column<FailedRun>[] = [
   {
     head: <span className="vh">Actions</span>,
     className: "act w-actions",
-    cell: ({ dlqId }) => <Mend id={dlqId} />,
+    cell: ({ dlqId }) => <Actions id={dlqId} />,
   },
 ];
 
-function Mend({ id }: { id: string }) {
+function Actions({ id }: { id: string }) {
   const may = useMay();
   const act = useDo();
-  const change = useChange((run: () => Promise<unknown>) => run());
   if (!may.manage) return null;
+  const params = { dlqId: id };
+  const restart = () => send("POST /v2/workflows/dlq/restart/{dlqId}", { params });
+  const resume = () => send("POST /v2/workflows/dlq/resume/{dlqId}", { params });
   return (
     <span className="actions end">
       <Button
@@ -239,29 +222,9 @@ function Mend({ id }: { id: string }) {
         kind="ghost"
         icon={RotateCw}
         label="Restart from the beginning"
-        onClick={() =>
-          void act(
-            () =>
-              change.mutateAsync(() =>
-                send("POST /v2/workflows/dlq/restart/{dlqId}", { params: { dlqId: id } }),
-              ),
-            "The run is started again",
-          )
-        }
+        onClick={() => void act(restart, "The run is started again")}
       />
-      <Button
-        isSmall
-        icon={Play}
-        onClick={() =>
-          void act(
-            () =>
-              change.mutateAsync(() =>
-                send("POST /v2/workflows/dlq/resume/{dlqId}", { params: { dlqId: id } }),
-              ),
-            "The run is resumed",
-          )
-        }
-      >
+      <Button isSmall icon={Play} onClick={() => void act(resume, "The run is resumed")}>
         Resume
       </Button>
     </span>

@@ -3,7 +3,7 @@ import { useNavigate } from "@tanstack/react-router";
 import { useRead } from "../../api/queries.ts";
 import { Time } from "../../parts/basics.tsx";
 import { Loaded, Panel } from "../../parts/panel.tsx";
-import { Visible } from "../../parts/payload.tsx";
+import { Visible } from "../../parts/visible.tsx";
 import { State } from "../../parts/state.tsx";
 import type { Column } from "../../parts/table.tsx";
 import { Table } from "../../parts/table.tsx";
@@ -24,8 +24,8 @@ export function HostsPage() {
         {({ hosts: rows }) => (
           <Panel>
             {rows.length === 0 ? (
-              <Empty title="No host was called lately">
-                <p>A host shows up here with its first delivery.</p>
+              <Empty title="No recent deliveries">
+                <p>A host appears here after its first delivery.</p>
               </Empty>
             ) : (
               <Table
@@ -60,9 +60,9 @@ const columns: readonly Column<Host>[] = [
       failureShare >= 0.5 ? (
         <State state="failed" word="Failing" />
       ) : failureShare >= 0.02 ? (
-        <State state="retrying" word="Shaky" />
+        <State state="retrying" word="Unstable" />
       ) : (
-        <State state="delivered" word="Well" />
+        <State state="delivered" word="Healthy" />
       ),
   },
   {
@@ -71,7 +71,9 @@ const columns: readonly Column<Host>[] = [
     cell: ({ host, lastFailure }) => (
       <>
         <div className="l1">
-          <span className="t host">{host}</span>
+          <span className="t host">
+            <Visible text={host} />
+          </span>
         </div>
         <div className="l2">
           {lastFailure && (
@@ -97,5 +99,5 @@ const columns: readonly Column<Host>[] = [
   { head: "p50", className: "num p2 w-s", cell: ({ p50 }) => (p50 === undefined ? "" : formatSpan(p50)) },
   { head: "p95", className: "num p1 w-s", cell: ({ p95 }) => (p95 === undefined ? "" : formatSpan(p95)) },
   { head: "In flight", className: "num p3 w-s", cell: ({ inFlight = 0 }) => formatCount(inFlight) },
-  { head: "Wait", className: "num p3 w-s", cell: ({ waiting }) => formatCount(waiting) },
+  { head: "Waiting", className: "num p3 w-s", cell: ({ waiting }) => formatCount(waiting) },
 ];

@@ -3,10 +3,11 @@ import { ChevronRight, Trash2 } from "lucide-react";
 import { useEffect, useRef, useState } from "react";
 import type { Response } from "../../api/client.ts";
 import { send } from "../../api/client.ts";
-import { useChange, useRead } from "../../api/queries.ts";
+import { useRead } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import { Button, Icon, Id, Time, Url } from "../../parts/basics.tsx";
-import { Confirm } from "../../parts/dialog.tsx";
+import { Shortened } from "../../parts/cells.tsx";
+import { ConfirmButton } from "../../parts/actions.tsx";
 import { PageLink } from "../../parts/link.tsx";
 import { Loaded, Panel } from "../../parts/panel.tsx";
 import { State } from "../../parts/state.tsx";
@@ -19,10 +20,11 @@ import { CancelMessage } from "../messages/help.tsx";
 import type { Unfinished } from "../messages/states.ts";
 import { stateWords } from "../messages/states.ts";
 import { PauseQueue, QueueForm } from "./queueActions.tsx";
+import { Visible } from "../../parts/visible.tsx";
 
 type Queue = Response<"GET /v2/queues/{name}">;
 
-/** One queue: does it move, who has the slots, and when is it empty? */
+/** One queue: whether it makes progress, what holds its slots, and when it will be empty. */
 export function QueuePage() {
   const { name = "" } = useParams({ strict: false });
   const queue = useRead("GET /v2/queues/{name}", { params: { name } });
@@ -39,7 +41,7 @@ export function QueuePage() {
     >
       <Loaded query={queue} what={`Queue ${name}`}>
         {(data) => (
-          <Loaded query={line} what="Its messages">
+          <Loaded query={line} what="The messages of the queue">
             {(found) => <QueueParts queue={data} line={found} />}
           </Loaded>
         )}
@@ -66,17 +68,20 @@ function QueueParts({ queue, line }: { queue: Queue; line: Response<"GET /v2/mes
 
 function QueueHead({ queue, line }: { queue: Queue; line: readonly Unfinished[] }) {
   const may = useMay();
-  const [open, setOpen] = useState<"form" | "delete" | null>(null);
+  const [isForm, setIsForm] = useState(false);
   const navigate = useNavigate();
-  const remove = useChange(() => send("DELETE /v2/queues/{name}", { params: { name: queue.name } }));
+  const remove = async (): Promise<void> => {
+    await send("DELETE /v2/queues/{name}", { params: { name: queue.name } });
+    await navigate({ to: "/queues" });
+  };
   const isStuck = !queue.paused && queue.lag > 0 && line.some(({ state }) => state === "retrying");
   const [state, word, about] = queue.paused
-    ? (["paused", "Paused", "It sends nothing until someone resumes it."] as const)
+    ? (["paused", "Paused", "It sends no messages until you resume it."] as const)
     : isStuck
-      ? (["held", "Stands still", "Its slots are kept by messages that wait for a retry."] as const)
+      ? (["held", "Blocked", "Messages that wait for a retry hold its slots."] as const)
       : queue.lag > 0
-        ? (["delivering", "At work", "It sends in order."] as const)
-        : (["delivered", "Empty", "Nothing waits in it."] as const);
+        ? (["delivering", "Active", "It sends its messages in order."] as const)
+        : (["delivered", "Empty", "It has no messages."] as const);
   return (
     <section className="hero">
       <div className="line">
@@ -84,29 +89,25 @@ function QueueHead({ queue, line }: { queue: Queue; line: readonly Unfinished[] 
         <span className="muted">{about}</span>
         {may.manage && (
           <div className="actions">
-            <Button icon={Trash2} label="Delete the queue" onClick={() => setOpen("delete")} />
-            <Button onClick={() => setOpen("form")}>Set parallelism</Button>
+            <ConfirmButton
+              title={`Delete queue ${queue.name}`}
+              verb="Delete queue"
+              icon={Trash2}
+              act={remove}
+              typed={queue.name}
+              isLarge
+            >
+              <p>
+                Its settings are lost, and its {formatMany(queue.lag, "message")} are cancelled. Requests in
+                flight may still arrive.
+              </p>
+            </ConfirmButton>
+            <Button onClick={() => setIsForm(true)}>Set parallelism</Button>
             <PauseQueue queue={queue} isLarge />
           </div>
         )}
       </div>
-      {open === "form" && <QueueForm isOpen close={() => setOpen(null)} queue={queue} />}
-      <Confirm
-        title={`Delete queue ${queue.name}`}
-        verb="Delete queue"
-        isOpen={open === "delete"}
-        close={() => setOpen(null)}
-        act={async () => {
-          await remove.mutateAsync(undefined);
-          await navigate({ to: "/queues" });
-        }}
-        typed={queue.name}
-      >
-        <p>
-          Its settings are lost. Its {formatMany(queue.lag, "message")} are cancelled or sent without a queue,
-          as the API says.
-        </p>
-      </Confirm>
+      {isForm && <QueueForm close={() => setIsForm(false)} queue={queue} />}
     </section>
   );
 }
@@ -119,30 +120,30 @@ function QueueNumbers({ queue, line }: { queue: Queue; line: Response<"GET /v2/m
   return (
     <section className="stats" aria-label="Numbers of the queue">
       <Stat
-        name="In it"
+        name="Messages"
         value={formatCount(queue.lag)}
-        about={queue.lag === 0 ? "nothing waits" : "waiting, or at work"}
+        about={queue.lag === 0 ? "none" : "waiting, or in a slot"}
       />
       <Stat
-        name="At work"
+        name="Slots"
         value={busy === undefined ? "…" : formatCount(busy)}
         unit={`of ${formatCount(queue.parallelism)}`}
-        about="hold a slot"
+        about="in use"
       />
       <Stat
-        name="Changes by"
+        name="Change"
         value={rate === null ? "…" : `${rate > 0 ? "+" : ""}${rate.toFixed(1)}`}
-        unit="a minute"
+        unit="per minute"
         about="since this page was opened"
       />
       <Stat
-        name="Drains"
-        value={queue.lag === 0 ? "now" : drains === null ? "not now" : formatClock(now + drains, now)}
+        name="Empty"
+        value={queue.lag === 0 ? "now" : drains === null ? "unknown" : formatClock(now + drains, now)}
         about={
           drains === null
             ? queue.lag === 0
-              ? "it is empty"
-              : "it does not get shorter"
+              ? "it has no messages"
+              : "the number of messages does not fall"
             : `in ${formatSpan(drains)}, at this rate`
         }
       />
@@ -184,9 +185,9 @@ function useRate(value: number): number | null {
 }
 
 const Slots = ({ messages }: { messages: readonly Unfinished[] }) => (
-  <Panel title="Who has the slots" sub="kept until the message and its callbacks are finished">
+  <Panel title="Slots in use" sub="held until the message and its callbacks are finished">
     {messages.length === 0 ? (
-      <Empty title="No slot is taken" />
+      <Empty title="No slots in use" />
     ) : (
       <div className="body">
         <div className="places">
@@ -208,11 +209,15 @@ const Slots = ({ messages }: { messages: readonly Unfinished[] }) => (
                 <PageLink to="/messages" search={{ open: message.messageId }}>
                   <Id id={message.messageId} />
                 </PageLink>
-                {message.label !== undefined && <span className="t">{message.label}</span>}
+                {message.label !== undefined && <Shortened text={message.label} />}
               </div>
               <div className="foot">
                 <span className="sub">
-                  {message.error ?? (message.waitingOn ? describeWait(message.waitingOn, Date.now()) : "")}
+                  <Visible
+                    text={
+                      message.error ?? (message.waitingOn ? describeWait(message.waitingOn, Date.now()) : "")
+                    }
+                  />
                 </span>
                 <CancelMessage id={message.messageId} />
               </div>
@@ -236,16 +241,16 @@ function Line({
   const navigate = useNavigate();
   return (
     <Panel
-      title="The line"
-      sub="in the order in which they were accepted"
+      title="Waiting"
+      sub="in the order of arrival"
       end={
         <PageLink className="link" to="/messages" search={{ queueName: name }}>
-          {total === undefined ? "All in Messages" : `All ${formatCount(total)} in Messages`}
+          {total === undefined ? "Show all" : `Show all ${formatCount(total)}`}
         </PageLink>
       }
     >
       {messages.length === 0 ? (
-        <Empty title="Nothing waits in line" />
+        <Empty title="No waiting messages" />
       ) : (
         <Table
           label={`Messages that wait in queue ${name}`}
@@ -255,7 +260,7 @@ function Line({
           columns={[
             { head: "Message", className: "w-id", cell: ({ messageId }) => <Id id={messageId} /> },
             { head: "To", cell: ({ url }) => <Url url={url} /> },
-            { head: "Label", className: "p3 w-where", cell: ({ label }) => label ?? "" },
+            { head: "Label", className: "p3 w-where", cell: ({ label }) => <Shortened text={label} /> },
             { head: "Accepted", className: "num time w-m", cell: ({ createdAt }) => <Time at={createdAt} /> },
           ]}
         />

@@ -5,10 +5,10 @@ import type { Response } from "../../api/client.ts";
 import { useRead } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import { Button, Time } from "../../parts/basics.tsx";
-import { Loaded, Panel } from "../../parts/panel.tsx";
+import { ListPanel } from "../../parts/list.tsx";
+import { Loaded } from "../../parts/panel.tsx";
 import { State } from "../../parts/state.tsx";
 import type { Column } from "../../parts/table.tsx";
-import { Table } from "../../parts/table.tsx";
 import { Empty } from "../../parts/trouble.tsx";
 import { formatCount, formatMany } from "../../parts/words.ts";
 import { Page } from "../../shell/shell.tsx";
@@ -16,7 +16,7 @@ import { PauseQueue, QueueForm } from "./queueActions.tsx";
 
 export type Queue = Response<"GET /v2/queues">[number];
 
-/** All queues: how much waits in each, how many it sends at once, and which are paused. */
+/** All queues: the number of messages in each, the parallelism, and which are paused. */
 export function QueuesPage() {
   const queues = useRead("GET /v2/queues");
   const may = useMay();
@@ -35,28 +35,25 @@ export function QueuesPage() {
       </div>
       <Loaded query={queues} what="The queues">
         {(rows) => (
-          <Panel>
-            {rows.length === 0 ? (
+          <ListPanel
+            label="Queues"
+            className="cards"
+            columns={columns}
+            rows={rows.toSorted((one, other) => other.lag - one.lag)}
+            keyOf={({ name }) => name}
+            open={({ name }) => void navigate({ to: `/queues/${encodeURIComponent(name)}` })}
+            empty={
               <Empty title="No queues yet">
                 <p>
-                  A queue sends its messages in order, and no more than its parallelism at once. The first
-                  message that names one creates it.
+                  A queue sends its messages in order, at most as many at the same time as its parallelism
+                  allows. The first message for a queue creates it.
                 </p>
               </Empty>
-            ) : (
-              <Table
-                label="Queues"
-                className="cards"
-                columns={columns}
-                rows={rows.toSorted((one, other) => other.lag - one.lag)}
-                keyOf={({ name }) => name}
-                open={({ name }) => void navigate({ to: `/queues/${encodeURIComponent(name)}` })}
-              />
-            )}
-          </Panel>
+            }
+          />
         )}
       </Loaded>
-      <QueueForm isOpen={isNew} close={() => setIsNew(false)} />
+      {isNew && <QueueForm close={() => setIsNew(false)} />}
     </Page>
   );
 }
@@ -69,13 +66,13 @@ const columns: readonly Column<Queue>[] = [
       paused ? (
         <State state="paused" word="Paused" />
       ) : lag > 0 ? (
-        <State state="delivering" word="At work" />
+        <State state="delivering" word="Active" />
       ) : (
         <State state="delivered" word="Empty" />
       ),
   },
   { head: "Queue", className: "c-what", cell: ({ name }) => <span className="host">{name}</span> },
-  { head: "In it", className: "num c-when w-s", cell: ({ lag }) => <b>{formatCount(lag)}</b> },
+  { head: "Messages", className: "num c-when w-s", cell: ({ lag }) => <b>{formatCount(lag)}</b> },
   { head: "Parallelism", className: "num p1 w-m", cell: ({ parallelism }) => formatCount(parallelism) },
   { head: "Changed", className: "num time p2 w-m", cell: ({ updatedAt }) => <Time at={updatedAt} /> },
   {

@@ -1,46 +1,41 @@
 import { Trash2 } from "lucide-react";
-import { useState } from "react";
 import type { Response } from "../../api/client.ts";
 import { send } from "../../api/client.ts";
-import { useChange, useRead } from "../../api/queries.ts";
-import { useMay } from "../../api/session.ts";
-import { Button, Time, Url } from "../../parts/basics.tsx";
-import { Confirm } from "../../parts/dialog.tsx";
-import { Loaded, Panel } from "../../parts/panel.tsx";
+import { useRead } from "../../api/queries.ts";
+import { ConfirmButton } from "../../parts/actions.tsx";
+import { Time, Url } from "../../parts/basics.tsx";
+import { ListPanel } from "../../parts/list.tsx";
+import { Loaded } from "../../parts/panel.tsx";
 import { State } from "../../parts/state.tsx";
 import type { Column } from "../../parts/table.tsx";
-import { Table } from "../../parts/table.tsx";
 import { Empty } from "../../parts/trouble.tsx";
 import { formatCount, formatMany } from "../../parts/words.ts";
 import { Page } from "../../shell/shell.tsx";
+import { Visible } from "../../parts/visible.tsx";
 
 type Source = Response<"GET /v2/sources">["sources"][number];
 
-/** The sources: webhooks that are received, verified and published. */
+/** The sources: URLs for senders of webhooks. */
 export function SourcesPage() {
   const sources = useRead("GET /v2/sources", { query: { count: 100 } });
   return (
     <Page title="Sources" count={sources.data && formatMany(sources.data.sources.length, "source")}>
       <Loaded query={sources} what="The sources">
         {({ sources: rows }) => (
-          <Panel>
-            {rows.length === 0 ? (
+          <ListPanel
+            label="Sources"
+            columns={columns}
+            rows={rows}
+            keyOf={({ sourceId }) => sourceId}
+            empty={
               <Empty title="No sources yet">
                 <p>
-                  A source has its own URL for a sender of webhooks. Calls are verified and published to its
-                  destination. POST /v2/sources creates one.
+                  A source is a URL for one sender of webhooks. Its calls are verified and published to a
+                  destination. POST /v2/sources creates a source.
                 </p>
               </Empty>
-            ) : (
-              <Table
-                label="Sources"
-                className="two cards"
-                columns={columns}
-                rows={rows}
-                keyOf={({ sourceId }) => sourceId}
-              />
-            )}
-          </Panel>
+            }
+          />
         )}
       </Loaded>
     </Page>
@@ -51,7 +46,9 @@ const columns: readonly Column<Source>[] = [
   {
     head: "State",
     className: "c-state w-state",
-    cell: ({ paused }) => <State state={paused ? "paused" : "delivered"} word={paused ? "Paused" : "Open"} />,
+    cell: ({ paused }) => (
+      <State state={paused ? "paused" : "delivered"} word={paused ? "Paused" : "Active"} />
+    ),
   },
   {
     head: "Source",
@@ -59,7 +56,9 @@ const columns: readonly Column<Source>[] = [
     cell: ({ name, destination }) => (
       <>
         <div className="l1">
-          <span className="t host">{name}</span>
+          <span className="t host">
+            <Visible text={name || "unnamed"} />
+          </span>
         </div>
         <div className="l2">
           <Url url={destination} />
@@ -70,7 +69,7 @@ const columns: readonly Column<Source>[] = [
   {
     head: "Verified by",
     className: "c-why w-where",
-    cell: ({ verification }) => verification?.scheme ?? "nothing",
+    cell: ({ verification }) => verification?.scheme ?? "not verified",
   },
   {
     head: "Rejected",
@@ -89,28 +88,13 @@ const columns: readonly Column<Source>[] = [
   },
 ];
 
-function DeleteSource({ source: { sourceId, name } }: { source: Source }) {
-  const may = useMay();
-  const [isAsking, setIsAsking] = useState(false);
-  const remove = useChange(() => send("DELETE /v2/sources/{sourceId}", { params: { sourceId } }));
-  return may.manage ? (
-    <>
-      <Button
-        isSmall
-        kind="ghost"
-        icon={Trash2}
-        label={`Delete source ${name}`}
-        onClick={() => setIsAsking(true)}
-      />
-      <Confirm
-        title={`Delete source ${name}`}
-        verb="Delete source"
-        isOpen={isAsking}
-        close={() => setIsAsking(false)}
-        act={() => remove.mutateAsync(undefined)}
-      >
-        <p>Its URL stops working at once. Calls to it are refused.</p>
-      </Confirm>
-    </>
-  ) : null;
-}
+const DeleteSource = ({ source: { sourceId, name } }: { source: Source }) => (
+  <ConfirmButton
+    title={`Delete source ${name || sourceId}`}
+    verb="Delete source"
+    icon={Trash2}
+    act={() => send("DELETE /v2/sources/{sourceId}", { params: { sourceId } })}
+  >
+    <p>Calls to its URL are refused at once.</p>
+  </ConfirmButton>
+);

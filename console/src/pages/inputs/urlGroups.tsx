@@ -1,21 +1,22 @@
 import { Plus, Trash2, X } from "lucide-react";
-import type { SyntheticEvent } from "react";
 import { useState } from "react";
 import type { Response } from "../../api/client.ts";
 import { send } from "../../api/client.ts";
-import { useChange, useRead } from "../../api/queries.ts";
+import { useRead } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
+import { ConfirmButton } from "../../parts/actions.tsx";
 import { Button, Time, Url } from "../../parts/basics.tsx";
-import { Confirm, Dialog, useAction } from "../../parts/dialog.tsx";
+import { Field, FormDialog } from "../../parts/dialog.tsx";
 import { Loaded, Panel } from "../../parts/panel.tsx";
-import { Empty, Refused } from "../../parts/trouble.tsx";
+import { Empty } from "../../parts/trouble.tsx";
 import { formatMany, readField } from "../../parts/words.ts";
 import { Page } from "../../shell/shell.tsx";
 import { useDo } from "../../shell/toasts.tsx";
+import { Visible } from "../../parts/visible.tsx";
 
 type Group = Response<"GET /v2/topics">[number];
 
-/** The URL groups with their endpoints. A message to a group goes to each of them. */
+/** The URL groups with their endpoints. A message to a group goes to each endpoint. */
 export function UrlGroupsPage() {
   const groups = useRead("GET /v2/topics");
   const may = useMay();
@@ -54,10 +55,7 @@ export function UrlGroupsPage() {
 
 function GroupPanel({ group: { name, endpoints, updatedAt } }: { group: Group }) {
   const may = useMay();
-  const act = useDo();
-  const [open, setOpen] = useState<"add" | "delete" | null>(null);
-  const change = useChange((run: () => Promise<unknown>) => run());
-  const params = { name };
+  const [isAdding, setIsAdding] = useState(false);
   return (
     <Panel
       title={name}
@@ -69,14 +67,15 @@ function GroupPanel({ group: { name, endpoints, updatedAt } }: { group: Group })
       end={
         may.manage && (
           <>
-            <Button
-              isSmall
-              kind="ghost"
+            <ConfirmButton
+              title={`Delete group ${name}`}
+              verb="Delete group"
               icon={Trash2}
-              label={`Delete group ${name}`}
-              onClick={() => setOpen("delete")}
-            />
-            <Button isSmall icon={Plus} onClick={() => setOpen("add")}>
+              act={() => send("DELETE /v2/topics/{name}", { params: { name } })}
+            >
+              <p>Messages to the group are refused from now on.</p>
+            </ConfirmButton>
+            <Button isSmall icon={Plus} onClick={() => setIsAdding(true)}>
               Add endpoint
             </Button>
           </>
@@ -85,98 +84,68 @@ function GroupPanel({ group: { name, endpoints, updatedAt } }: { group: Group })
     >
       <ul className="body stack">
         {endpoints.map((endpoint) => (
-          <li key={`${endpoint.name ?? ""} ${endpoint.url}`} className="l1">
-            {endpoint.name !== undefined && <span className="chip">{endpoint.name}</span>}
-            <Url url={endpoint.url} />
-            <span className="grow" />
-            {may.manage && (
-              <Button
-                isSmall
-                kind="ghost"
-                icon={X}
-                label={`Remove ${endpoint.name ?? endpoint.url}`}
-                onClick={() =>
-                  void act(
-                    () =>
-                      change.mutateAsync(() =>
-                        send("DELETE /v2/topics/{name}/endpoints", {
-                          params,
-                          body: { endpoints: [endpoint] },
-                        }),
-                      ),
-                    "The endpoint is removed",
-                    () =>
-                      change.mutateAsync(() =>
-                        send("POST /v2/topics/{name}/endpoints", { params, body: { endpoints: [endpoint] } }),
-                      ),
-                  )
-                }
-              />
-            )}
-          </li>
+          <EndpointRow key={`${endpoint.name ?? ""} ${endpoint.url}`} group={name} endpoint={endpoint} />
         ))}
       </ul>
-      {open === "add" && <EndpointForm group={name} close={() => setOpen(null)} />}
-      <Confirm
-        title={`Delete group ${name}`}
-        verb="Delete group"
-        isOpen={open === "delete"}
-        close={() => setOpen(null)}
-        act={() => change.mutateAsync(() => send("DELETE /v2/topics/{name}", { params }))}
-      >
-        <p>Messages to the group are refused from then on.</p>
-      </Confirm>
+      {isAdding && <EndpointForm group={name} close={() => setIsAdding(false)} />}
     </Panel>
   );
 }
 
-function EndpointForm({ group, close }: { group?: string; close(): void }) {
-  const { error, isBusy, run } = useAction();
-  const add = useChange((given: { group: string; url: string; name: string }) =>
-    send("POST /v2/topics/{name}/endpoints", {
-      params: { name: given.group },
-      body: { endpoints: [{ url: given.url, ...(given.name !== "" && { name: given.name }) }] },
-    }),
+function EndpointRow({ group, endpoint }: { group: string; endpoint: Group["endpoints"][number] }) {
+  const may = useMay();
+  const act = useDo();
+  const sent = { params: { name: group }, body: { endpoints: [endpoint] } };
+  const remove = () => send("DELETE /v2/topics/{name}/endpoints", sent);
+  const add = () => send("POST /v2/topics/{name}/endpoints", sent);
+  return (
+    <li className="l1">
+      {endpoint.name !== undefined && (
+        <span className="chip">
+          <Visible text={endpoint.name} />
+        </span>
+      )}
+      <Url url={endpoint.url} />
+      <span className="grow" />
+      {may.manage && (
+        <Button
+          isSmall
+          kind="ghost"
+          icon={X}
+          label={`Remove ${endpoint.name ?? endpoint.url}`}
+          onClick={() => void act(remove, "The endpoint is removed", add)}
+        />
+      )}
+    </li>
   );
-  const submit = (event: SyntheticEvent<HTMLFormElement>): void => {
-    event.preventDefault();
-    const form = new FormData(event.currentTarget);
-    const given = {
-      group: group ?? readField(form, "group"),
-      url: readField(form, "url"),
-      name: readField(form, "name"),
-    };
-    if (!isBusy) void run(() => add.mutateAsync(given)).then((isDone) => isDone && close());
+}
+
+function EndpointForm({ group, close }: { group?: string; close(): void }) {
+  const add = (given: FormData) => {
+    const name = readField(given, "name");
+    return send("POST /v2/topics/{name}/endpoints", {
+      params: { name: group ?? readField(given, "group") },
+      body: { endpoints: [{ url: readField(given, "url"), ...(name !== "" && { name }) }] },
+    });
   };
   return (
-    <Dialog title={group === undefined ? "New URL group" : `Add to ${group}`} isOpen close={close}>
-      <form onSubmit={submit}>
-        <div className="dialog-body">
-          {group === undefined && (
-            <label className="field">
-              <span className="label">Name of the group</span>
-              <input className="input" name="group" required autoFocus />
-            </label>
-          )}
-          <label className="field">
-            <span className="label">URL</span>
-            <input className="input mono" name="url" type="url" placeholder="https://…" required />
-          </label>
-          <label className="field">
-            <span className="label">
-              Name of the endpoint <span className="sub">optional</span>
-            </span>
-            <input className="input" name="name" />
-          </label>
-          <Refused error={error} />
-        </div>
-        <footer>
-          <Button onClick={close}>Cancel</Button>
-          <Button kind="primary" type="submit" disabled={isBusy}>
-            Add endpoint
-          </Button>
-        </footer>
-      </form>
-    </Dialog>
+    <FormDialog
+      title={group === undefined ? "New URL group" : `Add an endpoint to ${group}`}
+      verb={group === undefined ? "Create group" : "Add endpoint"}
+      close={close}
+      act={add}
+    >
+      {group === undefined && (
+        <Field name="Name of the group">
+          <input className="input" name="group" required autoFocus />
+        </Field>
+      )}
+      <Field name="URL">
+        <input className="input mono" name="url" type="url" placeholder="https://…" required />
+      </Field>
+      <Field name="Name of the endpoint" isOptional>
+        <input className="input" name="name" />
+      </Field>
+    </FormDialog>
   );
 }

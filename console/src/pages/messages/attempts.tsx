@@ -1,17 +1,17 @@
 import { Time } from "../../parts/basics.tsx";
-import { Visible } from "../../parts/payload.tsx";
+import { Visible } from "../../parts/visible.tsx";
 import { Glyph } from "../../parts/state.tsx";
 import { formatMany, formatSpan } from "../../parts/words.ts";
 import type { LogEntry } from "./states.ts";
 import { logStates } from "./states.ts";
 
-/** Entries of the log of a message, latest first, with the pauses between them. */
+/** The log entries of a message, newest first, with the time between them. */
 export function Attempts({ entries }: { entries: readonly LogEntry[] }) {
   return (
     <section>
       <h2>
-        What happened
-        <span className="end">{formatMany(entries.length, "entry", "entries")}, latest first</span>
+        History
+        <span className="end">{formatMany(entries.length, "entry", "entries")}, newest first</span>
       </h2>
       <ol className="attempts">
         {entries.flatMap((entry, at) => {
@@ -22,7 +22,7 @@ export function Attempts({ entries }: { entries: readonly LogEntry[] }) {
             ...(pause > 1_000
               ? [
                   <li key={`gap ${entry.time}`} className="gap">
-                    <span>{formatSpan(pause)} apart</span>
+                    <span>{formatSpan(pause)} in between</span>
                   </li>,
                 ]
               : []),

@@ -23,10 +23,7 @@ export function MessageBulk({ close }: { close(): void }) {
     return (
       <section className="callout info" role="status">
         <span />
-        <p>
-          Cancelling selects by label, queue, key, URL, host and id. Remove the filters by state, gate and run
-          first.
-        </p>
+        <p>Messages cannot be cancelled by state, gate or run. Remove these filters first.</p>
         <div className="actions">
           <Button isSmall onClick={() => set(Object.fromEntries(others.map((name) => [name, undefined])))}>
             Remove them
@@ -40,7 +37,7 @@ export function MessageBulk({ close }: { close(): void }) {
       query={Object.fromEntries(selecting.map((name) => [name, values[name]]))}
       verb="Cancel"
       noun="message"
-      consequence="They are not sent any more. Requests in flight may still arrive."
+      consequence="They are not sent again. Requests in flight may still arrive."
       isDangerous
       close={close}
     />

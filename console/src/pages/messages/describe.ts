@@ -16,28 +16,28 @@ export function describeWait(wait: Wait, now: number): string {
     case "retry":
       return `Retry ${used ?? ""} of ${limit ?? ""}${when}`;
     case "queue":
-      return `Queue ${queue ?? ""} is full${of(wait)}`;
+      return `Queue ${queue ?? ""} is at capacity${of(wait)}`;
     case "queue-paused":
       return `Queue ${queue ?? ""} is paused`;
     case "key-parallelism":
-      return `Key ${key ?? ""} is full${of(wait)}`;
+      return `Key ${key ?? ""} is at capacity${of(wait)}`;
     case "key-rate":
-      return `Key ${key ?? ""} has used its rate${when === "" ? "" : `, next period${when}`}`;
+      return `Key ${key ?? ""} is at its rate limit${when === "" ? "" : `, next period${when}`}`;
     case "key-paused":
       return `Key ${key ?? ""} is paused`;
     case "account":
-      return `The account has all its deliveries in flight${of(wait)}`;
+      return `The account is at its limit of deliveries${of(wait)}`;
     case "account-endpoint":
-      return `${endpoint ?? "Its endpoint"} has all its deliveries in flight${of(wait)}`;
+      return `${endpoint ?? "Its endpoint"} is at the account's limit${of(wait)}`;
     case "host":
       return `${host ?? "Its host"} is busy`;
     case "server-held":
-      return "The server holds all deliveries";
+      return "The operator holds all deliveries";
     case "turn":
-      return "It waits for its turn";
+      return "Waits for its turn";
     case "sending":
       return "Being sent";
     case "lease-over":
-      return "Its node has ended; another one takes it over";
+      return "Its node stopped; another node takes over";
   }
 }

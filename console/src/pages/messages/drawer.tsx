@@ -6,7 +6,8 @@ import { pace, useRead } from "../../api/queries.ts";
 import { Button, copyText, Id, Time } from "../../parts/basics.tsx";
 import { Codes } from "../../parts/codes.tsx";
 import { PageLink } from "../../parts/link.tsx";
-import { Headers, Payload, Visible } from "../../parts/payload.tsx";
+import { Headers, Payload } from "../../parts/payload.tsx";
+import { Visible } from "../../parts/visible.tsx";
 import { State } from "../../parts/state.tsx";
 import { Failed, SkeletonRows } from "../../parts/trouble.tsx";
 import { formatSpan, splitUrl } from "../../parts/words.ts";
@@ -20,7 +21,7 @@ import { WhyItWaits } from "./why.tsx";
 
 type Message = Response<"GET /v2/messages/{messageId}">;
 
-/** One message beside its list: why it waits, its attempts, its body, its settings. */
+/** One message, next to its list: why it waits, its history, its body and its settings. */
 export function MessageDrawer({ id, close }: { id: string; close(): void }) {
   const message = useRead(
     "GET /v2/messages/{messageId}",
@@ -91,7 +92,7 @@ type HeadProps = {
   children: React.ReactNode;
 };
 
-/** The head of a drawer: what it is, its id, and the ways to copy it. */
+/** The head of a drawer: the id, the destination, and the actions. */
 export function DrawerHead({ id, url, method, isWaiting, close, children }: HeadProps) {
   const { say } = useToasts();
   const { host, path } = splitUrl(url);
@@ -114,7 +115,10 @@ export function DrawerHead({ id, url, method, isWaiting, close, children }: Head
       {!isWaiting && (
         <>
           <div className="dest">
-            <span className="method">{method}</span> <span className="host">{host}</span>
+            <span className="method">{method}</span>{" "}
+            <span className="host">
+              <Visible text={host} />
+            </span>
             <span className="path">
               <Visible text={path} />
             </span>
@@ -138,11 +142,11 @@ function HeadState({ message, last }: { message: Message | undefined; last: LogE
 const Ended = ({ entries, isKnown }: { entries: readonly LogEntry[]; isKnown: boolean }) =>
   !isKnown ? null : (
     <section>
-      <h2>{entries.length > 0 ? "This message has ended" : "This message is not known"}</h2>
+      <h2>{entries.length > 0 ? "Only the log of this message is left" : "Message not found"}</h2>
       <p>
         {entries.length > 0
-          ? "Its body can be read for one minute after the end. The log keeps what happened."
-          : "It may have expired from the log, or belong to another account."}
+          ? "The message has expired."
+          : "It may have expired, or it belongs to another account."}
       </p>
     </section>
   );
@@ -168,7 +172,7 @@ function MessageParts({ message }: { message: Message }) {
           As code
           <span className="end">
             <Button isSmall icon={Terminal} aria-pressed={isCode} onClick={() => setIsCode(!isCode)}>
-              Read it
+              Show
             </Button>
           </span>
         </h2>
@@ -208,7 +212,7 @@ function Settings({ message }: { message: Message }) {
         {queueName}
       </PageLink>,
     ]);
-  if (flowControlKey !== undefined) rows.push(["Key", flowControlKey]);
+  if (flowControlKey !== undefined) rows.push(["Key", <Visible key="k" text={flowControlKey} />]);
   if (message.topicName !== undefined) rows.push(["URL group", message.topicName]);
   if (message.scheduleId !== undefined) rows.push(["Schedule", message.scheduleId]);
   if (labels.length > 0)
@@ -216,12 +220,17 @@ function Settings({ message }: { message: Message }) {
       "Labels",
       labels.map((label) => (
         <span key={label} className="chip">
-          {label}
+          <Visible text={label} />
         </span>
       )),
     ]);
   if (retryDelayExpression !== undefined)
-    rows.push(["Retry delay", <code key="r">{retryDelayExpression}</code>]);
+    rows.push([
+      "Retry delay",
+      <code key="r">
+        <Visible text={retryDelayExpression} />
+      </code>,
+    ]);
   if (callback !== undefined) rows.push(["Callback", <Visible key="c" text={callback} />]);
   if (failureCallback !== undefined)
     rows.push(["Failure callback", <Visible key="f" text={failureCallback} />]);

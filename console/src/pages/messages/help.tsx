@@ -1,6 +1,5 @@
 import { Play, Send, X } from "lucide-react";
 import { send } from "../../api/client.ts";
-import { useChange } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import { Button } from "../../parts/basics.tsx";
 import { PageLink } from "../../parts/link.tsx";
@@ -9,7 +8,7 @@ import type { Wait } from "./states.ts";
 
 type Help = { verb: string; act: () => Promise<unknown>; done: string; undo?: () => Promise<unknown> };
 
-/** Returns what helps a message first: resume the queue or the key. Null if nothing does at once. */
+/** Returns the action that helps a message: resume the queue or the key. Null if there is none. */
 function findHelp(wait: Wait | undefined): Help | null {
   const { queue, key } = wait ?? {};
   if (wait?.reason === "queue-paused" && queue !== undefined)
@@ -29,7 +28,7 @@ function findHelp(wait: Wait | undefined): Help | null {
   return null;
 }
 
-/** The one button that helps a waiting message first, or the way to what holds it. */
+/** The button that helps a waiting message, or a link to what holds it. */
 export function HelpFirst({
   id,
   wait,
@@ -41,46 +40,36 @@ export function HelpFirst({
 }) {
   const may = useMay();
   const act = useDo();
-  const change = useChange((run: () => Promise<unknown>) => run());
   const help = findHelp(wait);
   const ahead = wait?.behind?.[0]?.messageId;
   if (help && may.manage)
     return (
-      <Button
-        isSmall={isSmall}
-        icon={Play}
-        onClick={() => void act(() => change.mutateAsync(help.act), help.done, help.undo)}
-      >
+      <Button isSmall={isSmall} icon={Play} onClick={() => void act(help.act, help.done, help.undo)}>
         {help.verb}
       </Button>
     );
   if (ahead !== undefined && ahead !== id)
     return (
       <PageLink className="btn sm" to="/messages" search={{ open: ahead }}>
-        Who is ahead
+        Message ahead
       </PageLink>
     );
   if (wait?.queue !== undefined && wait.reason === "queue")
     return (
       <PageLink className="btn sm" to={`/queues/${encodeURIComponent(wait.queue)}`}>
-        See the queue
+        Open queue
       </PageLink>
     );
   return null;
 }
 
-/** A button that cancels a message. The message can be published again, so it asks nothing. */
+/** A button that cancels a message. It does not ask, because the message can be published again. */
 export function CancelMessage({ id }: { id: string }) {
   const may = useMay();
   const act = useDo();
-  const change = useChange(() => send("DELETE /v2/messages/{messageId}", { params: { messageId: id } }));
+  const cancel = () => send("DELETE /v2/messages/{messageId}", { params: { messageId: id } });
   return may.manage ? (
-    <Button
-      isSmall
-      kind="danger"
-      icon={X}
-      onClick={() => void act(() => change.mutateAsync(undefined), "The message is cancelled")}
-    >
+    <Button isSmall kind="danger" icon={X} onClick={() => void act(cancel, "The message is cancelled")}>
       Cancel
     </Button>
   ) : null;
@@ -90,17 +79,10 @@ export function CancelMessage({ id }: { id: string }) {
 export function SendNow({ id, wait }: { id: string; wait: Wait | undefined }) {
   const may = useMay();
   const act = useDo();
-  const change = useChange(() =>
-    send("POST /v2/messages/{messageId}/send-now", { params: { messageId: id } }),
-  );
+  const sendNow = () => send("POST /v2/messages/{messageId}/send-now", { params: { messageId: id } });
   const helps = wait?.reason === "retry" || wait?.reason === "not-due";
   return may.manage && helps ? (
-    <Button
-      isSmall
-      kind="primary"
-      icon={Send}
-      onClick={() => void act(() => change.mutateAsync(undefined), "The message is sent now")}
-    >
+    <Button isSmall kind="primary" icon={Send} onClick={() => void act(sendNow, "The message is sent now")}>
       Send now
     </Button>
   ) : null;

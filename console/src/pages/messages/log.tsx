@@ -1,15 +1,14 @@
 import { useRead } from "../../api/queries.ts";
-import { Id, Time, Url } from "../../parts/basics.tsx";
+import { Time } from "../../parts/basics.tsx";
+import { MessageCell, responseColumn } from "../../parts/cells.tsx";
 import type { FilterField } from "../../parts/filters.tsx";
-import { FilterBar, Pager, useFilters } from "../../parts/filters.tsx";
-import { Loaded, Panel } from "../../parts/panel.tsx";
-import { Visible } from "../../parts/payload.tsx";
+import { FilterBar, useFilters } from "../../parts/filters.tsx";
+import { ListPanel } from "../../parts/list.tsx";
+import { Loaded } from "../../parts/panel.tsx";
 import { State } from "../../parts/state.tsx";
 import { useSteady } from "../../parts/steady.ts";
 import type { Column } from "../../parts/table.tsx";
-import { Table } from "../../parts/table.tsx";
 import { Empty } from "../../parts/trouble.tsx";
-import { formatMany } from "../../parts/words.ts";
 import type { LogEntry } from "./states.ts";
 import { logStates } from "./states.ts";
 
@@ -27,16 +26,17 @@ const fields: readonly FilterField[] = [
   { name: "state", title: "State", options: Object.keys(logStates) },
 ];
 
-/** Returns what tells two entries apart. */
+/** Returns the key of an entry. */
 const keyOf = ({ messageId, time, state }: LogEntry): string => `${messageId} ${time} ${state}`;
 
-/** The log: what happened to messages, latest first. A view of one state shows only its entries. */
+/** The log of messages, newest first. A view of one state shows only entries with this state. */
 export function LogList({ view }: { view: string }) {
   const { values, set } = useFilters();
   const { view: _view, open, back: _back, ...given } = values;
   const query = { ...given, ...(view !== "log" && { state: view }) };
   const log = useRead("GET /v2/logs", { query: { count: 50, ...query } });
   const { rows, newCount, showNew } = useSteady(log.data?.events, keyOf, JSON.stringify(query));
+  const opened = rows.find(({ messageId }) => messageId === open);
   return (
     <>
       <div className="toolbar">
@@ -47,41 +47,24 @@ export function LogList({ view }: { view: string }) {
         />
       </div>
       <Loaded query={log} what="The log">
-        {(data) => (
-          <Panel
-            footer={
-              <>
-                <span>{formatMany(rows.length, "entry", "entries")}</span>
-                <Pager cursor={data.cursor} />
-              </>
-            }
-          >
-            {newCount > 0 && (
-              <button type="button" className="newbar" onClick={showNew}>
-                {newCount} new
-              </button>
-            )}
-            {rows.length === 0 ? (
-              <Empty title="The log has no such entry">
-                <p>It keeps entries for some days. Try fewer filters, or another view.</p>
+        {({ cursor }) => (
+          <ListPanel
+            label="Log of messages"
+            columns={columns}
+            rows={rows}
+            keyOf={keyOf}
+            open={({ messageId }) => set({ open: messageId, cursor: values["cursor"], back: values["back"] })}
+            openKey={opened && keyOf(opened)}
+            words={["entry", "entries"]}
+            cursor={cursor}
+            newCount={newCount}
+            showNew={showNew}
+            empty={
+              <Empty title="No log entries match">
+                <p>Old entries expire. Remove a filter, or choose another view.</p>
               </Empty>
-            ) : (
-              <Table
-                label="Log of messages"
-                className="two cards"
-                columns={columns}
-                rows={rows}
-                keyOf={keyOf}
-                open={({ messageId }) =>
-                  set({ open: messageId, cursor: values["cursor"], back: values["back"] })
-                }
-                openKey={
-                  rows.find(({ messageId }) => messageId === open) &&
-                  keyOf(rows.find(({ messageId }) => messageId === open) as LogEntry)
-                }
-              />
-            )}
-          </Panel>
+            }
+          />
         )}
       </Loaded>
     </>
@@ -94,38 +77,9 @@ const columns: readonly Column<LogEntry>[] = [
     head: "Message",
     className: "c-what",
     cell: ({ messageId, method, url, label }) => (
-      <>
-        <div className="l1">
-          <span className="method">{method}</span>
-          <Url url={url} />
-        </div>
-        <div className="l2">
-          <Id id={messageId} />
-          {label !== undefined && <span className="t">{label}</span>}
-        </div>
-      </>
+      <MessageCell id={messageId} method={method} url={url} label={label} />
     ),
   },
-  {
-    head: "Answer",
-    className: "c-why w-why",
-    cell: ({ responseStatus, error, responseBody, state }) => (
-      <>
-        <div className="l1">
-          {responseStatus !== undefined && (
-            <b className={state === "DELIVERED" ? undefined : "code-bad"}>{responseStatus}</b>
-          )}
-          <span className="t">
-            <Visible text={(error ?? "").slice(0, 200)} />
-          </span>
-        </div>
-        <div className="l2">
-          <span className="t">
-            <Visible text={(responseBody ?? "").slice(0, 200)} />
-          </span>
-        </div>
-      </>
-    ),
-  },
+  responseColumn(({ state }) => state === "DELIVERED"),
   { head: "When", className: "num c-when w-m", cell: ({ time }) => <Time at={time} /> },
 ];

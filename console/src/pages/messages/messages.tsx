@@ -2,15 +2,16 @@ import { useEffect, useState } from "react";
 import { useRead } from "../../api/queries.ts";
 import { PageLink } from "../../parts/link.tsx";
 import type { FilterField } from "../../parts/filters.tsx";
-import { FilterBar, Pager, useFilters } from "../../parts/filters.tsx";
-import { Loaded, Panel } from "../../parts/panel.tsx";
+import { FilterBar, useFilters } from "../../parts/filters.tsx";
+import { ListPanel } from "../../parts/list.tsx";
+import { Loaded } from "../../parts/panel.tsx";
 import type { Column } from "../../parts/table.tsx";
-import { Table } from "../../parts/table.tsx";
 import { Empty } from "../../parts/trouble.tsx";
 import { formatCount } from "../../parts/words.ts";
-import { Button, Id, Time, Url, useNow } from "../../parts/basics.tsx";
+import { Button, Time, useNow } from "../../parts/basics.tsx";
+import { MessageCell, Shortened } from "../../parts/cells.tsx";
 import { describeWait } from "./describe.ts";
-import { Visible } from "../../parts/payload.tsx";
+import { Visible } from "../../parts/visible.tsx";
 import { State } from "../../parts/state.tsx";
 import { Page, InDrawer } from "../../shell/shell.tsx";
 import { MessageBulk } from "./bulk.tsx";
@@ -47,7 +48,7 @@ export const messageFields: readonly FilterField[] = [
   { name: "callerIP", title: "Caller" },
 ];
 
-/** The messages: those that are not finished with what they wait for, and the log of the others. */
+/** The messages: unfinished ones with the reason why they wait, and the log of the others. */
 export function MessagesPage() {
   const { values, set } = useFilters();
   const { view, open } = values;
@@ -104,39 +105,32 @@ function UnfinishedList() {
       </div>
       {isActing && <MessageBulk close={() => setIsActing(false)} />}
       <Loaded query={list} what="The messages">
-        {(data) => (
-          <Panel footer={<ListFoot shown={rows.length} total={total} more={more} cursor={data.cursor} />}>
-            {newCount > 0 && (
-              <button type="button" className="newbar" onClick={showNew}>
-                {newCount} new
-              </button>
-            )}
-            {rows.length === 0 ? (
+        {({ cursor }) => (
+          <ListPanel
+            label="Unfinished messages"
+            columns={columns}
+            rows={rows}
+            keyOf={({ messageId }) => messageId}
+            open={({ messageId }) => set({ open: messageId, cursor: values["cursor"], back: values["back"] })}
+            openKey={open}
+            foot={<ListFoot shown={rows.length} total={total} more={more} />}
+            cursor={cursor}
+            newCount={newCount}
+            showNew={showNew}
+            empty={
               <NothingHere
                 hasFilter={hasFilter}
                 clear={() => set(Object.fromEntries(messageFields.map(({ name }) => [name, undefined])))}
               />
-            ) : (
-              <Table
-                label="Messages that are not finished"
-                className="two cards"
-                columns={columns}
-                rows={rows}
-                keyOf={({ messageId }) => messageId}
-                open={({ messageId }) =>
-                  set({ open: messageId, cursor: values["cursor"], back: values["back"] })
-                }
-                openKey={open}
-              />
-            )}
-          </Panel>
+            }
+          />
         )}
       </Loaded>
     </>
   );
 }
 
-/** The states as one press each: what is held, what retries, what is paused. */
+/** One button for each state. */
 function StateTabs() {
   const { values, set } = useFilters();
   return (
@@ -162,14 +156,9 @@ function StateTabs() {
   );
 }
 
-type FootProps = {
-  shown: number;
-  total: number | undefined;
-  more: boolean | undefined;
-  cursor: string | undefined;
-};
+type FootProps = { shown: number; total: number | undefined; more: boolean | undefined };
 
-const ListFoot = ({ shown, total, more, cursor }: FootProps) => (
+const ListFoot = ({ shown, total, more }: FootProps) => (
   <>
     <span>
       {formatCount(shown)}
@@ -182,7 +171,6 @@ const ListFoot = ({ shown, total, more, cursor }: FootProps) => (
       </span>{" "}
       to move, <kbd>Enter</kbd> to open
     </span>
-    <Pager cursor={cursor} />
   </>
 );
 
@@ -193,7 +181,7 @@ const NothingHere = ({ hasFilter, clear }: { hasFilter: boolean; clear(): void }
       actions={
         <>
           <PageLink className="btn" to="/messages" search={{ view: "log" }}>
-            Look in the log
+            Search the log
           </PageLink>
           <Button kind="ghost" onClick={clear}>
             Clear filters
@@ -201,11 +189,11 @@ const NothingHere = ({ hasFilter, clear }: { hasFilter: boolean; clear(): void }
         </>
       }
     >
-      <p>It may be delivered or failed: the log keeps it for some days.</p>
+      <p>It may be delivered or failed. Search the log.</p>
     </Empty>
   ) : (
-    <Empty title="Nothing waits">
-      <p>Every message is delivered, failed or cancelled. New ones show up here by themselves.</p>
+    <Empty title="No unfinished messages">
+      <p>Every message is delivered, failed or cancelled. New messages appear here.</p>
     </Empty>
   );
 
@@ -215,7 +203,7 @@ const columns: readonly Column<Unfinished>[] = [
     className: "c-state w-state",
     cell: ({ state }) => <State state={state} word={stateWords[state]} />,
   },
-  { head: "Message", className: "c-what", cell: (row) => <MessageCell row={row} /> },
+  { head: "Message", className: "c-what", cell: (row) => <WhatCell row={row} /> },
   { head: "Why it waits", className: "c-why w-why", cell: (row) => <WhyCell row={row} /> },
   {
     head: "Attempt",
@@ -236,27 +224,15 @@ const columns: readonly Column<Unfinished>[] = [
   },
 ];
 
-const MessageCell = ({
-  row: { messageId, method, url, label, queueName, flowControlKey },
-}: {
-  row: Unfinished;
-}) => (
-  <>
-    <div className="l1">
-      <span className="method">{method}</span>
-      <Url url={url} />
-    </div>
-    <div className="l2">
-      <Id id={messageId} />
-      {label !== undefined && <span className="t">{label}</span>}
-      {queueName !== undefined && (
-        <PageLink className="t" to={`/queues/${encodeURIComponent(queueName)}`}>
-          queue {queueName}
-        </PageLink>
-      )}
-      {flowControlKey !== undefined && <span className="t">key {flowControlKey}</span>}
-    </div>
-  </>
+const WhatCell = ({ row }: { row: Unfinished }) => (
+  <MessageCell id={row.messageId} method={row.method} url={row.url} label={row.label}>
+    {row.queueName !== undefined && (
+      <PageLink className="t" to={`/queues/${encodeURIComponent(row.queueName)}`}>
+        queue {row.queueName}
+      </PageLink>
+    )}
+    {row.flowControlKey !== undefined && <Shortened text={`key ${row.flowControlKey}`} />}
+  </MessageCell>
 );
 
 function WhyCell({ row }: { row: Unfinished }) {
@@ -267,7 +243,7 @@ function WhyCell({ row }: { row: Unfinished }) {
       <div>
         <div className="l1">
           <span className="t" title={waitingOn?.text}>
-            {waitingOn ? describeWait(waitingOn, now) : "It is about to be sent"}
+            <Visible text={waitingOn ? describeWait(waitingOn, now) : "About to be sent"} />
           </span>
         </div>
         <div className="l2">

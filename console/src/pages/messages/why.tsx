@@ -1,7 +1,7 @@
 import { Time, useNow } from "../../parts/basics.tsx";
 import { PageLink } from "../../parts/link.tsx";
 import { Glyph } from "../../parts/state.tsx";
-import { Visible } from "../../parts/payload.tsx";
+import { Visible } from "../../parts/visible.tsx";
 import { formatCount } from "../../parts/words.ts";
 import { HelpFirst } from "./help.tsx";
 import { describeWait } from "./describe.ts";
@@ -10,7 +10,7 @@ import { gateOf, stateOfWait } from "./states.ts";
 
 const gates = ["time", "queue", "key", "host", "account", "capacity"] as const;
 const gateNames = {
-  time: "Its time",
+  time: "Due time",
   queue: "Queue",
   key: "Key",
   host: "Host",
@@ -42,7 +42,9 @@ function Reason({ wait }: { wait: Wait }) {
   return (
     <div className="stack">
       <p title={wait.text}>
-        <b>{describeWait(wait, now)}</b>
+        <b>
+          <Visible text={describeWait(wait, now)} />
+        </b>
         {until !== undefined && (
           <>
             , at <Time at={until} as="clock" />
@@ -58,7 +60,7 @@ function Reason({ wait }: { wait: Wait }) {
       {position !== undefined && position > 0 && (
         <p>
           {formatCount(position)}
-          {more ? " or more" : ""} are ahead of it.
+          {more ? " or more" : ""} {position === 1 ? "message is" : "messages are"} ahead.
         </p>
       )}
       {behind.length > 0 && (
@@ -68,7 +70,9 @@ function Reason({ wait }: { wait: Wait }) {
               <PageLink className="link id" to="/messages" search={{ open: messageId }}>
                 {messageId}
               </PageLink>{" "}
-              <span className="sub">{about}</span>
+              <span className="sub">
+                <Visible text={about} />
+              </span>
             </li>
           ))}
         </ul>
@@ -77,7 +81,7 @@ function Reason({ wait }: { wait: Wait }) {
   );
 }
 
-/** The gates of a message, in their order. The first that is shut stops it. */
+/** The gates of a message, in their order. The first closed gate holds it. */
 function Gates({ first, waits }: { first: Wait; waits: readonly Wait[] }) {
   const shutAt = gates.indexOf(gateOf[first.reason]);
   return (
@@ -91,13 +95,7 @@ function Gates({ first, waits }: { first: Wait; waits: readonly Wait[] }) {
             <Glyph state={wait ? stateOfWait(wait.reason).state : at > shutAt ? "pending" : "delivered"} />
             <b>{gateNames[gate]}</b>
             <span>
-              {isShut
-                ? at === shutAt
-                  ? "stops it here"
-                  : "will stop it"
-                : at > shutAt
-                  ? "not reached"
-                  : "open"}
+              {isShut ? (at === shutAt ? "holds it now" : "closed") : at > shutAt ? "not reached" : "open"}
             </span>
           </li>
         );

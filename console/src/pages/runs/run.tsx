@@ -2,12 +2,13 @@ import { useParams } from "@tanstack/react-router";
 import { ChevronRight, Play, RotateCw, TriangleAlert, X } from "lucide-react";
 import { useState } from "react";
 import { send } from "../../api/client.ts";
-import { pace, useChange, useRead } from "../../api/queries.ts";
+import { pace, useRead } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import { Button, Icon, Time, useNow } from "../../parts/basics.tsx";
 import { PageLink } from "../../parts/link.tsx";
 import { Loaded, Panel } from "../../parts/panel.tsx";
-import { Payload, Visible } from "../../parts/payload.tsx";
+import { Payload } from "../../parts/payload.tsx";
+import { Visible } from "../../parts/visible.tsx";
 import { State } from "../../parts/state.tsx";
 import { Empty } from "../../parts/trouble.tsx";
 import { formatMany, formatSpan } from "../../parts/words.ts";
@@ -17,7 +18,7 @@ import type { Run } from "./shapes.ts";
 import { listSteps, runStates, spanOf } from "./shapes.ts";
 import { Timeline } from "./timeline.tsx";
 
-/** One run: which step failed or is under way, and what to do about it. */
+/** One run: its state, its failed step, and its timeline. */
 export function RunPage() {
   const { id = "" } = useParams({ strict: false });
   const [isEnded, setIsEnded] = useState(false);
@@ -45,8 +46,8 @@ export function RunPage() {
             <RunParts run={run} />
           ) : (
             <Panel>
-              <Empty title="There is no such run">
-                <p>It may have expired, or belong to another account.</p>
+              <Empty title="Run not found">
+                <p>It may have expired, or it belongs to another account.</p>
               </Empty>
             </Panel>
           )
@@ -107,7 +108,7 @@ function RunHead({ run, now }: { run: Run; now: number }) {
         <Fact name="Started">
           <Time at={run.workflowRunCreatedAt} />
         </Fact>
-        <Fact name="Took">{formatSpan(spanOf(run, now))}</Fact>
+        <Fact name="Duration">{formatSpan(spanOf(run, now))}</Fact>
         <Fact name="Steps">
           {done} of {steps.length} done
         </Fact>
@@ -128,7 +129,9 @@ function RunHead({ run, now }: { run: Run; now: number }) {
         )}
         {run.label !== undefined && (
           <Fact name="Label">
-            <span className="chip">{run.label}</span>
+            <span className="chip">
+              <Visible text={run.label} />
+            </span>
           </Fact>
         )}
       </dl>
@@ -152,48 +155,33 @@ const Fact = ({ name, children }: { name: string; children: React.ReactNode }) =
 function RunActions({ run }: { run: Run }) {
   const may = useMay();
   const act = useDo();
-  const change = useChange((does: () => Promise<unknown>) => does());
   if (!may.manage) return null;
   const { workflowRunId, workflowState, dlqId } = run;
-  const doing = (does: () => Promise<unknown>, done: string): void =>
-    void act(() => change.mutateAsync(does), done);
-  if (workflowState === "RUN_STARTED")
+  if (workflowState === "RUN_STARTED") {
+    const params = { workflowRunId };
+    const cancel = () => send("DELETE /v2/workflows/runs/{workflowRunId}", { params });
     return (
-      <Button
-        kind="danger"
-        icon={X}
-        onClick={() =>
-          doing(
-            () => send("DELETE /v2/workflows/runs/{workflowRunId}", { params: { workflowRunId } }),
-            "The run is cancelled",
-          )
-        }
-      >
+      <Button kind="danger" icon={X} onClick={() => void act(cancel, "The run is cancelled")}>
         Cancel run
       </Button>
     );
-  return dlqId === undefined ? null : (
+  }
+  if (dlqId === undefined) return null;
+  const params = { dlqId };
+  const restart = () => send("POST /v2/workflows/dlq/restart/{dlqId}", { params });
+  const resume = () => send("POST /v2/workflows/dlq/resume/{dlqId}", { params });
+  return (
     <>
       <Button
         icon={RotateCw}
-        onClick={() =>
-          doing(
-            () => send("POST /v2/workflows/dlq/restart/{dlqId}", { params: { dlqId } }),
-            "The run is started again from the beginning",
-          )
-        }
+        onClick={() => void act(restart, "The run is started again from the beginning")}
       >
         Restart
       </Button>
       <Button
         kind="primary"
         icon={Play}
-        onClick={() =>
-          doing(
-            () => send("POST /v2/workflows/dlq/resume/{dlqId}", { params: { dlqId } }),
-            "The run is resumed from the failed step",
-          )
-        }
+        onClick={() => void act(resume, "The run is resumed from the failed step")}
       >
         Resume
       </Button>
@@ -210,19 +198,20 @@ function Failure({ run }: { run: Run }) {
       <Icon of={TriangleAlert} />
       <div>
         <h2>
-          {failed
-            ? `“${failed.stepName}” failed for good, after ${formatMany(failed.errors?.length || 1, "attempt")}`
-            : "The run failed for good"}
+          <Visible
+            text={
+              failed
+                ? `“${failed.stepName}” failed after ${formatMany(failed.errors?.length || 1, "attempt")}`
+                : "The run failed"
+            }
+          />
         </h2>
         <p>
           <Visible
-            text={(last?.error ?? last?.body ?? "The step below has the answer of the endpoint.").slice(
-              0,
-              400,
-            )}
+            text={(last?.error ?? last?.body ?? "The failed step below has the details.").slice(0, 400)}
           />
         </p>
-        <p>Resuming sends this step again in a new run. Steps with a result keep it.</p>
+        <p>Resume sends this step again, in a new run. Finished steps keep their results.</p>
       </div>
     </section>
   );

@@ -1,19 +1,21 @@
 import { useNavigate } from "@tanstack/react-router";
 import { useRead } from "../../api/queries.ts";
 import { Time, useNow } from "../../parts/basics.tsx";
+import { Shortened } from "../../parts/cells.tsx";
 import type { FilterField } from "../../parts/filters.tsx";
-import { FilterBar, Pager, useFilters } from "../../parts/filters.tsx";
+import { FilterBar, useFilters } from "../../parts/filters.tsx";
+import { ListPanel } from "../../parts/list.tsx";
 import { PageLink } from "../../parts/link.tsx";
-import { Loaded, Panel } from "../../parts/panel.tsx";
+import { Loaded } from "../../parts/panel.tsx";
 import { State } from "../../parts/state.tsx";
 import { useSteady } from "../../parts/steady.ts";
 import type { Column } from "../../parts/table.tsx";
-import { Table } from "../../parts/table.tsx";
 import { Empty } from "../../parts/trouble.tsx";
-import { formatMany, formatSpan, splitUrl } from "../../parts/words.ts";
+import { formatSpan, splitUrl } from "../../parts/words.ts";
 import { Page } from "../../shell/shell.tsx";
 import type { Run } from "./shapes.ts";
 import { describeRun, listSteps, runStates, spanOf } from "./shapes.ts";
+import { Visible } from "../../parts/visible.tsx";
 
 const views = [
   { state: undefined, name: "All" },
@@ -32,7 +34,7 @@ const fields: readonly FilterField[] = [
   { name: "messageId", title: "Message", hint: "msg_…" },
 ];
 
-/** The runs of workflows: what each does now, or what became of it. */
+/** The runs of workflows: the current step of each, or its result. */
 export function RunsPage() {
   const { values } = useFilters();
   const { back: _back, ...query } = values;
@@ -58,36 +60,22 @@ export function RunsPage() {
       </div>
       <Loaded query={runs} what="The runs">
         {({ cursor }) => (
-          <Panel
-            footer={
-              <>
-                <span>{formatMany(rows.length, "run")}</span>
-                <Pager cursor={cursor} />
-              </>
-            }
-          >
-            {newCount > 0 && (
-              <button type="button" className="newbar" onClick={showNew}>
-                {newCount} new
-              </button>
-            )}
-            {rows.length === 0 ? (
-              <Empty title="No runs here">
-                <p>A run starts with a trigger: POST /v2/trigger/ and the URL of a workflow.</p>
+          <ListPanel
+            label="Runs"
+            columns={columns}
+            rows={rows}
+            keyOf={keyOf}
+            open={({ workflowRunId }) => void navigate({ to: `/runs/${encodeURIComponent(workflowRunId)}` })}
+            words={["run", "runs"]}
+            cursor={cursor}
+            newCount={newCount}
+            showNew={showNew}
+            empty={
+              <Empty title="No runs">
+                <p>POST /v2/trigger/ with the URL of a workflow starts a run.</p>
               </Empty>
-            ) : (
-              <Table
-                label="Runs"
-                className="two cards"
-                columns={columns}
-                rows={rows}
-                keyOf={keyOf}
-                open={({ workflowRunId }) =>
-                  void navigate({ to: `/runs/${encodeURIComponent(workflowRunId)}` })
-                }
-              />
-            )}
-          </Panel>
+            }
+          />
         )}
       </Loaded>
     </Page>
@@ -114,40 +102,45 @@ const columns: readonly Column<Run>[] = [
           </span>
         </div>
         <div className="l2">
-          <span className="t">{splitUrl(workflowUrl).path || workflowUrl}</span>
+          <Shortened text={splitUrl(workflowUrl).path || workflowUrl} />
         </div>
       </>
     ),
   },
   { head: "Steps", className: "p2 w-steps", cell: (run) => <StepBar run={run} /> },
   {
-    head: "At",
+    head: "Current step",
     className: "c-why",
     cell: (run) => (
       <div className="l1">
-        <span className="t">{describeRun(run)}</span>
+        <Shortened text={describeRun(run)} />
       </div>
     ),
   },
   {
     head: "Label",
     className: "p3 w-s",
-    cell: ({ label }) => label !== undefined && <span className="chip">{label}</span>,
+    cell: ({ label }) =>
+      label !== undefined && (
+        <span className="chip">
+          <Visible text={label} />
+        </span>
+      ),
   },
   {
     head: "Started",
     className: "num time p2 w-m",
     cell: ({ workflowRunCreatedAt }) => <Time at={workflowRunCreatedAt} />,
   },
-  { head: "Took", className: "num c-when w-m", cell: (run) => <Took run={run} /> },
+  { head: "Duration", className: "num c-when w-m", cell: (run) => <Duration run={run} /> },
 ];
 
-function Took({ run }: { run: Run }) {
+function Duration({ run }: { run: Run }) {
   const now = useNow();
   return formatSpan(spanOf(run, now));
 }
 
-/** The steps of a run as one bar: done, under way, failed. */
+/** The steps of a run as one bar: done, running and failed ones. */
 function StepBar({ run }: { run: Run }) {
   const steps = listSteps(run);
   const done = steps.filter(({ state }) => state === "STEP_SUCCESS").length;

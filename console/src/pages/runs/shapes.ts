@@ -57,8 +57,8 @@ export function describeRun(run: Run): string {
   const steps = listSteps(run);
   const failed = steps.find(({ state }) => state === "STEP_FAILED");
   const current = steps.findLast(({ state }) => state === "STEP_PROGRESS" || state === "STEP_RETRY");
-  if (run.workflowState === "RUN_FAILED") return failed ? `failed at ${failed.stepName}` : "failed";
+  if (run.workflowState === "RUN_FAILED") return failed ? `${failed.stepName} (failed)` : "failed";
   if (run.workflowState !== "RUN_STARTED") return "";
-  if (current?.state === "STEP_RETRY") return `retries ${current.stepName}`;
-  return current ? `at ${current.stepName} (${current.stepType})` : "started";
+  if (current?.state === "STEP_RETRY") return `${current.stepName} (retrying)`;
+  return current ? `${current.stepName} (${current.stepType})` : "starting";
 }

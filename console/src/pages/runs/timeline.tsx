@@ -1,6 +1,7 @@
 import { useMemo, useState } from "react";
 import { PageLink } from "../../parts/link.tsx";
-import { Payload, Visible } from "../../parts/payload.tsx";
+import { Payload } from "../../parts/payload.tsx";
+import { Visible } from "../../parts/visible.tsx";
 import { Glyph } from "../../parts/state.tsx";
 import { formatClock, formatSpan } from "../../parts/words.ts";
 import type { Scale } from "./scale.ts";
@@ -51,7 +52,7 @@ export function Timeline({ run, isTrue, now }: { run: Run; isTrue: boolean; now:
   );
 }
 
-/** Reports whether a step only lets time pass. */
+/** Reports whether a step only waits. */
 const isIdleStep = ({ stepType }: Step): boolean => /sleep|wait/i.test(stepType);
 
 /** Returns the rows of a run. A step ends when the next group begins, or at the end of the run. */
@@ -101,7 +102,7 @@ const Axis = ({ scale, now }: { scale: Scale; now: number }) => (
         </text>
       ))}
     </svg>
-    <span>Took</span>
+    <span>Duration</span>
   </div>
 );
 
@@ -210,7 +211,7 @@ function StepDetail({ step }: { step: Step }) {
                 to="/messages"
                 search={{ view: "log", open: step.messageId, messageId: step.messageId }}
               >
-                Its message
+                Message of this step
               </PageLink>
             </p>
           )}

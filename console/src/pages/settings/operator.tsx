@@ -1,24 +1,24 @@
-import { useState } from "react";
 import { useQueryClient } from "@tanstack/react-query";
 import type { Response } from "../../api/client.ts";
 import { send } from "../../api/client.ts";
-import { useChange, useRead } from "../../api/queries.ts";
+import { useRead } from "../../api/queries.ts";
 import { logIn, useSession } from "../../api/session.ts";
+import { ConfirmButton } from "../../parts/actions.tsx";
 import { Button, Time } from "../../parts/basics.tsx";
-import { Confirm } from "../../parts/dialog.tsx";
-import { Pager, useFilters } from "../../parts/filters.tsx";
+import { useFilters } from "../../parts/filters.tsx";
+import { ListPanel } from "../../parts/list.tsx";
 import { Loaded, Panel } from "../../parts/panel.tsx";
 import { State } from "../../parts/state.tsx";
 import type { Column } from "../../parts/table.tsx";
-import { Table } from "../../parts/table.tsx";
 import { Empty } from "../../parts/trouble.tsx";
-import { formatBytes, formatMany } from "../../parts/words.ts";
+import { formatBytes } from "../../parts/words.ts";
 import { Page } from "../../shell/shell.tsx";
 import { useDo } from "../../shell/toasts.tsx";
+import { Visible } from "../../parts/visible.tsx";
 
 type Account = Response<"GET /v2/admin/accounts">["accounts"][number];
 
-/** The accounts of the server, for its operator: what each stores, and which are disabled. */
+/** The accounts of the server, for its operator: their storage, and which are disabled. */
 export function OperatorPage() {
   const { session } = useSession();
   const { values } = useFilters();
@@ -32,23 +32,16 @@ export function OperatorPage() {
       {session.operator ? (
         <Loaded query={accounts} what="The accounts">
           {({ accounts: rows, cursor }) => (
-            <Panel
+            <ListPanel
+              label="Accounts"
               title="Accounts"
-              footer={
-                <>
-                  <span>{formatMany(rows.length, "account")}</span>
-                  <Pager cursor={cursor} />
-                </>
-              }
-            >
-              <Table
-                label="Accounts"
-                className="two cards"
-                columns={columns}
-                rows={rows}
-                keyOf={({ id }) => id}
-              />
-            </Panel>
+              columns={columns}
+              rows={rows}
+              keyOf={({ id }) => id}
+              words={["account", "accounts"]}
+              cursor={cursor}
+              empty={null}
+            />
           )}
         </Loaded>
       ) : (
@@ -69,7 +62,7 @@ const columns: readonly Column<Account>[] = [
     cell: ({ state }) => (
       <State
         state={state === "active" ? "delivered" : "paused"}
-        word={state === "active" ? "Active" : "Passive"}
+        word={state === "active" ? "Active" : "Disabled"}
       />
     ),
   },
@@ -79,7 +72,9 @@ const columns: readonly Column<Account>[] = [
     cell: ({ name, id }) => (
       <>
         <div className="l1">
-          <span className="t host">{name}</span>
+          <span className="t host">
+            <Visible text={name} />
+          </span>
         </div>
         <div className="l2">
           <span className="t id">{id}</span>
@@ -101,46 +96,33 @@ function Actions({ account: { id, name, state } }: { account: Account }) {
   const { setSession } = useSession();
   const client = useQueryClient();
   const act = useDo();
-  const [isAsking, setIsAsking] = useState(false);
-  const change = useChange((run: () => Promise<unknown>) => run());
   const params = { account: id };
   const enter = async (): Promise<void> => {
     const opened = await logIn({ switchTo: id });
     client.clear();
     setSession(opened);
   };
+  const enable = () => send("POST /v2/admin/accounts/{account}/enable", { params });
   return (
     <span className="actions end">
       {state === "active" ? (
-        <Button isSmall kind="ghost" onClick={() => setIsAsking(true)}>
-          Disable
-        </Button>
-      ) : (
-        <Button
-          isSmall
-          kind="ghost"
-          onClick={() =>
-            void act(
-              () => change.mutateAsync(() => send("POST /v2/admin/accounts/{account}/enable", { params })),
-              `Account ${name} is active`,
-            )
-          }
+        <ConfirmButton
+          title={`Disable account ${name}`}
+          verb="Disable account"
+          text="Disable"
+          isAllowed
+          act={() => send("POST /v2/admin/accounts/{account}/disable", { params })}
         >
+          <p>Until you enable it again, it can only read.</p>
+        </ConfirmButton>
+      ) : (
+        <Button isSmall kind="ghost" onClick={() => void act(enable, `Account ${name} is enabled`)}>
           Enable
         </Button>
       )}
-      <Button isSmall onClick={() => void act(enter, `You are in account ${name}`)}>
-        Switch to it
+      <Button isSmall onClick={() => void act(enter, `Switched to account ${name}`)}>
+        Switch
       </Button>
-      <Confirm
-        title={`Disable account ${name}`}
-        verb="Disable account"
-        isOpen={isAsking}
-        close={() => setIsAsking(false)}
-        act={() => change.mutateAsync(() => send("POST /v2/admin/accounts/{account}/disable", { params }))}
-      >
-        <p>It can read, and change nothing, until you enable it again.</p>
-      </Confirm>
     </span>
   );
 }

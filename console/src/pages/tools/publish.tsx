@@ -2,7 +2,7 @@ import { Send } from "lucide-react";
 import type { SyntheticEvent } from "react";
 import { useState } from "react";
 import { send } from "../../api/client.ts";
-import { useChange, useRead } from "../../api/queries.ts";
+import { useRead } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import { Button } from "../../parts/basics.tsx";
 import { Codes } from "../../parts/codes.tsx";
@@ -12,13 +12,13 @@ import { Panel } from "../../parts/panel.tsx";
 import { Empty, Refused } from "../../parts/trouble.tsx";
 import { Page } from "../../shell/shell.tsx";
 
-/** A setting of a message: its header, its name for people, and what it takes. */
+/** A setting of a message: its header, its name for people, and an example. */
 type Setting = { header: string; title: string; hint?: string; wide?: boolean };
 
 const groups: readonly { title: string; about: string; settings: readonly Setting[] }[] = [
   {
     title: "When",
-    about: "at once, unless you say",
+    about: "by default, immediately",
     settings: [
       { header: "Svc-Delay", title: "Delay", hint: "30s, 10m, 1d12h" },
       { header: "Svc-Not-Before", title: "Not before", hint: "Unix seconds" },
@@ -27,7 +27,7 @@ const groups: readonly { title: string; about: string; settings: readonly Settin
   },
   {
     title: "If it fails",
-    about: "then the dead letter queue",
+    about: "after the last retry, it becomes a dead letter",
     settings: [
       { header: "Svc-Retries", title: "Retries", hint: "3" },
       { header: "Svc-Timeout", title: "Timeout", hint: "30s" },
@@ -37,16 +37,16 @@ const groups: readonly { title: string; about: string; settings: readonly Settin
     ],
   },
   {
-    title: "In what order",
-    about: "limits",
+    title: "Flow control",
+    about: "parallelism and rate",
     settings: [
       { header: "Svc-Flow-Control-Key", title: "Flow control key" },
-      { header: "Svc-Flow-Control-Value", title: "Its limits", hint: "parallelism=2, rate=10, period=1m" },
+      { header: "Svc-Flow-Control-Value", title: "Limits", hint: "parallelism=2, rate=10, period=1m" },
     ],
   },
   {
-    title: "Only once",
-    about: "and to find it again",
+    title: "Deduplication and search",
+    about: "optional",
     settings: [
       { header: "Svc-Deduplication-Id", title: "Deduplication id" },
       { header: "Svc-Label", title: "Label" },
@@ -79,7 +79,7 @@ const toHeaders = ({ method, type, settings }: Draft): Record<string, string> =>
   ...Object.fromEntries(Object.entries(settings).filter(([, value]) => value.trim() !== "")),
 });
 
-/** Publishes one message with every setting, and shows the same as code. */
+/** Publishes one message, and shows the request as code. */
 export function PublishPage() {
   const may = useMay();
   return (
@@ -88,8 +88,8 @@ export function PublishPage() {
         <PublishForm />
       ) : (
         <Panel>
-          <Empty title="This session may not publish">
-            <p>Log in with the account’s password, its main token, or a token with the verb publish.</p>
+          <Empty title="This session cannot publish">
+            <p>Log in with the account’s password, the main token, or a token with the verb publish.</p>
           </Empty>
         </Panel>
       )}
@@ -101,11 +101,10 @@ function PublishForm() {
   const [draft, setDraft] = useState(empty);
   const { error, isBusy, run } = useAction();
   const [done, setDone] = useState<string | null>(null);
-  const publish = useChange(publishDraft);
   const submit = (event: SyntheticEvent): void => {
     event.preventDefault();
     setDone(null);
-    if (!isBusy) void run(async () => setDone(await publish.mutateAsync(draft)));
+    if (!isBusy) void run(async () => setDone(await publishDraft(draft)));
   };
   const { destination, queue, body } = draft;
   const path = `/v2/${queue === "" ? "publish" : `enqueue/${encodeURIComponent(queue)}`}/${destination || "https://example.com/"}`;
@@ -147,7 +146,7 @@ function PublishForm() {
         </div>
       </form>
       <div className="stick">
-        <Panel title="The same as code">
+        <Panel title="As code">
           <div className="body">
             <Codes of={{ method: "POST", path, headers: toHeaders(draft), ...(body !== "" && { body }) }} />
           </div>

@@ -1,0 +1,71 @@
+import type { ReactNode } from "react";
+import { Pager } from "./filters.tsx";
+import { Panel } from "./panel.tsx";
+import type { Column } from "./table.tsx";
+import { Table } from "./table.tsx";
+import { formatMany } from "./words.ts";
+
+type ListPanelProps<Row> = {
+  /** The name of the table for a screen reader. */
+  label: string;
+  title?: string;
+  sub?: ReactNode;
+  end?: ReactNode;
+  columns: readonly Column<Row>[];
+  rows: readonly Row[];
+  keyOf(row: Row): string;
+  open?: ((row: Row) => void) | undefined;
+  openKey?: string | undefined;
+  className?: string;
+  /** Shown in place of the table if there are no rows. */
+  empty: ReactNode;
+  /** The words for one and for several rows. With them, the panel has a foot with the count. */
+  words?: readonly [one: string, many: string];
+  /** The next page, if the list has pages. */
+  cursor?: string | undefined;
+  /** Replaces the count in the foot. */
+  foot?: ReactNode;
+  /** The number of rows that wait until the person asks for them. */
+  newCount?: number;
+  showNew?: () => void;
+};
+
+/** A list in a panel: its rows, or why there are none, and the way to the next page. */
+export function ListPanel<Row>(props: ListPanelProps<Row>) {
+  const { label, title, sub, end, rows, empty, words, cursor, foot, newCount = 0, showNew } = props;
+  const { columns, keyOf, open, openKey, className = "two cards" } = props;
+  return (
+    <Panel
+      sub={sub}
+      end={end}
+      {...(title !== undefined && { title })}
+      footer={
+        (words ?? foot) && (
+          <>
+            {foot ?? (words && <span>{formatMany(rows.length, ...words)}</span>)}
+            <Pager cursor={cursor} />
+          </>
+        )
+      }
+    >
+      {newCount > 0 && (
+        <button type="button" className="newbar" onClick={showNew}>
+          {newCount} new
+        </button>
+      )}
+      {rows.length === 0 ? (
+        empty
+      ) : (
+        <Table
+          label={label}
+          className={className}
+          columns={columns}
+          rows={rows}
+          keyOf={keyOf}
+          openKey={openKey}
+          {...(open && { open })}
+        />
+      )}
+    </Panel>
+  );
+}

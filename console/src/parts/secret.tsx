@@ -1,0 +1,29 @@
+import { KeyRound } from "lucide-react";
+import type { ReactNode } from "react";
+import { CopyButton, Icon } from "./basics.tsx";
+import { Visible } from "./visible.tsx";
+
+/** A new secret, which the server shows only once. */
+export const NewSecret = ({
+  title,
+  secret,
+  children,
+}: {
+  title: string;
+  secret: string;
+  children: ReactNode;
+}) => (
+  <section className="callout good" role="status">
+    <Icon of={KeyRound} />
+    <div>
+      <h2>
+        <Visible text={title} />
+      </h2>
+      <p>{children}</p>
+      <div className="secret">
+        <code>{secret}</code>
+        <CopyButton text={secret}>Copy</CopyButton>
+      </div>
+    </div>
+  </section>
+);
