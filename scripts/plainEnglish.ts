@@ -1,8 +1,8 @@
 /**
  * Finds sentences that are not in plain technical English, as docs/style.md describes it. It checks Markdown,
- * the comments and strings of TypeScript and JavaScript, and the comments of SQL and of `.ci/run`. Inline
- * code, code blocks and template placeholders are skipped, and so is Markdown between `<!-- plain-english:
- * off -->` and `<!-- plain-english: on -->`.
+ * the comments, strings and JSX of TypeScript and JavaScript, and the comments of SQL and of `.ci/run`.
+ * Inline code, code blocks and template placeholders are skipped, and so is Markdown between `<!--
+ * plain-english: off -->` and `<!-- plain-english: on -->`.
  *
  *   npm run english               check everything that git knows
  *   npm run english -- <path> …   check these files and folders
@@ -31,7 +31,7 @@ const allowed: readonly (readonly [file: string, pattern: string, part: string])
   ["src/api/settings/table.ts", "retired", "letters, digits"],
   ["src/core/commands/schedule.ts", "retired", "letters, digits"],
   ["docs/reference.md", "retired", "letters, digits"],
-  ["scripts/plain-english.ts", "answers", "Answers"],
+  ["test/plainEnglish.test.ts", "under-way", "under way"],
   ["scripts/plainEnglishPatterns.ts", "of-own", "'its own X' instead of"],
   ["scripts/plainEnglishPatterns.ts", "could-apply", "with no such"],
 ];
@@ -132,7 +132,9 @@ function readCode(file: string, text: string): Passage[] {
   passages.push(...makePassage(pieces));
   visitStrings(program, (value, start) => {
     const inside = withoutCode(value);
-    if (isSentence(inside)) passages.push(...makePassage([[inside, lineAt(start)]]));
+    // The text of JSX begins with the end of the line before it.
+    const indent = value.length - value.trimStart().length;
+    if (isSentence(inside)) passages.push(...makePassage([[inside, lineAt(start + indent)]]));
   });
   return passages;
 }
@@ -156,11 +158,14 @@ type SyntaxNode = {
   quasis?: { value: { cooked: string | null } }[];
 };
 
-/** Calls `visit` for each string and each template of a syntax tree. Placeholders of templates become X. */
+/**
+ * Calls `visit` for each string, each text of JSX and each template of a syntax tree. Placeholders of
+ * templates become X.
+ */
 function visitStrings(node: unknown, visit: (text: string, start: number) => void): void {
   if (typeof node !== "object" || node === null) return;
   const { type, start = 0, value, quasis } = node as SyntaxNode;
-  if (type === "Literal" && typeof value === "string") visit(value, start);
+  if ((type === "Literal" || type === "JSXText") && typeof value === "string") visit(value, start);
   if (type === "TemplateLiteral" && quasis)
     visit(quasis.map((quasi) => quasi.value.cooked ?? "").join("X"), start);
   for (const child of Object.values(node)) visitStrings(child, visit);
@@ -181,7 +186,7 @@ const withoutCode = (text: string): string =>
 /** Returns the tracked files with prose, below the given paths. */
 function listFiles(paths: readonly string[]): string[] {
   const tracked = execFileSync("git", ["ls-files", "--", ...paths], { encoding: "utf8" }).split("\n");
-  const isProse = (file: string): boolean => /\.(?:md|ts|mts|js|sql)$/.test(file) || file === script;
+  const isProse = (file: string): boolean => /\.(?:md|tsx?|mts|js|sql)$/.test(file) || file === script;
   return tracked.filter((file) => isProse(file) && !file.startsWith("bench/results/"));
 }
 
