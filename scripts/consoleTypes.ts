@@ -76,9 +76,10 @@ function toObject({ properties, required = [], additionalProperties }: Schema): 
 function toRoute(path: string, method: string, { parameters = [], responses }: Operation): string {
   const query = parameters.filter((one) => one.in === "query");
   const names = query.map(({ name }) => `${JSON.stringify(name)}?: Value`);
-  const found = Object.entries(responses).find(([status]) => status.startsWith("2"));
-  const schema = found?.[1].content?.["application/json"]?.schema;
-  const response = toType(schema);
+  const found = Object.entries(responses)
+    .filter(([status]) => status.startsWith("2"))
+    .map(([, { content }]) => toType(content?.["application/json"]?.schema));
+  const response = found.length === 1 ? found[0] : union(found.filter((type) => type !== "unknown"));
   return `  "${method.toUpperCase()} ${path}": { query: { ${names.join("; ")} }; response: ${response} };`;
 }
 

@@ -96,6 +96,12 @@ const publish = createRoute({
   component: lazyRouteComponent(() => import("./pages/tools/publish.tsx"), "PublishPage"),
 });
 
+const jobs = createRoute({
+  getParentRoute: () => root,
+  path: "/jobs",
+  component: lazyRouteComponent(() => import("./pages/tools/jobs.tsx"), "JobsPage"),
+});
+
 const settings = createRoute({
   getParentRoute: () => root,
   path: "/settings",
@@ -124,6 +130,7 @@ export const router = createRouter({
     urlGroups,
     sources,
     publish,
+    jobs,
     settings,
     operator,
   ]),

@@ -199,9 +199,9 @@ describe.skipIf(typeof found === "string")("the console in a browser", () => {
     await page.keyboard.press("Enter");
     await page.waitForURL(/label=reminder/);
     await page.getByRole("button", { name: /Act on all/ }).click();
-    await expectShown(page.getByRole("heading", { name: "Cancel 1 messages" }));
+    await expectShown(page.getByRole("heading", { name: "Cancel 1 message" }));
     await page.getByRole("button", { name: "Cancel 1", exact: true }).click();
-    const dialog = page.getByRole("dialog", { name: "Cancel 1 messages" });
+    const dialog = page.getByRole("dialog", { name: "Cancel 1 message" });
     await dialog.getByRole("button", { name: "Cancel 1", exact: true }).click();
     await expectShown(page.getByText("No unfinished message matches these filters"));
   });
@@ -236,7 +236,40 @@ describe.skipIf(typeof found === "string")("the console in a browser", () => {
     await expectShown(page.getByRole("heading", { name: "Retry 2 dead letters" }));
     await page.getByRole("button", { name: "Retry 2", exact: true }).click();
     await page.getByRole("dialog").getByRole("button", { name: "Retry 2", exact: true }).click();
-    await expectShown(page.getByText("Retry: 2 dead letters"));
+    const bulk = page.getByRole("region", { name: "Retry dead letters" });
+    // The destination still fails, so the job ends after its canary, and nothing else was sent.
+    await expectShown(bulk.getByText("Failed", { exact: true }));
+    await expectShown(bulk.getByText("1 unchanged"));
+  });
+
+  test("a job without a canary goes through, and the list of jobs has it", async () => {
+    await openPage(page, server, "/dead-letters?label=parcel-977");
+    await page.getByRole("button", { name: "Act on all" }).click();
+    await page.getByRole("checkbox", { name: /Canary/ }).uncheck();
+    await page.getByRole("button", { name: "Delete", exact: true }).click();
+    await page.getByRole("button", { name: "Delete 5", exact: true }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Delete 5", exact: true }).click();
+    await expectShown(page.getByRole("region", { name: "Delete dead letters" }).getByText("Done"));
+    await openPage(page, server, "/jobs");
+    await expectShown(page.locator(".job").first().getByText("Delete 5 dead letters"));
+  });
+
+  test("a slow job continues when its page is left, and can be stopped", async () => {
+    for (let at = 0; at < 5; at++)
+      await fetch(`${server.url}/v2/publish/${server.destinations.url}/ok/slow-job`, {
+        method: "POST",
+        headers: { authorization: `Bearer ${server.token}`, "svc-delay": "1d", "svc-label": "slow-job" },
+      });
+    await openPage(page, server, "/messages?label=slow-job");
+    await page.getByRole("button", { name: "Act on all" }).click();
+    await page.getByLabel("Maximum per second").fill("1");
+    await page.getByRole("button", { name: "Cancel 5", exact: true }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Cancel 5", exact: true }).click();
+    await page.getByRole("link", { name: "All jobs" }).click();
+    const job = page.locator(".job").first();
+    await expectShown(job.getByText("Cancel 5 messages"));
+    await job.getByRole("button", { name: "Stop" }).click();
+    await expectShown(job.getByText("Stopped"));
   });
 
   test("a message is published with settings, and found by its link", async () => {

@@ -56,6 +56,7 @@ export const listPages = (): Record<string, Opener> => ({
   "url groups": at("/url-groups"),
   sources: at("/sources"),
   publish: at("/publish"),
+  jobs: at("/jobs"),
   tokens: at("/settings"),
   audit: at("/settings?part=audit"),
 });

@@ -44,6 +44,8 @@ export async function seed(server: SeededServer, to: Destinations): Promise<void
     const { messages } = (await call(server, "GET /v2/dlq")) as { messages: unknown[] };
     return messages.length >= 8;
   });
+  const action = { action: "messages.cancel", filter: { label: "none" } };
+  await call(server, "POST /v2/jobs", { body: JSON.stringify(action) });
 }
 
 async function configure(server: SeededServer, to: Destinations): Promise<void> {

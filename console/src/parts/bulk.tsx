@@ -1,96 +1,123 @@
+import { useQuery } from "@tanstack/react-query";
+import { Info } from "lucide-react";
 import type { ReactNode } from "react";
 import { useState } from "react";
-import type { RouteName } from "../api/client.ts";
-import { send, toPath } from "../api/client.ts";
-import { useRead } from "../api/queries.ts";
-import { useMay } from "../api/session.ts";
+import { send } from "../api/client.ts";
 import { useFreeze } from "../shell/live.ts";
-import { useToasts } from "../shell/toasts.tsx";
-import { Button, Id } from "./basics.tsx";
+import { Button, Icon, Id } from "./basics.tsx";
 import { Codes } from "./codes.tsx";
 import { Confirm } from "./dialog.tsx";
+import { useFilters } from "./filters.tsx";
+import type { JobAction } from "./jobs.tsx";
+import { JobProgress, jobWords } from "./jobs.tsx";
+import { PageLink } from "./link.tsx";
 import { Failed } from "./trouble.tsx";
-import { formatCount, formatMany } from "./words.ts";
+import { formatCount } from "./words.ts";
 
-/** The routes that act on everything a filter selects, and that have a dry run. */
-export type BulkRoute = Extract<
-  RouteName,
-  | "DELETE /v2/messages"
-  | "DELETE /v2/dlq"
-  | "POST /v2/dlq/retry"
-  | "DELETE /v2/workflows/dlq"
-  | "POST /v2/workflows/dlq/resume"
-  | "POST /v2/workflows/dlq/restart"
-  | "DELETE /v2/workflows/runs"
->;
+/** Entries that a job acts on: the filter of the page, never the rows that happen to be on it. */
+export type Filter = Readonly<Record<string, string | readonly string[] | undefined>>;
 
 type BulkProps = {
-  route: BulkRoute;
-  /** The filter that selects. It is the filter of the page, and never the rows that happen to be on it. */
-  query: Readonly<Record<string, string | readonly string[] | undefined>>;
-  verb: string;
-  noun: string;
+  action: JobAction;
+  filter: Filter;
   /** The effect of the action, shown before it starts. */
   consequence: string;
   isDangerous?: boolean;
+  /** Reports whether the first entries can be tried before the others. */
+  hasCanary?: boolean;
   close(): void;
   children?: ReactNode;
 };
 
-/** Acts on all that a filter selects: first a dry run with its count and first ids, then the act. */
-export function Bulk({
-  route,
-  query,
-  verb,
-  noun,
-  consequence,
-  isDangerous = false,
-  close,
-  children,
-}: BulkProps) {
-  const { say } = useToasts();
-  const [isAsking, setIsAsking] = useState(false);
-  useFreeze(true, "Paused: bulk action");
-  const dryRun = useRead(route, { query: { ...query, dryRun: true } }, { every: null });
-  const plan = dryRun.data && "dryRun" in dryRun.data ? dryRun.data : null;
-  const count = plan?.count ?? 0;
-  const counted = `${formatCount(count)}${plan?.more ? " or more" : ""}`;
-  const button = `${verb} ${counted}`;
-  const run = async (): Promise<void> => {
-    const done = await actOnAll(route, query);
-    say(`${verb}: ${formatMany(done, noun)}`);
-    close();
-  };
+/** How fast a job handles its entries. Empty texts: no limit, no canary. */
+type Pace = { rate: string; canary: string };
+
+/** Acts on all entries that match a filter, as a job: a dry run, then the job with its progress. */
+export function Bulk(props: BulkProps) {
+  const { action, close, children } = props;
+  const { verb, many } = jobWords[action];
+  const [jobId, setJobId] = useState<string | null>(null);
   return (
     <section
       className="bulk"
-      aria-label={`${verb} ${noun}s`}
+      aria-label={`${verb} ${many}`}
       onKeyDown={(event) => event.key === "Escape" && close()}
     >
+      {jobId === null ? (
+        <Plan {...props} start={setJobId}>
+          {children}
+        </Plan>
+      ) : (
+        <>
+          <JobProgress id={jobId} />
+          <footer>
+            <span className="only-wide">
+              The job continues if you leave this page. <PageLink to="/jobs">All jobs</PageLink>
+            </span>
+            <span className="spring" />
+            <Button kind="ghost" onClick={close}>
+              Close
+            </Button>
+          </footer>
+        </>
+      )}
+    </section>
+  );
+}
+
+function Plan(props: BulkProps & { start(jobId: string): void }) {
+  const { action, filter, consequence, isDangerous = false, close, start, children } = props;
+  const { verb, one, many } = jobWords[action];
+  const [pace, setPace] = useState<Pace>({ rate: "", canary: props.hasCanary ? "1" : "" });
+  const [isAsking, setIsAsking] = useState(false);
+  useFreeze(true, "Paused: bulk action");
+  const { count, counted, sample, error } = useDryRun(action, filter);
+  const body = toBody(action, filter, pace);
+  const button = `${verb} ${counted}`;
+  const title = `${button} ${count === 1 ? one : many}`;
+  const run = async (): Promise<void> => {
+    const created = await send("POST /v2/jobs", { body });
+    if ("jobId" in created) start(created.jobId);
+  };
+  return (
+    <>
       <header>
-        <h2>
-          {verb} {counted} {noun}s
-        </h2>
+        <h2>{title}</h2>
         <span className="muted">all that match the filter</span>
         {children}
       </header>
-      {dryRun.error ? (
-        <Failed what="The dry run" error={dryRun.error} />
+      {error ? (
+        <Failed what="The dry run" error={error} />
       ) : (
-        <DryRun route={route} query={query} ids={plan?.sample ?? []}>
-          <b>{counted}</b> would change. {consequence}
-        </DryRun>
+        <div className="plan">
+          <div>
+            <h3>Dry run</h3>
+            <p>
+              <b>{counted}</b> would change. {consequence}
+            </p>
+            <Sample ids={sample} />
+          </div>
+          <PaceFields pace={pace} set={setPace} hasCanary={props.hasCanary ?? false} />
+          <AsCode body={body} />
+        </div>
       )}
-      <Foot
-        close={close}
-        verb={button}
-        isDangerous={isDangerous}
-        isBlocked={count === 0}
-        ask={() => setIsAsking(true)}
-      />
+      <footer>
+        <span className="only-wide">The audit log records it.</span>
+        <span className="spring" />
+        <Button kind="ghost" onClick={close}>
+          Close
+        </Button>
+        <Button
+          kind={isDangerous ? "danger-fill" : "primary"}
+          disabled={count === 0}
+          onClick={() => setIsAsking(true)}
+        >
+          {button}
+        </Button>
+      </footer>
       {isAsking && (
         <Confirm
-          title={`${button} ${noun}s`}
+          title={title}
           verb={button}
           isDangerous={isDangerous}
           close={() => setIsAsking(false)}
@@ -100,71 +127,101 @@ export function Bulk({
           <p>{consequence}</p>
         </Confirm>
       )}
+    </>
+  );
+}
+
+/** A note that an action cannot select by some filters, with a button that removes them. */
+export function OtherFilters({ names, children }: { names: readonly string[]; children: ReactNode }) {
+  const { set } = useFilters();
+  return (
+    <section className="callout info" role="status">
+      <Icon of={Info} />
+      <p>{children}</p>
+      <div className="actions">
+        <Button isSmall onClick={() => set(Object.fromEntries(names.map((name) => [name, undefined])))}>
+          Remove them
+        </Button>
+      </div>
     </section>
   );
 }
 
-type DryRunProps = Pick<BulkProps, "route" | "query"> & { ids: readonly string[]; children: ReactNode };
+/** Counts the entries that a job would have. */
+function useDryRun(action: JobAction, filter: Filter) {
+  const found = useQuery({
+    queryKey: ["dry run", action, filter],
+    queryFn: () => send("POST /v2/jobs", { body: { action, filter, dryRun: true } }),
+  });
+  const plan = found.data && "dryRun" in found.data ? found.data : null;
+  const count = plan?.count ?? 0;
+  return {
+    count,
+    counted: plan ? `${formatCount(count)}${plan.more ? " or more" : ""}` : "…",
+    sample: plan?.sample ?? [],
+    error: found.error,
+  };
+}
 
-const DryRun = ({ route, query, ids, children }: DryRunProps) => (
-  <div className="plan two">
-    <div>
-      <h3>Dry run</h3>
-      <p>{children}</p>
-      <Sample ids={ids} />
-    </div>
-    <div>
-      <h3>As code</h3>
-      <Codes of={{ method: route.slice(0, route.indexOf(" ")), path: toPath(route, { query }) }} />
-    </div>
-  </div>
-);
+/** Returns the body of the request that starts a job. */
+const toBody = (action: JobAction, filter: Filter, { rate, canary }: Pace) => ({
+  action,
+  filter,
+  ...(rate !== "" && { rate: Number(rate) }),
+  ...(canary !== "" && { canary: Number(canary) }),
+});
 
-type FootProps = { verb: string; isDangerous: boolean; isBlocked: boolean; close(): void; ask(): void };
+type PaceProps = { pace: Pace; set(pace: Pace): void; hasCanary: boolean };
 
-function Foot({ verb, isDangerous, isBlocked, close, ask }: FootProps) {
-  const may = useMay();
+function PaceFields({ pace, set, hasCanary }: PaceProps) {
   return (
-    <footer>
-      <span className="only-wide">The audit log records it.</span>
-      <span className="spring" />
-      <Button kind="ghost" onClick={close}>
-        Close
-      </Button>
-      {may.manage && (
-        <Button kind={isDangerous ? "danger-fill" : "primary"} disabled={isBlocked} onClick={ask}>
-          {verb}
-        </Button>
+    <div>
+      <h3>How</h3>
+      {hasCanary && (
+        <label className="choice">
+          <input
+            className="check"
+            type="checkbox"
+            checked={pace.canary !== ""}
+            onChange={(event) => set({ ...pace, canary: event.target.checked ? "1" : "" })}
+          />
+          <span>
+            Canary
+            <small>The first one must succeed before the others follow.</small>
+          </span>
+        </label>
       )}
-    </footer>
+      <label className="unit">
+        At most
+        <input
+          className="input"
+          type="number"
+          min={1}
+          max={1000}
+          placeholder="all"
+          aria-label="Maximum per second"
+          value={pace.rate}
+          onChange={(event) => set({ ...pace, rate: event.target.value })}
+        />
+        per second
+      </label>
+    </div>
   );
 }
 
-/**
- * Repeats the request until it finds nothing more, because one request acts on a part. Entries that come later
- * do not count: a dead letter that fails again would otherwise be retried without end. Returns how many were
- * changed.
- */
-async function actOnAll(route: BulkRoute, query: BulkProps["query"]): Promise<number> {
-  const bounded = { toDate: String(Date.now()), ...query };
-  let total = 0;
-  for (;;) {
-    const done = countDone(await send(route, { query: bounded }));
-    total += done;
-    if (done === 0) return total;
-  }
-}
-
-/** Returns how many entries a request has changed. */
-function countDone(answer: unknown): number {
-  if (typeof answer !== "object" || answer === null) return 0;
-  for (const name of ["cancelled", "deleted"]) {
-    const value: unknown = Reflect.get(answer, name);
-    if (typeof value === "number") return value;
-  }
-  const list: unknown = Reflect.get(answer, "responses") ?? Reflect.get(answer, "workflowRuns");
-  return Array.isArray(list) ? list.length : 0;
-}
+const AsCode = ({ body }: { body: unknown }) => (
+  <div>
+    <h3>As code</h3>
+    <Codes
+      of={{
+        method: "POST",
+        path: "/v2/jobs",
+        headers: { "Content-Type": "application/json" },
+        body: JSON.stringify(body),
+      }}
+    />
+  </div>
+);
 
 const Sample = ({ ids }: { ids: readonly string[] }) =>
   ids.length === 0 ? null : (

@@ -5,6 +5,7 @@ import {
   Gauge,
   Inbox,
   LayoutGrid,
+  ListChecks,
   ListOrdered,
   Mail,
   OctagonX,
@@ -52,7 +53,13 @@ export const places: readonly { title: string | null; pages: readonly Place[] }[
       { to: "/sources", name: "Sources", icon: ArrowDownToLine, key: "w" },
     ],
   },
-  { title: "Tools", pages: [{ to: "/publish", name: "Publish", icon: Send, key: "p" }] },
+  {
+    title: "Tools",
+    pages: [
+      { to: "/publish", name: "Publish", icon: Send, key: "p" },
+      { to: "/jobs", name: "Jobs", icon: ListChecks, key: "j" },
+    ],
+  },
   { title: null, pages: [{ to: "/settings", name: "Settings", icon: Settings2, key: "," }] },
 ];
 

@@ -37,6 +37,7 @@ const fields: readonly FilterField[] = [
 /** The dead letters: in groups by error and destination, or as a list, with the actions. */
 export function DeadLettersPage() {
   const { values, set } = useFilters();
+  const may = useMay();
   const [plan, setPlan] = useState<Plan | null>(null);
   const query = Object.fromEntries(fields.map(({ name }) => [name, values[name]]));
   const isList = values["view"] === "list";
@@ -54,23 +55,24 @@ export function DeadLettersPage() {
         </div>
         <FilterBar fields={fields} fallback="label" placeholder="Filter by label, URL or id" />
         <span className="spring only-wide" />
-        <Button isSmall onClick={() => setPlan({ does: "retry", query })}>
-          Act on all
-        </Button>
+        {may.manage && (
+          <Button isSmall onClick={() => setPlan({ does: "retry", query })}>
+            Act on all
+          </Button>
+        )}
       </div>
       {isList ? <DeadLetterList query={query} /> : <Groups query={query} plan={setPlan} />}
       {plan && (
         <Bulk
           key={JSON.stringify(plan)}
-          route={plan.does === "retry" ? "POST /v2/dlq/retry" : "DELETE /v2/dlq"}
-          query={plan.query}
-          verb={plan.does === "retry" ? "Retry" : "Delete"}
-          noun="dead letter"
+          action={plan.does === "retry" ? "dlq.retry" : "dlq.delete"}
+          filter={plan.query}
           consequence={
             plan.does === "retry"
               ? "Each is published again as a new message, oldest first."
               : "They can no longer be retried."
           }
+          hasCanary={plan.does === "retry"}
           isDangerous={plan.does === "delete"}
           close={() => setPlan(null)}
         >

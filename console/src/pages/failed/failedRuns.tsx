@@ -1,13 +1,13 @@
 import type { UseQueryResult } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { Play, RotateCw } from "lucide-react";
+import type { ComponentProps } from "react";
 import { useState } from "react";
 import type { Response } from "../../api/client.ts";
 import { send } from "../../api/client.ts";
 import { useRead } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import { Button, Id, Time } from "../../parts/basics.tsx";
-import type { BulkRoute } from "../../parts/bulk.tsx";
 import { Bulk } from "../../parts/bulk.tsx";
 import { Shortened, TwoLines } from "../../parts/cells.tsx";
 import type { FilterField } from "../../parts/filters.tsx";
@@ -31,19 +31,11 @@ const fields: readonly FilterField[] = [
   { name: "responseStatus", title: "Status" },
 ];
 
-const acts = {
-  Resume: {
-    route: "POST /v2/workflows/dlq/resume",
-    text: "Each is resumed from its failed step, in a new run.",
-    isDangerous: false,
-  },
-  Restart: {
-    route: "POST /v2/workflows/dlq/restart",
-    text: "Each is started again from the beginning.",
-    isDangerous: false,
-  },
-  Delete: { route: "DELETE /v2/workflows/dlq", text: "They can no longer be resumed.", isDangerous: true },
-} as const satisfies Record<string, { route: BulkRoute; text: string; isDangerous: boolean }>;
+const acts: Record<string, Pick<ComponentProps<typeof Bulk>, "action" | "consequence" | "isDangerous">> = {
+  Resume: { action: "runs.resume", consequence: "Each is resumed from its failed step, in a new run." },
+  Restart: { action: "runs.restart", consequence: "Each is started again from the beginning." },
+  Delete: { action: "dlq.delete", consequence: "They can no longer be resumed.", isDangerous: true },
+};
 
 /** The failed runs: the causes, then each run, with resume and restart. */
 export function FailedRunsPage() {
@@ -51,32 +43,32 @@ export function FailedRunsPage() {
   const query = Object.fromEntries(fields.map(({ name }) => [name, values[name]]));
   const groups = useRead("GET /v2/workflows/dlq/groups", { query });
   const list = useRead("GET /v2/workflows/dlq", { query: { count: 50, ...query, cursor: values["cursor"] } });
-  const [act, setAct] = useState<keyof typeof acts | null>(null);
+  const may = useMay();
+  const [act, setAct] = useState<string | null>(null);
   return (
     <Page title="Failed runs">
       <div className="toolbar">
         <FilterBar fields={fields} fallback="workflowRunId" placeholder="Filter by run or workflow" />
         <span className="spring only-wide" />
-        <Button isSmall onClick={() => setAct("Resume")}>
-          Act on all
-        </Button>
+        {may.manage && (
+          <Button isSmall onClick={() => setAct("Resume")}>
+            Act on all
+          </Button>
+        )}
       </div>
       <Causes groups={groups} />
       {/* The list waits until the height of the causes is known, so that nothing moves. */}
       {!groups.isPending && <List list={list} />}
-      {act && (
+      {act !== null && acts[act] && (
         <Bulk
           key={act}
-          route={acts[act].route}
-          query={query}
-          verb={act}
-          noun="failed run"
-          consequence={acts[act].text}
-          isDangerous={acts[act].isDangerous}
+          {...acts[act]}
+          filter={act === "Delete" ? { ...query, source: "workflow" } : query}
+          hasCanary={act !== "Delete"}
           close={() => setAct(null)}
         >
           <div className="seg" role="group" aria-label="Action">
-            {(Object.keys(acts) as (keyof typeof acts)[]).map((one) => (
+            {Object.keys(acts).map((one) => (
               <button key={one} type="button" aria-pressed={one === act} onClick={() => setAct(one)}>
                 {one}
               </button>

@@ -1,5 +1,6 @@
 import { useEffect, useState } from "react";
 import { useRead } from "../../api/queries.ts";
+import { useMay } from "../../api/session.ts";
 import { PageLink } from "../../parts/link.tsx";
 import type { FilterField } from "../../parts/filters.tsx";
 import { FilterBar, useFilters } from "../../parts/filters.tsx";
@@ -84,6 +85,7 @@ function UnfinishedList() {
   const { values, set } = useFilters();
   const { view: _view, open, back: _back, ...query } = values;
   const list = useRead("GET /v2/messages", { query: { count: 50, ...query } });
+  const may = useMay();
   const [isActing, setIsActing] = useState(false);
   const { rows, newCount, showNew } = useSteady(
     list.data?.messages,
@@ -99,9 +101,11 @@ function UnfinishedList() {
       <div className="toolbar">
         <FilterBar fields={messageFields} fallback="label" placeholder="Filter by label, URL or id" />
         <span className="spring only-wide" />
-        <Button isSmall aria-pressed={isActing} onClick={() => setIsActing(!isActing)}>
-          Act on all
-        </Button>
+        {may.manage && (
+          <Button isSmall aria-pressed={isActing} onClick={() => setIsActing(!isActing)}>
+            Act on all
+          </Button>
+        )}
       </div>
       {isActing && <MessageBulk close={() => setIsActing(false)} />}
       <Loaded query={list} what="The messages">

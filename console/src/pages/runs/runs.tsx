@@ -1,6 +1,9 @@
 import { useNavigate } from "@tanstack/react-router";
+import { useState } from "react";
 import { useRead } from "../../api/queries.ts";
-import { Time, useNow } from "../../parts/basics.tsx";
+import { useMay } from "../../api/session.ts";
+import { Button, Time, useNow } from "../../parts/basics.tsx";
+import { Bulk, OtherFilters } from "../../parts/bulk.tsx";
 import { Shortened } from "../../parts/cells.tsx";
 import type { FilterField } from "../../parts/filters.tsx";
 import { FilterBar, useFilters } from "../../parts/filters.tsx";
@@ -39,6 +42,8 @@ export function RunsPage() {
   const { values } = useFilters();
   const { back: _back, ...query } = values;
   const runs = useRead("GET /v2/workflows/logs", { query: { count: 10, trimBody: 0, ...query } });
+  const may = useMay();
+  const [isActing, setIsActing] = useState(false);
   const navigate = useNavigate();
   const { rows, newCount, showNew } = useSteady(runs.data?.runs, keyOf, JSON.stringify(query));
   return (
@@ -57,6 +62,12 @@ export function RunsPage() {
       </nav>
       <div className="toolbar">
         <FilterBar fields={fields} fallback="workflowRunId" placeholder="Filter by id or workflow" />
+        <span className="spring only-wide" />
+        {may.manage && (
+          <Button isSmall aria-pressed={isActing} onClick={() => setIsActing(!isActing)}>
+            Act on all
+          </Button>
+        )}
       </div>
       <Loaded query={runs} what="The runs">
         {({ cursor }) => (
@@ -78,7 +89,35 @@ export function RunsPage() {
           />
         )}
       </Loaded>
+      {isActing && <CancelRuns close={() => setIsActing(false)} />}
     </Page>
+  );
+}
+
+/** The filters by which runs can be cancelled. */
+const selecting = ["workflowUrl", "label", "host", "flowControlKey"];
+
+function CancelRuns({ close }: { close(): void }) {
+  const { values } = useFilters();
+  const { workflowRunId } = values;
+  const isOther = values["messageId"] !== undefined || (values["state"] ?? "RUN_STARTED") !== "RUN_STARTED";
+  if (isOther)
+    return (
+      <OtherFilters names={["messageId", "state"]}>
+        Only active runs can be cancelled, and not by message. Remove these filters first.
+      </OtherFilters>
+    );
+  return (
+    <Bulk
+      action="runs.cancel"
+      filter={{
+        ...Object.fromEntries(selecting.map((name) => [name, values[name]])),
+        ...(workflowRunId !== undefined && { workflowRunIds: [workflowRunId] }),
+      }}
+      consequence="Steps in flight may still arrive. Ended runs do not change."
+      isDangerous
+      close={close}
+    />
   );
 }
 
