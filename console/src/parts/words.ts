@@ -99,3 +99,19 @@ export function readField(given: FormData, name: string): string {
   const value = given.get(name);
   return typeof value === "string" ? value : "";
 }
+
+/** Returns headers or settings as text: one per line, with its name before a colon. */
+export const writePairs = (pairs: Readonly<Record<string, string | readonly string[]>>): string =>
+  Object.entries(pairs)
+    .flatMap(([name, values]) => [values].flat().map((value) => `${name}: ${value}`))
+    .join("\n");
+
+/** Reads headers or settings, one per line. A name can have several lines. */
+export function readPairs(text: string): Record<string, string[]> {
+  const pairs: Record<string, string[]> = {};
+  for (const line of text.split("\n").filter((one) => one.trim() !== "")) {
+    const [, name = line, value = ""] = /^([^:]*):(.*)$/s.exec(line) ?? [];
+    pairs[name.trim()] = [...(pairs[name.trim()] ?? []), value.trim()];
+  }
+  return pairs;
+}

@@ -1,9 +1,10 @@
-import { RotateCw, Trash2 } from "lucide-react";
+import { PenLine, RotateCw, Trash2 } from "lucide-react";
+import { useState } from "react";
 import type { Response } from "../../api/client.ts";
 import { send } from "../../api/client.ts";
 import { useRead } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
-import { Button } from "../../parts/basics.tsx";
+import { Button, Id } from "../../parts/basics.tsx";
 import { Codes } from "../../parts/codes.tsx";
 import { PageLink } from "../../parts/link.tsx";
 import { Headers, Payload } from "../../parts/payload.tsx";
@@ -11,6 +12,7 @@ import { Visible } from "../../parts/visible.tsx";
 import { State } from "../../parts/state.tsx";
 import { Failed, SkeletonRows } from "../../parts/trouble.tsx";
 import { useDo } from "../../shell/toasts.tsx";
+import { Replay } from "./replay.tsx";
 import { DrawerHead, useEscape } from "../messages/drawer.tsx";
 
 type DeadLetter = Response<"GET /v2/dlq/{dlqId}">;
@@ -31,7 +33,7 @@ export function DeadLetterDrawer({ id, close }: { id: string; close(): void }) {
       >
         <State state="failed" word="Failed" isPill />
         <span className="grow" />
-        <DeadLetterActions id={id} close={close} />
+        {data && <DeadLetterActions of={data} close={close} />}
       </DrawerHead>
       <div
         key={found.isPending ? "loading" : "ready"}
@@ -83,15 +85,25 @@ const Details = ({ of }: { of: DeadLetter }) => (
           Log of this message
         </PageLink>
       </p>
+      {of.replays?.map((messageId) => (
+        <p key={messageId}>
+          Published again as{" "}
+          <PageLink className="link" to="/messages" search={{ open: messageId }}>
+            <Id id={messageId} isWhole />
+          </PageLink>
+        </p>
+      ))}
       <Codes of={{ method: "POST", path: `/v2/dlq/retry/${encodeURIComponent(of.dlqId)}` }} />
     </section>
   </>
 );
 
 /** Buttons that publish a dead letter again, or delete it. */
-function DeadLetterActions({ id, close }: { id: string; close(): void }) {
+function DeadLetterActions({ of, close }: { of: DeadLetter; close(): void }) {
+  const { dlqId: id } = of;
   const may = useMay();
   const act = useDo();
+  const [isReplaying, setIsReplaying] = useState(false);
   if (!may.manage) return null;
   const doing = (run: () => Promise<unknown>, done: string): void =>
     void act(run, done).then((isDone) => isDone && close());
@@ -102,6 +114,12 @@ function DeadLetterActions({ id, close }: { id: string; close(): void }) {
       <Button isSmall kind="danger" icon={Trash2} onClick={() => doing(remove, "The dead letter is deleted")}>
         Delete
       </Button>
+      {may.read && (
+        <Button isSmall icon={PenLine} onClick={() => setIsReplaying(true)}>
+          Change and retry
+        </Button>
+      )}
+      {isReplaying && <Replay of={of} close={() => setIsReplaying(false)} />}
       <Button
         isSmall
         kind="primary"

@@ -234,6 +234,13 @@ function Settings({ message }: { message: Message }) {
   if (callback !== undefined) rows.push(["Callback", <Visible key="c" text={callback} />]);
   if (failureCallback !== undefined)
     rows.push(["Failure callback", <Visible key="f" text={failureCallback} />]);
+  if (message.replayOf !== undefined)
+    rows.push([
+      "Retry of",
+      <PageLink key="o" className="link" to="/dead-letters" search={{ open: message.replayOf.dlqId }}>
+        dead letter {message.replayOf.dlqId}
+      </PageLink>,
+    ]);
   if (message.callerIP !== undefined) rows.push(["Published from", message.callerIP]);
   return (
     <dl className="kv">

@@ -1,0 +1,152 @@
+import { expect, test } from "vitest";
+import { expectShown, findViolations } from "./measures.ts";
+import { describeConsole } from "./openConsole.ts";
+import { openPage } from "./pages.ts";
+import { call } from "./seed.ts";
+
+describeConsole("actions in the console", (open) => {
+  test("filters are in the address, and a bulk action is a dry run first", async () => {
+    await openPage(open.page, open.server, "/messages");
+    await open.page.getByRole("searchbox", { name: "Filter" }).fill("reminder");
+    await open.page.keyboard.press("Enter");
+    await open.page.waitForURL(/label=reminder/);
+    await open.page.getByRole("button", { name: /Act on all/ }).click();
+    await expectShown(open.page.getByRole("heading", { name: "Cancel 1 message" }));
+    await open.page.getByRole("button", { name: "Cancel 1", exact: true }).click();
+    const dialog = open.page.getByRole("dialog", { name: "Cancel 1 message" });
+    await dialog.getByRole("button", { name: "Cancel 1", exact: true }).click();
+    await expectShown(open.page.getByText("No unfinished message matches these filters"));
+  });
+
+  test("a dead letter is changed, with the differences shown, and sent again", async () => {
+    await openPage(open.page, open.server, "/dead-letters?view=list&label=hostile");
+    await open.page.locator("tbody tr").first().click();
+    await open.page.getByRole("button", { name: "Change and retry" }).click();
+    const dialog = open.page.getByRole("dialog", { name: "Change and retry" });
+    await dialog.getByRole("textbox", { name: "URL" }).fill(`${open.server.destinations.url}/ok/replayed`);
+    const body = dialog.getByRole("textbox", { name: "Body" });
+    await body.fill((await body.inputValue()).replace("48213", "48214"));
+    const changes = dialog.getByLabel("Changes of Body");
+    await expectShown(changes.locator(".removed", { hasText: "48213" }));
+    expect(await changes.locator(".added").count()).toBe(1);
+    expect(await findViolations(open.page)).toEqual([]);
+    await dialog.getByRole("button", { name: "Publish" }).click();
+    await expectShown(open.page.getByText(/^Published as msg_/));
+    await open.page.getByText("Published again as").getByRole("link").click();
+    await expectShown(open.page.locator(".drawer").getByText("Retry of"));
+    await open.page
+      .locator(".drawer")
+      .getByRole("link", { name: /^dead letter/ })
+      .click();
+    await expectShown(open.page.getByRole("complementary", { name: /^Dead letter/ }));
+  });
+
+  test("a dead letter is retried from its group, after a dry run", async () => {
+    await openPage(open.page, open.server, "/dead-letters");
+    const group = open.page.locator("article.group").filter({ hasText: "422" });
+    await group.getByRole("button", { name: "Retry" }).click();
+    await expectShown(open.page.getByRole("heading", { name: "Retry 2 dead letters" }));
+    await open.page.getByRole("button", { name: "Retry 2", exact: true }).click();
+    await open.page.getByRole("dialog").getByRole("button", { name: "Retry 2", exact: true }).click();
+    const bulk = open.page.getByRole("region", { name: "Retry dead letters" });
+    // The destination still fails, so the job ends after its canary, and nothing else was sent.
+    await expectShown(bulk.getByText("Failed", { exact: true }));
+    await expectShown(bulk.getByText("1 unchanged"));
+  });
+
+  test("a job without a canary goes through, and the list of jobs has it", async () => {
+    await openPage(open.page, open.server, "/dead-letters?label=parcel-977");
+    await open.page.getByRole("button", { name: "Act on all" }).click();
+    await open.page.getByRole("checkbox", { name: /Canary/ }).uncheck();
+    await open.page.getByRole("button", { name: "Delete", exact: true }).click();
+    await open.page.getByRole("button", { name: "Delete 5", exact: true }).click();
+    await open.page.getByRole("dialog").getByRole("button", { name: "Delete 5", exact: true }).click();
+    await expectShown(
+      open.page.getByRole("region", { name: "Delete dead letters" }).getByText("Done", { exact: true }),
+    );
+    await openPage(open.page, open.server, "/jobs");
+    await expectShown(open.page.locator(".job").first().getByText("Delete 5 dead letters"));
+  });
+
+  test("a slow job continues when its page is left, and can be stopped", async () => {
+    for (let at = 0; at < 5; at++)
+      await fetch(`${open.server.url}/v2/publish/${open.server.destinations.url}/ok/slow-job`, {
+        method: "POST",
+        headers: { authorization: `Bearer ${open.server.token}`, "svc-delay": "1d", "svc-label": "slow-job" },
+      });
+    await openPage(open.page, open.server, "/messages?label=slow-job");
+    await open.page.getByRole("button", { name: "Act on all" }).click();
+    await open.page.getByLabel("Maximum per second").fill("1");
+    await open.page.getByRole("button", { name: "Cancel 5", exact: true }).click();
+    await open.page.getByRole("dialog").getByRole("button", { name: "Cancel 5", exact: true }).click();
+    await open.page.getByRole("link", { name: "All jobs" }).click();
+    const job = open.page.locator(".job").first();
+    await expectShown(job.getByText("Cancel 5 messages"));
+    await job.getByRole("button", { name: "Stop" }).click();
+    await expectShown(job.getByText("Stopped"));
+  });
+
+  test("a message is published with settings, and found by its link", async () => {
+    await openPage(open.page, open.server, "/publish");
+    await open.page
+      .getByRole("textbox", { name: "Destination" })
+      .fill(`${open.server.destinations.url}/ok/published`);
+    await open.page.getByLabel("Body", { exact: true }).fill('{"from": "the console"}');
+    await open.page.getByLabel("Delay", { exact: true }).fill("1h");
+    await open.page.locator("form").getByRole("button", { name: "Publish" }).click();
+    await open.page.getByRole("status").getByRole("link", { name: /^msg_/ }).click();
+    await expectShown(open.page.locator(".drawer").getByText("the console"));
+    await open.page.getByRole("button", { name: "Send now" }).click();
+    await expectShown(open.page.getByText("The message is sent now"));
+  });
+
+  test("a source is created, its rejected call is shown, and it is changed and paused", async () => {
+    await openPage(open.page, open.server, "/sources");
+    await open.page.getByRole("button", { name: "New source" }).click();
+    const dialog = open.page.getByRole("dialog", { name: "New source" });
+    await dialog.getByRole("textbox", { name: /^Name/ }).fill("shop");
+    await dialog
+      .getByRole("textbox", { name: /^Destination/ })
+      .fill(`${open.server.destinations.url}/ok/shop`);
+    await dialog.getByRole("combobox", { name: /^Verification/ }).selectOption("GitHub");
+    await dialog.getByRole("textbox", { name: /^Secret/ }).fill("a-secret-of-the-shop");
+    await dialog.getByRole("textbox", { name: /^Settings/ }).fill("Svc-Retries: 5\nSvc-Label: shop");
+    expect(await findViolations(open.page)).toEqual([]);
+    await dialog.getByRole("button", { name: "Create source" }).click();
+    const url = await open.page.getByRole("status").locator("code").innerText();
+    expect((await fetch(url, { method: "POST", body: "{}" })).status).toBe(401);
+    await openPage(open.page, open.server, "/sources");
+    const row = open.page.getByRole("row").filter({ hasText: "shop" });
+    await row.getByRole("button", { name: "Rejected" }).click();
+    await expectShown(
+      open.page
+        .getByRole("dialog")
+        .getByText(/X-Hub-Signature-256/i)
+        .first(),
+    );
+    await open.page.keyboard.press("Escape");
+    await row.getByRole("button", { name: "Edit" }).click();
+    await open.page.getByRole("textbox", { name: /^Name/ }).fill("shop of Maria");
+    await open.page.getByRole("dialog").getByRole("button", { name: "Save" }).click();
+    await expectShown(row.getByText("shop of Maria"));
+    await row.getByRole("button", { name: "Pause" }).click();
+    await expectShown(row.getByText("Paused"));
+    const read = (
+      (await call(open.server, "GET /v2/sources")) as { sources: { name: string; settings: object }[] }
+    ).sources.find(({ name }) => name === "shop of Maria");
+    expect(read?.settings).toMatchObject({ "Svc-Retries": "5", "Svc-Label": "shop" });
+  });
+
+  test("a token is created, shown once, and revoked", async () => {
+    await openPage(open.page, open.server, "/settings");
+    await open.page.getByRole("button", { name: "New token" }).click();
+    await open.page.getByLabel("Name").fill("from the console");
+    await open.page.getByRole("button", { name: "Create token" }).click();
+    await expectShown(open.page.getByRole("heading", { name: "Token “from the console” is created" }));
+    const row = open.page.getByRole("row").filter({ hasText: "from the console" });
+    await row.getByRole("button", { name: "Revoke" }).click();
+    await open.page.getByRole("dialog").getByRole("button", { name: "Revoke token" }).click();
+    await row.waitFor({ state: "detached" });
+    expect(await row.count()).toBe(0);
+  });
+});
