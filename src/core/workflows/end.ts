@@ -34,8 +34,9 @@ export function endRun(
   for (const state of draft.listRunRows("messages", { account: account.id, run: run.id })) {
     if (state.state !== "active") dropMessage(draft, moment, state);
   }
-  for (const { id } of draft.listRunRows("waiters", { account: account.id, run: run.id }))
-    draft.drop("waiters", account.id, id);
+  const waiters =
+    active.waiting === 0 ? [] : draft.listRunRows("waiters", { account: account.id, run: run.id });
+  for (const { id } of waiters) draft.drop("waiters", account.id, id);
   for (const { id } of draft.listRunRows("notifications", { account: account.id, run: run.id }))
     draft.drop("notifications", account.id, id);
   const ended: Run = {

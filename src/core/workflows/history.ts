@@ -245,7 +245,8 @@ export function postStep(
   if (older) return { messageId: older.messageId, deduplicated: false, run: { runId, createdAt } };
   checkHistory(ongoing);
   // A step that has its result no longer waits.
-  if (callType === "step" && post.head) dropWaiter(draft, account.id, toWaiterId(ongoing.run.id, post.head));
+  if (callType === "step" && post.head && ongoing.active.waiting > 0)
+    dropWaiter(draft, account.id, toWaiterId(ongoing.run.id, post.head));
   const usesOwnSettings = post.kind === "call" || !ongoing.run.features.captured;
   const overrides = usesOwnSettings ? pickStepSettings(input, post.kind) : { method };
   const message = appendStep(draft, moment, {

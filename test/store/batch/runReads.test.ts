@@ -3,7 +3,16 @@ import { createIdGenerator } from "../../../src/core/values/ids.ts";
 import type { Outcome, RunFeatures } from "../../../src/core/model/message.ts";
 import { decideBatch } from "../../../src/store/batch/decide.ts";
 import type { Loader } from "../../../src/store/batch/loader.ts";
-import { CommandRunner, ampleCapacity, bytes, callbackTo, makeOutcome } from "../../core/commandRunner.ts";
+import {
+  CommandRunner,
+  ampleCapacity,
+  bytes,
+  callbackTo,
+  makeEventWait,
+  makeInput,
+  makeOutcome,
+} from "../../core/commandRunner.ts";
+import type { CommandCall } from "../../../src/store/store.ts";
 import { memoryLoader } from "../../model/memoryStore.ts";
 
 const endpoint = "https://app.example/order";
@@ -32,12 +41,18 @@ async function readsOf(which: keyof typeof letters, outcome: Partial<Outcome>): 
   const broker = await CommandRunner.open();
   const first = await broker.publish(letters[which === "call" ? "first" : which]);
   const messageId = which !== "call" ? first : await broker.publish(letters.call);
+  return readsDuring(broker, { name: "settle", input: makeOutcome({ messageId, ...outcome }) });
+}
+
+/** Decides a call and returns the lists, bodies and waiters that were loaded for it. */
+async function readsDuring(broker: CommandRunner, call: CommandCall): Promise<string[]> {
   const loader = memoryLoader(broker.memory);
   const reads: string[] = [];
   const noting: Loader = {
     ...loader,
     rowNow: (table, key, options) => {
       if (table === "storedMessages" && options?.bodies !== false) reads.push("body");
+      if (table === "waiters") reads.push("waiter");
       return loader.rowNow?.(table, key, options);
     },
     runRows: (needs) => {
@@ -55,7 +70,6 @@ async function readsOf(which: keyof typeof letters, outcome: Partial<Outcome>): 
     random: () => 0.5,
     newId: createIdGenerator(() => 0.5),
   };
-  const call = { name: "settle" as const, input: makeOutcome({ messageId, ...outcome }) };
   const context = { loader: noting, capacity: ampleCapacity, momentSource: source };
   const { replies } = await decideBatch([call], { ...context, startTime: Promise.resolve(null) });
   expect(replies).toEqual([{ answer: expect.anything() }]);
@@ -87,8 +101,27 @@ describe("the rows and the history of a run, which may be large, are loaded", ()
   ] as const)("when %s", async (_, outcome, more) => {
     // The history is loaded without bodies, and only as far as it is needed, because it is not reported.
     expect((await readsOf("first", outcome)).toSorted()).toEqual(
-      ["messages", "notifications", "waiters", ...more].toSorted(),
+      ["messages", "notifications", ...more].toSorted(),
     );
     expect(await readsOf("told", outcome)).toContain("history");
+  });
+
+  test("with its waiting steps only if a step waits", async () => {
+    const broker = await CommandRunner.open();
+    await broker.publish(letters.first);
+    const input = makeInput({
+      url: endpoint,
+      post: { kind: "step", runId: "wfr_1", head: { ...head, stepType: "Run" } },
+    });
+    const post: CommandCall = { name: "publish", input: { account: "acme", inputs: [input] } };
+    const end: CommandCall = {
+      name: "finishRun",
+      input: { account: "acme", runId: "wfr_1", body: bytes("") },
+    };
+    expect(await readsDuring(broker, post)).toEqual([]);
+    expect(await readsDuring(broker, end)).toEqual(["messages", "notifications"]);
+    await broker.run("wait", { account: "acme", runId: "wfr_1", waiter: makeEventWait("paid", 1) });
+    expect(await readsDuring(broker, post)).toEqual(["waiter"]);
+    expect((await readsDuring(broker, end)).toSorted()).toEqual(["messages", "notifications", "waiters"]);
   });
 });
