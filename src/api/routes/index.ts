@@ -16,6 +16,7 @@ import { log } from "./messages/log.ts";
 import { messages } from "./messages/messages.ts";
 import { publish } from "./messages/publish.ts";
 import { queues } from "./messages/queues.ts";
+import { runList } from "./workflows/runList.ts";
 import { runLogs } from "./workflows/runLogs.ts";
 import { runs } from "./workflows/runs.ts";
 import { runStatus } from "./workflows/runStatus.ts";
@@ -52,6 +53,7 @@ export const routes: readonly Route[] = [
   ...tokens,
   ...trigger,
   ...runs,
+  runList,
   ...runLogs,
   runStatus,
   ...waits,

@@ -125,6 +125,13 @@ const stepSchema = z.object({
   concurrent: z.int().min(0).describe("The number of steps that run in parallel, including this one."),
   state: z.enum(stepStates).describe(aboutStepStates),
   createdAt: millis("When the step was accepted"),
+  endedAt: z
+    .int()
+    .optional()
+    .describe(
+      "When the step ended, in Unix milliseconds: when its result was accepted, when its sleep was over, " +
+        "or when the run ended before the step did. Absent before that.",
+    ),
   ...attempts,
   headers: headers("Headers of the call to the endpoint").optional(),
   sleepFor: z
@@ -226,11 +233,18 @@ export const lineageSchema = {
   resumedFrom: runNameSchema.optional().describe("The run that this one resumes or restarts."),
 };
 
+const runStateSchema = z.enum(runStates).describe(aboutRunStates);
+const runReferenceSchema = z.object({
+  workflowRunId: z.string().describe("The id of the run."),
+  workflowUrl: z.string().describe("The URL of its workflow."),
+  workflowRunCreatedAt: millis("When the run was created"),
+});
+
 /** A run with the log of its steps, as the API shows it. */
 export const runSchema = z.object({
   workflowRunId: z.string().describe("The id of the run."),
   workflowUrl: z.string().describe("The URL of the workflow."),
-  workflowState: z.enum(runStates).describe(aboutRunStates),
+  workflowState: runStateSchema,
   workflowRunCreatedAt: millis("When the run was created"),
   workflowRunCompletedAt: z
     .int()
@@ -243,14 +257,11 @@ export const runSchema = z.object({
   workflowRunResponse: z.string().optional().describe("The result of the run, if it is UTF-8."),
   workflowRunResponseBase64: z.string().optional().describe("The result in base64, if it is not UTF-8."),
   truncated,
-  invoker: z
-    .object({
-      workflowRunId: z.string().describe("The id of the run."),
-      workflowUrl: z.string().describe("The URL of its workflow."),
-      workflowRunCreatedAt: millis("When the run was created"),
-    })
+  invoker: runReferenceSchema.optional().describe("The run that invoked this one."),
+  invoked: z
+    .array(runReferenceSchema.extend({ workflowState: runStateSchema }))
     .optional()
-    .describe("The run that invoked this one."),
+    .describe("The runs that steps of this run invoked: at most 200, as long as they are kept."),
   failureFunction: failureFunction
     .optional()
     .describe("The failure callback. Present if the run has failed and has one."),
@@ -263,6 +274,39 @@ export const runSchema = z.object({
   flowControlKey: z.string().optional().describe("The flow-control key of the run."),
   steps: z.array(groupSchema).describe("The steps of the run in groups, in the order in which they began."),
 });
+
+/** A run in a list, without its steps and its result. */
+export const runEntrySchema = runSchema
+  .pick({
+    workflowRunId: true,
+    workflowUrl: true,
+    workflowState: true,
+    workflowRunCreatedAt: true,
+    workflowRunCompletedAt: true,
+    workflowRunCallerIp: true,
+    invoker: true,
+    dlqId: true,
+    resumedAs: true,
+    resumedFrom: true,
+    label: true,
+    labels: true,
+    flowControlKey: true,
+  })
+  .extend({
+    error: z.string().optional().describe("For RUN_FAILED, why the run failed."),
+    historyEntries: z
+      .int()
+      .min(0)
+      .describe("The number of entries in its history: the payload, plans, calls, responses and results."),
+    waitingSteps: z
+      .int()
+      .min(0)
+      .optional()
+      .describe(
+        "For an active run, the number of steps that wait: for an event, for a call to a webhook, or for " +
+          "an invoked run.",
+      ),
+  });
 
 /** An event of a run, as the API shows it. */
 export const runEventSchema = z.object({

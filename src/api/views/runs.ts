@@ -9,6 +9,7 @@ import type { RunEvent } from "../../core/workflows/log/events.ts";
 import type { CallDetail, InvokeDetail, StepItem, WaitDetail } from "../../core/workflows/log/step.ts";
 import type { RunLineage, KnownRun } from "../../core/workflows/log/view.ts";
 import type { Run } from "../../core/model/run.ts";
+import type { RunEntry } from "../../store/queries/runs.ts";
 import { bodyFields, makeHash, isCut, omitMissing } from "./messages.ts";
 import { sha256 } from "../http/sha256.ts";
 
@@ -30,7 +31,8 @@ export function runJson(known: KnownRun, { now, trim }: LogView): Fields {
     workflowRunCompletedAt: run.endedAt,
     workflowRunCallerIp: run.callerIp,
     ...toBodyFields(visibility, "workflowRunResponse", run.body.length === 0 ? null : run.body),
-    invoker: run.invoker && invokerFields(run.invoker),
+    invoker: run.invoker && runNameFields(run.invoker),
+    invoked: known.children.length > 0 ? known.children.map(({ run: child }) => runFields(child)) : null,
     failureFunction: failureJson(known, visibility),
     dlqId: readDlqId(run),
     ...lineageFields(known.lineage),
@@ -47,6 +49,23 @@ const runFields = ({ runId, url, state, createdAt }: Run): Fields => ({
   workflowRunCreatedAt: createdAt,
 });
 
+/** Returns a run as the list of runs shows it: without its steps and its result. */
+export function runEntryJson({ run, active, lineage }: RunEntry): Fields {
+  return omitMissing({
+    ...runFields(run),
+    workflowRunCompletedAt: run.endedAt,
+    workflowRunCallerIp: run.callerIp,
+    invoker: run.invoker && runNameFields(run.invoker),
+    dlqId: readDlqId(run),
+    error: run.failure && formatRunFailure(run.failure, run.redaction),
+    ...lineageFields(lineage),
+    ...labelFields(run),
+    flowControlKey: run.settings.flowControl?.key,
+    historyEntries: active?.steps ?? run.steps,
+    waitingSteps: active?.waiting,
+  });
+}
+
 /** Returns the id of the run in the dead letter queue, or null if it is not there. */
 const readDlqId = ({ failure }: Run): string | null => failure?.dlqId ?? null;
 
@@ -61,7 +80,7 @@ const labelFields = ({ labels }: Run): Fields => ({
   labels: labels.length > 0 ? labels : null,
 });
 
-const invokerFields = ({ runId, url, createdAt }: NonNullable<Run["invoker"]>): Fields => ({
+const runNameFields = ({ runId, url, createdAt }: NonNullable<Run["invoker"]>): Fields => ({
   workflowRunId: runId,
   workflowUrl: url,
   workflowRunCreatedAt: createdAt,
@@ -97,6 +116,7 @@ function stepJson(item: StepItem, visibility: Visibility): Fields {
     concurrent,
     state,
     createdAt,
+    endedAt,
     retries,
     retryDelay,
   } = item;
@@ -110,6 +130,7 @@ function stepJson(item: StepItem, visibility: Visibility): Fields {
     concurrent,
     state,
     createdAt,
+    endedAt,
     retries,
     retryDelay,
     headers: item.headers && redactToMap(visibility, item.headers),

@@ -11,7 +11,6 @@ import {
   readRunPart,
   toStepId,
 } from "../../core/model/stepId.ts";
-import { matchesRunFilter } from "../../core/search/runFilter.ts";
 import type { RunQuery } from "./runs.ts";
 import { findRuns, dropMissingDeadLetters } from "./runs.ts";
 import type { StorageReads } from "./storageReads.ts";
@@ -19,10 +18,10 @@ import { toKeys } from "./storageReads.ts";
 import { withKeptLog } from "./wholeLog.ts";
 
 /**
- * A request for a page of runs. `messageId`: the page contains only the run of this message. `byteLimit`: the
- * maximum size of the page in bytes, for callers that combine pages.
+ * A request for a page of runs. `byteLimit`: the maximum size of the page in bytes, for callers that combine
+ * pages.
  */
-export type RunLogQuery = RunQuery & { messageId?: MessageId; byteLimit?: number };
+export type RunLogQuery = RunQuery & { byteLimit?: number };
 /** A page of runs. `bytes` is its approximate size. */
 export type RunLogPage = { runs: KnownRun[]; cursor: string | null; bytes: number };
 
@@ -32,7 +31,7 @@ export type RunLogPage = { runs: KnownRun[]; cursor: string | null; bytes: numbe
  */
 export async function readRunLogPage(storageReads: StorageReads, query: RunLogQuery): Promise<RunLogPage> {
   const { account, byteLimit = memory.page } = query;
-  const page = await readRunPage(storageReads, query);
+  const page = await findRuns(storageReads, query);
   const found = await dropMissingDeadLetters(storageReads, account, page.runs);
   const outlines = await readRunsWithoutBodies(storageReads, found, { account, byteLimit });
   const sizes = await readSizes(storageReads, account, outlines);
@@ -51,21 +50,6 @@ export async function readRunLogPage(storageReads: StorageReads, query: RunLogQu
     cursor: isWhole ? page.cursor : (fitting.at(-1)?.run.id ?? page.cursor),
     bytes: byteLimit - bytesLeft,
   };
-}
-
-async function readRunPage(
-  storageReads: StorageReads,
-  query: RunLogQuery,
-): Promise<{ runs: Run[]; cursor: string | null }> {
-  const { account, filter, cursor, messageId } = query;
-  if (messageId === undefined) return findRuns(storageReads, query);
-  const [message] = await storageReads.rows("storedMessages", [[account, messageId]], { bodies: false });
-  const key = message?.run?.run;
-  const found =
-    key === undefined || (cursor !== null && key >= cursor)
-      ? []
-      : await storageReads.rows("runs", [[account, key]], { bodies: false });
-  return { runs: found.filter((run) => matchesRunFilter(filter, run)), cursor: null };
 }
 
 /** A run without bodies. */

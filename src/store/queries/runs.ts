@@ -1,8 +1,9 @@
 import { listRunBounds } from "../../core/model/stepId.ts";
 import { maxFilterValues } from "../../core/search/filter.ts";
 import { firstIdAt } from "../../core/values/ids.ts";
-import type { AccountId, MessageState, RunKey } from "../../core/model/message.ts";
+import type { AccountId, MessageId, MessageState, RunKey } from "../../core/model/message.ts";
 import type { ActiveRun, Notification, Run, Step, Waiter } from "../../core/model/run.ts";
+import type { RunLineage } from "../../core/workflows/log/view.ts";
 import type { RunFilter } from "../../core/search/runFilter.ts";
 import { matchesRunFilter, listWantedRunTags } from "../../core/search/runFilter.ts";
 import { readChunks } from "./pages.ts";
@@ -11,10 +12,24 @@ import { pickSmallest } from "./byTag.ts";
 import type { BodyOptions, Range, StorageReads } from "./storageReads.ts";
 import { countFittingPage, toKeys, lastTime, scanLimit } from "./storageReads.ts";
 
-/** A request for a page of at most `count` runs. `cursor`: the id after which the page starts, or null. */
-export type RunQuery = { account: AccountId; filter: RunFilter; cursor: string | null; count: number };
+/**
+ * A request for a page of at most `count` runs. `cursor`: the id after which the page starts, or null.
+ * `messageId`: the page contains only the run of this message.
+ */
+export type RunQuery = {
+  account: AccountId;
+  filter: RunFilter;
+  cursor: string | null;
+  count: number;
+  messageId?: MessageId;
+};
 /** A page of runs. `cursor` is null at the end. */
 export type RunPage = { runs: Run[]; cursor: string | null };
+
+/** A run in a light list. `active` is null if it has ended. */
+export type RunEntry = { run: Run; active: ActiveRun | null; lineage: RunLineage };
+/** A page of a light list. `cursor` is null at the end. */
+export type RunEntryPage = { entries: RunEntry[]; cursor: string | null };
 
 type EventStretch = { after?: string; limit: number };
 
@@ -38,6 +53,8 @@ export function createRunQueries(storageReads: StorageReads) {
      * Returns runs that pass the filter, newest first. `cursor` is set if the page ends before the list does.
      */
     runs: (query: RunQuery): Promise<RunPage> => listRuns(storageReads, query),
+    /** Returns runs as `runs` does, without their results, and with how far the active ones are. */
+    listRunEntries: (query: RunQuery): Promise<RunEntryPage> => listRunEntries(storageReads, query),
     /** Returns the history of a run in order. With `bodies: false`, its steps have no bodies. */
     history: async (account: AccountId, key: RunKey, options: BodyOptions = {}): Promise<Step[]> => {
       const steps = await readAllRunRows(storageReads, "steps", { account, run: key, ...options });
@@ -95,11 +112,51 @@ export async function dropMissingDeadLetters(
   });
 }
 
+async function listRunEntries(storageReads: StorageReads, query: RunQuery): Promise<RunEntryPage> {
+  const { account } = query;
+  const page = await findRuns(storageReads, query);
+  const started = page.runs.filter(({ state }) => state === "RUN_STARTED");
+  const activeRuns = await storageReads.rows(
+    "activeRuns",
+    toKeys(
+      account,
+      started.map(({ runId }) => runId),
+    ),
+  );
+  const active = new Map(activeRuns.map((row) => [row.run, row]));
+  // A run that ended between the reads is read again, so that no run is shown as active without its progress.
+  const endedSince = started.filter(({ id }) => !active.has(id)).map(({ id }) => id);
+  const readRuns = async (keys: readonly RunKey[]): Promise<Map<RunKey, Run>> =>
+    new Map(
+      (await storageReads.rows("runs", toKeys(account, keys), { bodies: false })).map((run) => [run.id, run]),
+    );
+  const ended = await readRuns(endedSince);
+  const runs = await dropMissingDeadLetters(
+    storageReads,
+    account,
+    page.runs.map((run) => ended.get(run.id) ?? run),
+  );
+  const related = await readRuns(
+    runs
+      .flatMap(({ origin, continuedBy }) => [origin, continuedBy?.key ?? null])
+      .filter((key) => key !== null),
+  );
+  const findRelated = (key: RunKey | null | undefined): Run | null =>
+    key ? (related.get(key) ?? null) : null;
+  return {
+    cursor: page.cursor,
+    entries: runs.map((run) => ({
+      run,
+      active: active.get(run.id) ?? null,
+      lineage: { origin: findRelated(run.origin), next: findRelated(run.continuedBy?.key) },
+    })),
+  };
+}
+
 /** Returns a page of runs without their results. */
-export async function findRuns(
-  storageReads: StorageReads,
-  { account, filter, cursor, count }: RunQuery,
-): Promise<RunPage> {
+export async function findRuns(storageReads: StorageReads, query: RunQuery): Promise<RunPage> {
+  const { account, filter, cursor, count, messageId } = query;
+  if (messageId !== undefined) return findRunOfMessage(storageReads, { ...query, messageId });
   const range = { account, descending: true, ...toIdRange(filter, cursor) };
   const lookups = listWantedRunTags(filter)
     .filter((tags) => tags.length <= maxFilterValues)
@@ -118,6 +175,19 @@ export async function findRuns(
     }
   }
   return { runs: found, cursor: null };
+}
+
+async function findRunOfMessage(
+  storageReads: StorageReads,
+  { account, filter, cursor, messageId }: RunQuery & { messageId: MessageId },
+): Promise<RunPage> {
+  const [message] = await storageReads.rows("storedMessages", [[account, messageId]], { bodies: false });
+  const key = message?.run?.run;
+  const found =
+    key === undefined || (cursor !== null && key >= cursor)
+      ? []
+      : await storageReads.rows("runs", [[account, key]], { bodies: false });
+  return { runs: found.filter((run) => matchesRunFilter(filter, run)), cursor: null };
 }
 
 /** Returns the page with the results of its runs. The page ends early if it would exceed the maximum size. */

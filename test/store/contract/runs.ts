@@ -219,6 +219,43 @@ function describeReading(open: OpenStore): void {
     ).toBe("a");
   });
 
+  test("a light list has the progress of active runs, and what failed runs became", async () => {
+    const fixture = await openWithAccount(open);
+    const listEntries = (query: { messageId?: string; cursor?: string; count?: number } = {}) =>
+      fixture.store.read.listRunEntries({ account: "acc", filter: {}, cursor: null, count: 9, ...query });
+    const { dlqId } = await fixture.publishFailing(makeRunStart("failed", { retries: 0 }));
+    expect((await listEntries()).entries).toMatchObject([
+      { run: { state: "RUN_FAILED", failure: { dlqId } }, active: null },
+    ]);
+    fixture.clock.now += 10;
+    await fixture.store.execute("resumeRun", {
+      ...{ account: "acc", dlqId, from: "failure" as const, overrides: {}, logRetention: 1e9 },
+    });
+    fixture.clock.now += 10;
+    await fixture.publish([makeRunStart("active"), makeRunStep("active", 1)]);
+    await fixture.store.execute("wait", { account: "acc", runId: "active", waiter: makeWaiter(2) });
+    fixture.clock.now += 10;
+    const messageId = await fixture.send(makeRunStart("ended"));
+    await fixture.store.execute("finishRun", { account: "acc", runId: "ended", body: bytes("r") });
+    const { entries, cursor } = await listEntries();
+    expect(cursor).toBeNull();
+    expect(
+      entries.map(({ run, active }) => [run.runId, run.body.length, active?.steps, active?.waiting]),
+    ).toEqual([
+      ["ended", 0, undefined, undefined],
+      ["active", 0, 2, 1],
+      [expect.any(String), 0, 1, 0],
+      ["failed", 0, undefined, undefined],
+    ]);
+    expect(entries[2]?.lineage).toMatchObject({ origin: { runId: "failed" }, next: null });
+    expect(entries[3]?.lineage).toMatchObject({ origin: null, next: { runId: entries[2]?.run.runId } });
+    expect(entries[3]?.run.failure?.dlqId).toBeNull();
+    const first = await listEntries({ count: 3 });
+    expect(first.entries).toEqual(entries.slice(0, 3));
+    expect((await listEntries({ cursor: first.cursor ?? "" })).entries).toEqual(entries.slice(3));
+    expect((await listEntries({ messageId })).entries).toEqual(entries.slice(0, 1));
+  });
+
   test("a history of any length is read whole, with or without its bodies", async () => {
     const fixture = await openWithAccount(open);
     await fixture.publish([

@@ -1,77 +1,39 @@
 import { z } from "zod";
-import { isId } from "../../../core/values/ids.ts";
 import { Refusal } from "../../../core/values/errors.ts";
 import { memory } from "../../../core/values/limits.ts";
 import type { Account } from "../../../core/model/message.ts";
 import type { RunState } from "../../../core/model/run.ts";
-import type { RunFilter } from "../../../core/search/runFilter.ts";
 import { hasAnyState } from "../../../core/workflows/log/log.ts";
 import type { KnownRun } from "../../../core/workflows/log/view.ts";
 import type { RunEvent } from "../../../core/workflows/log/events.ts";
 import { listRunEvents } from "../../../core/workflows/log/events.ts";
-import { cursorParameter } from "../lists/filters.ts";
-import { choice, count, timestamp, singleText, textList } from "../../http/parameters.ts";
+import { choice, count, singleText } from "../../http/parameters.ts";
 import { runEventJson, runJson } from "../../views/runs.ts";
 import type { RouteContext } from "../../route/route.ts";
 import { makePageWarning, route, withWarnings } from "../../route/route.ts";
 import { eventStates, runSchema, runEventSchema, runStates, stepStates } from "../../views/runSchemas.ts";
-import { checkSegment } from "../../settings/segment.ts";
+import type { RunFilterParameters } from "./runFilters.ts";
+import { makeStateParameter, runFilters, toMessageFilter, toRunFilter } from "./runFilters.ts";
 
 const maxRuns = 10;
 const maxEvents = 1_000;
 
-/** Returns a filter parameter that takes any of these states. */
-const makeStateParameter = (states: readonly string[]) =>
-  textList()
-    .pipe(z.array(z.enum(states, { error: `must be one of ${states.join(", ")}` })))
-    .optional();
-
-const filterFields = {
-  cursor: cursorParameter,
-  workflowRunId: singleText()
-    .optional()
-    .describe("The id of the run. Several runs may have had the same id, one after another."),
-  workflowUrl: textList("https?://").optional().describe("The URL of the workflow, exactly as it was given."),
-  workflowCreatedAt: timestamp()
-    .optional()
-    .describe("The exact time at which the run was created, in Unix milliseconds."),
-  workflowRuns: textList()
-    .optional()
-    .describe(
-      "Runs in the form id@createdAt, separated by commas; createdAt is in Unix milliseconds. If given, " +
-        "all other filters are ignored.",
-    ),
-  messageId: singleText()
-    .optional()
-    .describe(
-      "The id of a message. A list of runs shows the run that the message belongs to; a list of events " +
-        "shows the events of the message.",
-    ),
-  host: textList()
-    .optional()
-    .describe("The host of the workflow's URL, with the port unless it is the default one."),
-  path: textList("/").optional().describe("The path of the workflow's URL, starting with /."),
-  label: textList().optional().describe("A label. The run must have at least one of the given labels."),
-  flowControlKey: textList().optional().describe("The flow-control key of the run."),
-  callerIp: textList().optional().describe("The IP address of the client that started the run."),
-  callerIP: textList().optional().describe("Alias of callerIp."),
-  fromDate: timestamp().optional().describe("The earliest creation time, inclusive, in Unix milliseconds."),
-  toDate: timestamp().optional().describe("The latest creation time, inclusive, in Unix milliseconds."),
-  trimBody: singleText()
-    .pipe(
-      z
-        .string()
-        .regex(/^(-1|\d{1,9})$/, "is neither a number of bytes nor -1")
-        .transform(Number),
-    )
-    .optional()
-    .describe(
-      "The size in bytes to which each body is cut. -1 omits bodies. Without it, bodies are shown in full.",
-    ),
-};
+/** The size to which bodies are cut. */
+const trimBody = singleText()
+  .pipe(
+    z
+      .string()
+      .regex(/^(-1|\d{1,9})$/, "is neither a number of bytes nor -1")
+      .transform(Number),
+  )
+  .optional()
+  .describe(
+    "The size in bytes to which each body is cut. -1 omits bodies. Without it, bodies are shown in full.",
+  );
 
 const groupedFields = {
-  ...filterFields,
+  ...runFilters,
+  trimBody,
   state: makeStateParameter([...runStates, ...stepStates]).describe(
     "The state of the run, or of any of its steps. Several values match any of them.",
   ),
@@ -82,7 +44,8 @@ const flatState = makeStateParameter([...eventStates, ...stepStates]).describe(
   "The kind of event, or the state of the step that it belongs to. Several values match any of them.",
 );
 const flatFields = {
-  ...filterFields,
+  ...runFilters,
+  trimBody,
   state: flatState,
   count: count({ max: maxEvents, defaultCount: maxEvents, about: "A page has fewer if bodies are large." }),
 };
@@ -197,8 +160,11 @@ function toRunStates(states: readonly string[]): RunState[] | null {
   return states.every((state) => ofRuns.some((one) => one === state)) ? ofRuns : null;
 }
 
-type RunFilterParameters = Partial<z.output<z.ZodObject<typeof filterFields>>>;
-type LogQuery = RunFilterParameters & { count: number; state?: readonly string[] | undefined };
+type LogQuery = RunFilterParameters & {
+  count: number;
+  trimBody?: number | undefined;
+  state?: readonly string[] | undefined;
+};
 
 async function readRunPage(
   { store, now }: RouteContext,
@@ -304,46 +270,6 @@ function parseCursor(written: string | undefined): { before: string | null; skip
   if (key === undefined) throw new Refusal("invalid", "cursor: unknown; use the cursor of the previous page");
   // The character ~ sorts after all characters of ids, so the page includes the run itself.
   return skip === undefined ? { before: key, skip: 0 } : { before: `${key}~`, skip: Number(skip) };
-}
-
-/** Returns the filter for a message. An invalid id becomes "-", which matches no run. */
-const toMessageFilter = ({ messageId, workflowRuns }: LogQuery): { messageId?: string } =>
-  messageId === undefined || workflowRuns ? {} : { messageId: isId(messageId) ? messageId : "-" };
-
-/**
- * Returns the filter for the given parameters. Throws `Refusal` if the dates or the names of runs are
- * invalid.
- */
-function toRunFilter(logQuery: LogQuery): RunFilter {
-  if ((logQuery.fromDate ?? 0) > (logQuery.toDate ?? Infinity))
-    throw new Refusal("invalid", "fromDate: is later than toDate; swap them");
-  if (logQuery.workflowRuns) return { runs: logQuery.workflowRuns.map(parseRunName) };
-  const ips = [...(logQuery.callerIp ?? []), ...(logQuery.callerIP ?? [])];
-  return {
-    ...(logQuery.workflowRunId === undefined
-      ? {}
-      : { runIds: [checkSegment("workflowRunId", logQuery.workflowRunId)] }),
-    ...(logQuery.workflowUrl && { urls: logQuery.workflowUrl }),
-    ...(logQuery.workflowCreatedAt === undefined ? {} : { createdAt: logQuery.workflowCreatedAt }),
-    ...(logQuery.host && { hosts: logQuery.host }),
-    ...(logQuery.path && { paths: logQuery.path }),
-    ...(logQuery.label && { labels: logQuery.label }),
-    ...(logQuery.flowControlKey && { flowControlKeys: logQuery.flowControlKey }),
-    ...(ips.length > 0 ? { callerIps: ips } : {}),
-    ...(logQuery.fromDate === undefined ? {} : { from: logQuery.fromDate }),
-    ...(logQuery.toDate === undefined ? {} : { to: logQuery.toDate }),
-  };
-}
-
-/** Parses `id@createdAt`. The id may itself contain an @. */
-function parseRunName(text: string): { runId: string; createdAt: number } {
-  const [, runId, createdAt] = /^(.+)@(\d{1,15})$/s.exec(text) ?? [];
-  if (runId === undefined)
-    throw new Refusal(
-      "invalid",
-      `workflowRuns: ${JSON.stringify(text.slice(0, 200))} is invalid; use id@createdAt`,
-    );
-  return { runId: checkSegment("workflowRuns", runId), createdAt: Number(createdAt) };
 }
 
 /** The routes that read the logs of runs. */

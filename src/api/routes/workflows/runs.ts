@@ -181,7 +181,7 @@ const cancelMany = route({
   path: "/v2/workflows/runs",
   tag: "Workflow runs",
   summary: "Cancel many runs",
-  instead: "GET /v2/workflows/logs lists runs, and DELETE cancels all active runs, unless it has filters",
+  instead: "GET lists runs, and DELETE cancels all active runs, unless it has filters",
   about:
     "Cancels the active runs with the given ids, or those that pass all filters, newest first. Without " +
     "filters, cancels all active runs. Runs that do not exist or have ended are not counted; `failed` " +

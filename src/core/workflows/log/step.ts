@@ -11,7 +11,7 @@ import { joinHeaders } from "../../values/headers.ts";
 import type { RunView, StepUnit } from "./view.ts";
 import { isAsleep, isFailedBy, listUnitMessages, toProgressState, readRetries } from "./view.ts";
 import type { CallType, Step } from "../../model/run.ts";
-import { parseStepHead } from "../../model/run.ts";
+import { isSleep, parseStepHead } from "../../model/run.ts";
 import { isInitial } from "../../model/stepId.ts";
 import { base64 } from "../../values/base64.ts";
 
@@ -30,6 +30,8 @@ export type StepItem = {
   messageId: MessageId | null;
   state: StepState;
   createdAt: Millis;
+  /** Null while the step has not ended. */
+  endedAt: Millis | null;
   /** Null if headers and bodies are left out. */
   headers: HeaderList | null;
   isCut: boolean;
@@ -98,6 +100,7 @@ export function makeStepItem(view: RunView, unit: StepUnit, elsewhere: ReadonlyS
     messageId,
     state,
     createdAt: shown?.createdAt ?? waiter?.createdAt ?? view.run.createdAt,
+    endedAt: readStepEnd(view, result, state),
     headers: isCut ? null : listStepHeaders(view, unit),
     isCut: isCut || isPayloadCut,
     out: result ? readStepOutput(result, stepBody, view.cut) : null,
@@ -152,6 +155,19 @@ function readStepState(view: RunView, unit: StepUnit): StepState {
   if (run.state !== "RUN_STARTED") return "STEP_CANCELED";
   const open = openMessage(view, unit);
   return open && !unit.result ? toProgressState(open) : "STEP_PROGRESS";
+}
+
+/**
+ * Returns when a step ended: when its result was accepted, when its delay was over, or when the run ended
+ * before the step did.
+ */
+function readStepEnd(view: RunView, result: Step | undefined, state: StepState): Millis | null {
+  if (state === "STEP_FAILED" || state === "STEP_CANCELED") return view.run.endedAt;
+  if (!result || state !== "STEP_SUCCESS") return null;
+  if (!isInitial(result) && !isSleep(result)) return result.createdAt;
+  // The log records the beginning of the first delivery only if the message waited.
+  const [first] = view.listLog(result.messageId);
+  return first?.states[0] === "ACTIVE" ? first.time : result.createdAt;
 }
 
 /**

@@ -364,13 +364,13 @@ test("the refusal of an unknown method suggests nothing that deletes", async () 
         "/v2/publish/{destination} creates one",
     },
   });
-  expect(await ask("GET", "/v2/workflows/runs")).toMatchObject({
+  expect(await ask("POST", "/v2/workflows/runs")).toMatchObject({
     status: 405,
-    headers: { allow: "DELETE" },
+    headers: { allow: "DELETE, GET, HEAD" },
     body: {
       error:
-        "method: GET is not allowed here; GET /v2/workflows/logs lists runs, and DELETE cancels all " +
-        "active runs, unless it has filters",
+        "method: POST is not allowed here; GET lists runs, and DELETE cancels all active runs, unless it " +
+        "has filters",
     },
   });
 });

@@ -47,6 +47,7 @@ describe("events of runs", () => {
       messageId: first,
       out: "payload",
       createdAt: testTime,
+      endedAt: testTime,
       ...settings,
       retryDelay: "1000",
     };

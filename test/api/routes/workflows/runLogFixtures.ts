@@ -51,18 +51,24 @@ export const makeInitialGroup = (messageId: string, createdAt = testTime) => ({
       concurrent: 1,
       state: "STEP_SUCCESS",
       createdAt,
+      endedAt: createdAt,
       ...settings,
     },
   ],
 });
 
-/** Returns a group of one step, by default a step that has its result. */
-export const makeSingleGroup = (fields: Record<string, unknown>) => ({
-  type: "sequential",
-  steps: [
-    { callType: "step", concurrent: 1, state: "STEP_SUCCESS", createdAt: testTime, ...settings, ...fields },
-  ],
-});
+/**
+ * Returns a group of one step, by default a step that has its result. A step that has a result ended when it
+ * was accepted, unless `fields` says otherwise.
+ */
+export function makeSingleGroup(fields: Record<string, unknown>) {
+  const { createdAt = testTime, state = "STEP_SUCCESS" } = fields;
+  const end = state === "STEP_SUCCESS" ? { endedAt: createdAt } : {};
+  return {
+    type: "sequential",
+    steps: [{ callType: "step", concurrent: 1, state, createdAt, ...end, ...settings, ...fields }],
+  };
+}
 
 /** Starts a run that another run waits for. */
 export function startInvoked(

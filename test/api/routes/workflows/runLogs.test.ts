@@ -165,20 +165,21 @@ describe("a run", () => {
     await home.store.execute("cancelRuns", { account: "acc_1", runIds: ["wfr_2"] });
     expect(await readSteps(home)).toEqual([
       makeInitialGroup(other),
-      makeSingleGroup({ ...sleeping, state: "STEP_CANCELED" }),
+      makeSingleGroup({ ...sleeping, state: "STEP_CANCELED", endedAt: testTime }),
     ]);
   });
 
   test("sleeps until the due time, then calls its endpoint for the next step", async () => {
     const home = await createTestServer();
     const first = await start(home, "wfr_1", { delay: 1_000 });
+    const { endedAt: _none, ...init } = makeInitialGroup(first).steps[0] ?? {};
     expect(await readSteps(home)).toEqual([
-      { type: "sequential", steps: [{ ...makeInitialGroup(first).steps[0], state: "STEP_PROGRESS" }] },
+      { type: "sequential", steps: [{ ...init, state: "STEP_PROGRESS" }] },
     ]);
     home.clock.now = testTime + 1_000;
     await claimDue(home);
     expect(await readSteps(home)).toMatchObject([
-      { steps: [{ state: "STEP_SUCCESS" }] },
+      { steps: [{ state: "STEP_SUCCESS", createdAt: testTime, endedAt: testTime + 1_000 }] },
       { type: "next", steps: [{ state: "STEP_PROGRESS" }] },
     ]);
     const until = await step(home, "wfr_1", {
@@ -194,7 +195,7 @@ describe("a run", () => {
     await claimDue(home);
     expect(await readSteps(home)).toMatchObject([
       {},
-      { steps: [{ state: "STEP_SUCCESS" }] },
+      { steps: [{ state: "STEP_SUCCESS", createdAt: testTime + 1_000, endedAt: testTime + 100_000 }] },
       { type: "next", steps: [{ messageId: until }] },
     ]);
   });
@@ -238,7 +239,7 @@ describe("parallel steps", () => {
     const result = await step(home, "wfr_1", { ...plan(1), stepId: 1, targetStep: undefined, out: "x" });
     await settleStep(home, one);
     await settleStep(home, result);
-    const done = branch(1, { state: "STEP_SUCCESS", messageId: result, out: "x" });
+    const done = branch(1, { state: "STEP_SUCCESS", messageId: result, out: "x", endedAt: testTime });
     await settleStep(home, two, { status: 500, body: bytes("no") });
     const error = { error: "the destination answered with status 500", body: "no", headers: {}, status: 500 };
     const retry = {
@@ -254,6 +255,7 @@ describe("parallel steps", () => {
     const failed = {
       messageId: two,
       state: "STEP_FAILED",
+      endedAt: testTime + 1_000,
       errors: [
         { ...error, time: testTime },
         { ...error, time: testTime + 1_000 },

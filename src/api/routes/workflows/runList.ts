@@ -1,0 +1,61 @@
+import { z } from "zod";
+import { Refusal } from "../../../core/values/errors.ts";
+import { count } from "../../http/parameters.ts";
+import { route } from "../../route/route.ts";
+import { runEntryJson } from "../../views/runs.ts";
+import { runEntrySchema, runStates } from "../../views/runSchemas.ts";
+import { nextPage } from "./failedRunEntries.ts";
+import { makeStateParameter, runFilters, toMessageFilter, toRunFilter } from "./runFilters.ts";
+
+/** The route that lists runs without their steps. */
+export const runList = route({
+  method: "GET",
+  path: "/v2/workflows/runs",
+  tag: "Workflow runs",
+  summary: "List runs",
+  about:
+    "Lists active and ended runs, newest first, without steps and results. GET /v2/workflows/logs has the " +
+    "steps. A run must match every filter; a filter with several values matches if one does. One request " +
+    "searches about 4,000 runs, so a page may have few runs, or none, and still have a cursor.",
+  query: z.object({
+    ...runFilters,
+    state: makeStateParameter(runStates).describe("The state of the run. Several values match any of them."),
+    count: count({ max: 100, defaultCount: 100 }),
+  }),
+  answers: {
+    200: {
+      about: "A page of runs.",
+      schema: z.object({
+        runs: z.array(runEntrySchema).describe("The runs, newest first."),
+        cursor: nextPage,
+      }),
+    },
+  },
+  refusals: [],
+  handle: async ({ account, query, context: { store } }) => {
+    const { count, state } = query;
+    const page = await store.read.listRunEntries({
+      account: account.id,
+      filter: { ...toRunFilter(query), ...(state && !query.workflowRuns ? { states: toStates(state) } : {}) },
+      cursor: readCursor(query.cursor),
+      count,
+      ...toMessageFilter(query),
+    });
+    return {
+      status: 200,
+      body: {
+        runs: page.entries.map(runEntryJson),
+        ...(page.cursor === null ? {} : { cursor: page.cursor }),
+      },
+    };
+  },
+});
+
+const toStates = (written: readonly string[]) => runStates.filter((state) => written.includes(state));
+
+function readCursor(written: string | undefined): string | null {
+  if (written === undefined) return null;
+  if (!/^run_[1-9A-Za-z]{20}$/.test(written))
+    throw new Refusal("invalid", "cursor: unknown; use the cursor of the previous page");
+  return written;
+}

@@ -1,0 +1,160 @@
+import { beforeEach, describe, expect, test } from "vitest";
+import { bytes, makeEventWait } from "../../../core/commandRunner.ts";
+import type { TestServer } from "../../testServer.ts";
+import { createTestServer, otherToken, testTime } from "../../testServer.ts";
+import { finish, settleStep, startInvoked } from "./runLogFixtures.ts";
+import { endpoint, start, step } from "./workflow.ts";
+import { resume } from "./resumedRuns.ts";
+
+let home: TestServer;
+beforeEach(async () => {
+  home = await createTestServer();
+});
+
+const list = async (query = "", token?: string) =>
+  (await home.ask("GET", `/v2/workflows/runs${query}`, token === undefined ? {} : { token })).body;
+const idsOf = ({ runs }: { runs: { workflowRunId: string }[] }) =>
+  runs.map(({ workflowRunId }) => workflowRunId);
+/** Starts a run one second after the run before. */
+async function startNext(runId: string, more: Parameters<typeof start>[2] = {}): Promise<string> {
+  home.clock.now += 1_000;
+  return start(home, runId, more);
+}
+
+describe("a listed run", () => {
+  test("has its fields, and neither its steps nor its result", async () => {
+    await start(home, "a", {
+      labels: ["red", "big"],
+      callerIp: "192.0.2.1",
+      flowControl: { key: "k", parallelism: 5, rate: null, period: 1 },
+    });
+    await step(home, "a", { out: "1" });
+    await home.store.execute("wait", { account: "acc_1", runId: "a", waiter: makeEventWait("paid", 2) });
+    const fields = {
+      workflowRunId: "a",
+      workflowUrl: endpoint,
+      workflowRunCreatedAt: testTime,
+      workflowRunCallerIp: "192.0.2.1",
+      label: "red",
+      labels: ["red", "big"],
+      flowControlKey: "k",
+      historyEntries: 2,
+    };
+    expect(await list()).toEqual({ runs: [{ ...fields, workflowState: "RUN_STARTED", waitingSteps: 1 }] });
+    home.clock.now += 500;
+    await finish(home, "a", "secret result");
+    expect(await list()).toEqual({
+      runs: [{ ...fields, workflowState: "RUN_SUCCESS", workflowRunCompletedAt: testTime + 500 }],
+    });
+  });
+
+  test("that failed has its error and its dead letter, and the run that resumed it", async () => {
+    const first = await start(home, "a", { retries: 0 });
+    await settleStep(home, first, { status: 500, body: bytes("boom") });
+    const [{ dlqId, error, workflowState }] = (await list()).runs;
+    expect({ workflowState, error }).toEqual({
+      workflowState: "RUN_FAILED",
+      error: expect.stringMatching(/500/),
+    });
+    home.clock.now += 1_000;
+    const { body } = await resume(home, `/${dlqId}`);
+    const [resumed, failed] = (await list()).runs;
+    expect(failed).toMatchObject({
+      workflowRunId: "a",
+      resumedAs: { workflowRunId: body.workflowRunId, workflowRunCreatedAt: testTime + 1_000 },
+    });
+    expect(failed).not.toHaveProperty("dlqId");
+    expect(resumed).toMatchObject({ resumedFrom: { workflowRunId: "a", workflowRunCreatedAt: testTime } });
+  });
+
+  test("names the run that invoked it; the log of that run names it", async () => {
+    await start(home, "parent");
+    await startInvoked(home, "child", {
+      step: { stepId: 1, stepName: "inv", stepType: "Invoke", concurrent: 1 },
+    });
+    const parent = { workflowRunId: "parent", workflowUrl: endpoint, workflowRunCreatedAt: testTime };
+    const child = {
+      workflowRunId: "child",
+      workflowUrl: `${endpoint}/child`,
+      workflowRunCreatedAt: testTime,
+    };
+    const { runs } = await list("?workflowRunId=child");
+    expect(runs).toMatchObject([{ invoker: parent }]);
+    const readParent = async () =>
+      (await home.ask("GET", "/v2/workflows/logs?workflowRunId=parent")).body.runs[0];
+    expect(await readParent()).toMatchObject({ invoked: [{ ...child, workflowState: "RUN_STARTED" }] });
+    await finish(home, "child");
+    expect(await readParent()).toMatchObject({ invoked: [{ ...child, workflowState: "RUN_SUCCESS" }] });
+    const childLog = (await home.ask("GET", "/v2/workflows/logs?workflowRunId=child")).body.runs[0];
+    expect(childLog).toMatchObject({ invoker: parent });
+    expect(childLog).not.toHaveProperty("invoked");
+  });
+});
+
+describe("the list of runs", () => {
+  test("is newest first, in pages", async () => {
+    for (const runId of ["a", "b", "c"]) await startNext(runId);
+    const first = await list("?count=2");
+    expect(idsOf(first)).toEqual(["c", "b"]);
+    const second = await list(`?count=2&cursor=${first.cursor}`);
+    expect(idsOf(second)).toEqual(["a"]);
+    expect(second).not.toHaveProperty("cursor");
+  });
+
+  test("has up to 100 runs on a page", async () => {
+    for (let index = 0; index < 101; index++) await startNext(`r${index}`);
+    expect((await list()).runs).toHaveLength(100);
+    const { body, headers } = await home.ask("GET", "/v2/workflows/runs?count=500");
+    expect(body.runs).toHaveLength(100);
+    expect(JSON.stringify(headers)).toContain("count: 500 exceeds the limit of 100");
+  });
+
+  test("takes the filters of the logs", async () => {
+    await startNext("a", { labels: ["red"] });
+    const message = await startNext("b", { url: "https://b.example/flow", callerIp: "192.0.2.9" });
+    await startNext("c", { flowControl: { key: "k", parallelism: 5, rate: null, period: 1 } });
+    await finish(home, "c");
+    const [c, b, a] = (await list()).runs;
+    const cases: [query: string, ids: string[]][] = [
+      ["state=RUN_SUCCESS", ["c"]],
+      ["state=RUN_SUCCESS,RUN_STARTED", ["c", "b", "a"]],
+      ["state=RUN_FAILED", []],
+      ["label=red", ["a"]],
+      ["workflowUrl=https://b.example/flow", ["b"]],
+      ["host=b.example", ["b"]],
+      ["path=/flow", ["b"]],
+      ["callerIp=192.0.2.9", ["b"]],
+      ["flowControlKey=k", ["c"]],
+      ["workflowRunId=a", ["a"]],
+      [`messageId=${message}`, ["b"]],
+      ["messageId=../etc", []],
+      [`fromDate=${b.workflowRunCreatedAt}&toDate=${b.workflowRunCreatedAt}`, ["b"]],
+      [`workflowCreatedAt=${c.workflowRunCreatedAt}`, ["c"]],
+      [`workflowRuns=a@${a.workflowRunCreatedAt},b@1`, ["a"]],
+      [`workflowRuns=a@${a.workflowRunCreatedAt}&state=RUN_FAILED`, ["a"]],
+    ];
+    for (const [query, ids] of cases) expect(idsOf(await list(`?${query}`)), query).toEqual(ids);
+  });
+
+  test.each([
+    ["state=STEP_RETRY", "state: "],
+    ["fromDate=2&toDate=1", "fromDate: "],
+    ["cursor=msg_1", "cursor: "],
+    ["cursor=run_11111111111111111111:3", "cursor: "],
+    [`cursor=${"x".repeat(5_000)}`, "cursor: "],
+    ["count=0", "count: "],
+    ["workflowRuns=a", "workflowRuns: "],
+    ["nonsense=1", "nonsense: "],
+  ])("refuses %s", async (query, error) => {
+    const { status, body } = await home.ask("GET", `/v2/workflows/runs?${query}`);
+    expect({ status, error: body.error }).toEqual({ status: 400, error: expect.stringContaining(error) });
+  });
+
+  test("shows no run of another account, also with its cursor and its message", async () => {
+    const message = await startNext("a");
+    await startNext("b");
+    const { cursor } = await list("?count=1");
+    for (const query of ["", `?cursor=${cursor}`, `?messageId=${message}`, "?workflowRunId=a"])
+      expect(await list(query, otherToken), query).toEqual({ runs: [] });
+  });
+});
