@@ -52,8 +52,8 @@ export function createStorageReads(memory: Memory): StorageReads {
       listHeld(memory, account, waitlist ?? "")
         .filter((row) => row.id < id)
         .slice(0, max).length,
-    queueSlots: async (account, queue, limit) =>
-      listRange(memory, "queueSlots", { account, limit: Infinity })
+    queueSlots: async ({ account, queue, after = "", limit }) =>
+      listRange(memory, "queueSlots", { account, after, limit: Infinity })
         .filter((row) => row.queue === queue)
         .slice(0, limit),
     slotHolders: async (account, slot, limit) =>

@@ -8,6 +8,7 @@ import { enqueue } from "./messages/enqueue.ts";
 import { flowControl } from "./messages/flowControl.ts";
 import { groups } from "./messages/groups.ts";
 import { healthReports } from "./accounts/health.ts";
+import { holders } from "./messages/holders.ts";
 import { hooks } from "./messages/hooks.ts";
 import { sourceCalls } from "./messages/sourceCalls.ts";
 import { jobs } from "./jobs/jobs.ts";
@@ -49,6 +50,7 @@ export const routes: readonly Route[] = [
   ...schedules,
   ...queues,
   ...flowControl,
+  ...holders,
   ...signingKeys,
   ...tokens,
   ...trigger,

@@ -227,10 +227,10 @@ function describeQueueWait(waitState: WaitState): WaitReason[] {
 }
 
 /**
- * Returns the holder of a slot: the message or, after it has finished, a callback. Returns nothing if the
- * holder finished between two reads.
+ * Returns the holder of a place at a queue or key: the message or, after it has finished, a callback. Returns
+ * nothing if the holder finished between two reads.
  */
-function describeSlotHolders({ messageId, holders }: SlotHolders): BlockingMessage[] {
+export function describeSlotHolders({ messageId, holders }: SlotHolders): BlockingMessage[] {
   const own = holders.find(({ id }) => id === messageId);
   if (own) return [{ messageId, text: `message ${messageId} (${formatActivity(own)})` }];
   const callback = holders[0];

@@ -33,6 +33,8 @@ import { listDeadLetters } from "./deadLetters.ts";
 import type { LogPage } from "./logs.ts";
 import { readLogPage } from "./logs.ts";
 import { hasData } from "./hasData.ts";
+import type { HoldersPage, HoldersQuery } from "./holders.ts";
+import { readHolders } from "./holders.ts";
 import type { RunLogPage, RunLogQuery } from "./runLogs.ts";
 import { readRunLogPage } from "./runLogs.ts";
 import type { HostSituation, Situation } from "./situation.ts";
@@ -206,6 +208,8 @@ function createMessageQueries(storageReads: StorageReads) {
     deadLetters: (query: ListQuery & BodyOptions): Promise<DeadLetterPage> =>
       listDeadLetters(storageReads, query),
     log: (query: ListQuery): Promise<LogPage> => readLogPage(storageReads, query),
+    /** Returns who holds the places of a queue or key, oldest first. Returns null if it does not exist. */
+    holders: (query: HoldersQuery): Promise<HoldersPage | null> => readHolders(storageReads, query),
     /** Returns the oldest unfinished messages of a queue, including those that wait for their due time. */
     listQueueMessages: (of: QueueNeed): Promise<readonly MessageId[]> => storageReads.queueMessages(of),
     /**
@@ -213,7 +217,7 @@ function createMessageQueries(storageReads: StorageReads) {
      * callbacks hold its slot.
      */
     listQueueSlots: async (account: AccountId, queue: string): Promise<MessageId[]> =>
-      (await storageReads.queueSlots(account, queue, maxSlots)).map(({ id }) => id),
+      (await storageReads.queueSlots({ account, queue, limit: maxSlots })).map(({ id }) => id),
   };
 }
 

@@ -72,7 +72,8 @@ export interface StorageReads {
   pausedLimiters(of: { account: AccountId; limit: number }): Promise<readonly string[]>;
   /** Returns how many messages precede a held message in its waitlist, counted up to `limit`. */
   countAhead(state: MessageState, limit: number): Promise<number>;
-  queueSlots(account: AccountId, queue: string, limit: number): Promise<readonly QueueSlot[]>;
+  /** Returns the slots of a queue whose ids come after `after`, in the order of their ids. */
+  queueSlots(need: QueueNeed & { after?: string }): Promise<readonly QueueSlot[]>;
   /** Returns the unfinished messages that hold a slot: the message itself and its callbacks. */
   slotHolders(account: AccountId, slotId: MessageId, limit: number): Promise<readonly MessageState[]>;
   accountByToken(tokenHash: string): Promise<Account | null>;
@@ -159,7 +160,7 @@ export type EncryptionStatus = { account: AccountId; id: string; keyVersion: num
 /** The newest log entries of each of these messages, at most `limit` per message. */
 export type MessageLogsNeed = { account: AccountId; messageIds: readonly MessageId[]; limit: number };
 
-/** The oldest messages of a queue, at most `limit`. */
+/** The oldest messages or slots of a queue, at most `limit`. */
 export type QueueNeed = { account: AccountId; queue: string; limit: number };
 
 /** The order of a list by time. */

@@ -136,7 +136,7 @@ async function readSlotHolders(
 ): Promise<readonly MessageState[]> {
   const { kind, name } = parseGate(gate);
   if (kind !== "queue") return [];
-  const slots = await storageReads.queueSlots(account, name, limit);
+  const slots = await storageReads.queueSlots({ account, queue: name, limit });
   return storageReads.rows(
     "messages",
     slots.map(({ id }) => [account, id] as const),

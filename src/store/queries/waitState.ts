@@ -148,7 +148,7 @@ async function readSlotHolders(
   { account, queue, waitlist }: MessageState,
 ): Promise<WaitState["slotHolders"]> {
   if (queue === null || waitlist !== formatGate(queueGate(queue))) return [];
-  const slots = await storageReads.queueSlots(account, queue, maxSlotsShown);
+  const slots = await storageReads.queueSlots({ account, queue, limit: maxSlotsShown });
   return Promise.all(
     slots.map(async ({ id }) => ({
       messageId: id,

@@ -136,7 +136,7 @@ function createQueueReads(
 ): Pick<StorageReads, "countAhead" | "queueSlots" | "slotHolders" | "queueMessages"> {
   const read = createReader(connection);
   const { useIndex } = connection.dialect;
-  const isOfQueue = "account = ? and queue = ? and id <> ''";
+  const isOfQueue = "account = ? and queue = ? and id > ? and id <> ''";
   const slotsOfQueue = `${useIndex("queue_slots_queue")} where ${isOfQueue} order by id limit ?`;
   const holdersOfSlot =
     `${useIndex("messages_queue_slot")} where queue_slot is not null` +
@@ -151,8 +151,8 @@ function createQueueReads(
       const [row] = await connection.query(countAheadSql, [account, waitlist, id, limit]);
       return Number(row?.before ?? 0);
     },
-    queueSlots: (account, queue, limit) =>
-      read(tables.queueSlots, { rest: slotsOfQueue, values: [account, queue, limit] }),
+    queueSlots: ({ account, queue, after = "", limit }) =>
+      read(tables.queueSlots, { rest: slotsOfQueue, values: [account, queue, after, limit] }),
     slotHolders: (account, slotId, limit) =>
       read(tables.messages, { rest: holdersOfSlot, values: [account, slotId, limit] }),
     queueMessages: async ({ account, queue, limit }) =>

@@ -9,6 +9,7 @@ import { describeCounters } from "./counters.ts";
 import { describeDue } from "./due.ts";
 import { describeEnds } from "./ends.ts";
 import { describeFailedRuns } from "./failedRuns.ts";
+import { describeHolders } from "./holders.ts";
 import { describeHold } from "./hold.ts";
 import { describeJobs } from "./jobs.ts";
 import { describeLimiters } from "./limiters.ts";
@@ -48,6 +49,7 @@ const others = [
   ...[
     describeReads,
     describeUnfinished,
+    describeHolders,
     describeSituation,
     describeTimeIndex,
     describeRetention,
