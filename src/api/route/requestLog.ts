@@ -54,7 +54,7 @@ const secretPrefix = new RegExp(
   [
     String.raw`/(?:in|hooks)/(?=.)`,
     String.raw`/v2/(?:publish|trigger|enqueue/[^/]+)/(?=.)`,
-    String.raw`/v2/schedules/(?=[^/]*[^\w/.-]|[^/]+/(?!(?:pause|resume)?/?$))`,
+    String.raw`/v2/schedules/(?=[^/]*[^\w/.-]|[^/]+/(?!(?:pause|resume|run)?/?$))`,
     "https?:",
   ].join("|"),
   "is",

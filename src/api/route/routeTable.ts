@@ -52,10 +52,10 @@ export function routedPath(path: string, method: string): string {
 }
 
 /**
- * The path of a schedule has its destination when the schedule is created, and its id when it is paused or
- * resumed. The two cannot be confused, because the name of a URL group has no slash.
+ * The path of a schedule has its destination when the schedule is created, and its id when it is paused,
+ * resumed or run. The two cannot be confused, because the name of a URL group has no slash.
  */
-const scheduleAtDestination = /^\/v2\/schedules(?=\/)(?!\/[\w.-]+\/(?:pause|resume)\/?$)/i;
+const scheduleAtDestination = /^\/v2\/schedules(?=\/)(?!\/[\w.-]+\/(?:pause|resume|run)\/?$)/i;
 
 /** Returns the path of a row in the syntax of the router. */
 export const routerPath = (path: string): string =>

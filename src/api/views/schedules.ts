@@ -1,7 +1,9 @@
 import { z } from "zod";
 import { headerMap } from "../../core/sending/callback.ts";
-import { defaults, limits } from "../../core/values/limits.ts";
-import type { Schedule } from "../../core/model/message.ts";
+import { defaults } from "../../core/values/limits.ts";
+import { explainEmptyFiring } from "../../core/commands/schedule.ts";
+import { listCronTimes } from "../../core/values/cron.ts";
+import type { Millis, Schedule } from "../../core/model/message.ts";
 import { redactHeaders, redactBody } from "../../core/model/redaction.ts";
 import { damaged } from "./schemas.ts";
 import { bodyFields, flowControlFields, omitMissing } from "./messages.ts";
@@ -50,26 +52,37 @@ export function scheduleJson(
   });
 }
 
+/** The number of next times that a schedule shows. */
+const shownTimes = 5;
+
+/**
+ * Returns a schedule with its next times, as the API shows it when it is read by its id. To compute the times
+ * of many schedules would take long.
+ */
+export function scheduleWithTimesJson(
+  schedule: Schedule,
+  states: ReadonlyMap<string, ScheduleState>,
+  now: Millis,
+): Record<string, unknown> {
+  const { cron, dueAt, damaged } = schedule;
+  const nextTimes = dueAt === null || damaged ? null : listCronTimes(cron, { dueAt, now, count: shownTimes });
+  return omitMissing({ ...scheduleJson(schedule, states), nextTimes });
+}
+
 /** Returns why the last firing published nothing, or null if it published something. */
 function describeLastError({
   damaged,
   lastAt,
   lastMessages,
   passedOver,
-  messageInput: input,
+  messageInput,
   body,
 }: Schedule): string | null {
   if (damaged)
     return "nothing is published: the schedule is damaged in the store; create it again, or restore a backup";
   if (lastAt === null || lastMessages.length > 0) return null;
   if (passedOver !== undefined) return `nothing was published: ${passedOver}`;
-  if (input.group === null) return "nothing was published: the destination is not a URL that can be called";
-  const maxEndpoints = Math.floor(limits.fanOutBytes / Math.max(1, body.byteLength));
-  const tooMany =
-    maxEndpoints < limits.endpoints
-      ? `, or it has more than ${maxEndpoints} endpoints, too many for a body of this size`
-      : "";
-  return `nothing was published: there is no URL group ${input.group} with endpoints${tooMany}`;
+  return `nothing was published: ${explainEmptyFiring({ messageInput, body })}`;
 }
 
 const millis = (about: string) => z.int().describe(`${about}, in Unix milliseconds.`);
@@ -121,6 +134,13 @@ export const scheduleSchema = z.object({
     .int()
     .optional()
     .describe("When the schedule fires next, in Unix milliseconds. Absent while it is paused."),
+  nextTimes: z
+    .array(z.int())
+    .optional()
+    .describe(
+      "The next five times at which the schedule fires, in Unix milliseconds. Absent in lists and while " +
+        "the schedule is paused.",
+    ),
   lastScheduleStates: z
     .record(z.string(), z.enum(["IN_PROGRESS", "SUCCESS", "FAIL"]))
     .optional()

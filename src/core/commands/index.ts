@@ -42,6 +42,7 @@ import { createToken, noteTokenUse, revokeToken } from "./token.ts";
 import { createSchedule, deleteSchedule, pauseSchedule, resumeSchedule } from "./schedule.ts";
 import { wakeHostWaitlists } from "../admission/waitlist.ts";
 import { returnLeases, renew } from "./leases.ts";
+import { runSchedule } from "./runSchedule.ts";
 import { sendNow } from "./sendNow.ts";
 import { settle } from "./settle.ts";
 
@@ -171,6 +172,11 @@ function setUpCommands() {
     deleteSchedule: audited(deleteSchedule, noteNamed("schedule.delete")),
     pauseSchedule: audited(pauseSchedule, noteNamed("schedule.pause")),
     resumeSchedule: audited(resumeSchedule, noteNamed("schedule.resume")),
+    runSchedule: audited(runSchedule, ({ id }, { messages }) => ({
+      what: "schedule.run",
+      object: id,
+      count: messages.length,
+    })),
   };
 }
 

@@ -7,7 +7,15 @@ import { Refusal } from "../values/errors.ts";
 import { listRecipients } from "./urlGroup.ts";
 import { accept } from "../sending/createMessage.ts";
 import { limits, memory } from "../values/limits.ts";
-import type { Account, AccountId, Bytes, MessageInput, Millis, Schedule } from "../model/message.ts";
+import type {
+  Account,
+  AccountId,
+  Bytes,
+  MessageInput,
+  Millis,
+  Schedule,
+  StoredMessage,
+} from "../model/message.ts";
 import { isName } from "../values/name.ts";
 import { takeQuota } from "../sending/quotas.ts";
 import { requireActiveAccount } from "../accounts/plans.ts";
@@ -143,13 +151,7 @@ export const pauseSchedule: Decision<Named, { scheduleId: string }> = {
 export const resumeSchedule: Decision<Named, { scheduleId: string }> = {
   decide: ({ account, id }, draft, moment) => {
     const schedule = mustFindSchedule(draft, account, id);
-    if (schedule.damaged) {
-      throw new Refusal(
-        "invalid",
-        `scheduleId: the schedule ${id} is damaged in the store; ` +
-          "create it again with Svc-Schedule-Id, delete it, or restore a backup",
-      );
-    }
+    if (schedule.damaged) throw damagedScheduleRefusal(id);
     const dueAt = schedule.paused
       ? nextCronTime(schedule.cron, Math.max(moment.now, schedule.lastAt ?? 0))
       : schedule.dueAt;
@@ -158,7 +160,16 @@ export const resumeSchedule: Decision<Named, { scheduleId: string }> = {
   },
 };
 
-function mustFindSchedule(draft: Draft, account: AccountId, id: string): Schedule {
+/** Returns the refusal of an action that a damaged schedule does not allow. */
+export const damagedScheduleRefusal = (id: string): Refusal =>
+  new Refusal(
+    "invalid",
+    `scheduleId: the schedule ${id} is damaged in the store; ` +
+      "create it again with Svc-Schedule-Id, delete it, or restore a backup",
+  );
+
+/** Returns a schedule of the account. Throws `Refusal` if it does not exist. */
+export function mustFindSchedule(draft: Draft, account: AccountId, id: string): Schedule {
   const schedule = draft.get("schedules", account, id);
   if (!schedule) throw noSchedule(id);
   return schedule;
@@ -203,7 +214,7 @@ export function fireSchedules(draft: Draft, moment: Moment, schedules: readonly 
  * - Its account may publish nothing.
  */
 function fire(draft: Draft, moment: Moment, schedule: Schedule): void {
-  const { account: id, messageInput, body } = schedule;
+  const { account: id, messageInput } = schedule;
   const account = draft.get("accounts", id);
   if (!account) {
     draft.fault(`schedule ${schedule.id} belongs to account ${id}, which does not exist; it is removed`);
@@ -213,17 +224,37 @@ function fire(draft: Draft, moment: Moment, schedule: Schedule): void {
   const skipReason = findSkipReason(account, moment.now);
   if (skipReason !== null) return skipFiring(draft, moment, { schedule, skipReason });
   const recipientCount = listRecipients(draft, id, messageInput).length;
-  const inputs = listSendable(draft, id, messageInput);
-  if (inputs.length < recipientCount)
+  if (listSendable(draft, id, messageInput).length < recipientCount)
     draft.fault(
       `schedule ${schedule.id} of account ${id} has a destination that is not a URL; it is skipped`,
     );
   const next = findNextTime(draft, schedule, moment.now);
   draft.record("schedule fired", moment.now - (schedule.dueAt ?? moment.now));
-  const published = inputs.length * body.byteLength > limits.fanOutBytes ? [] : inputs;
-  const lastMessages = published.map((one) => accept(draft, moment, { account, input: { ...one, body } }).id);
+  const lastMessages = publishScheduled(draft, moment, { account, schedule }).map((one) => one.id);
   const { passedOver: _, ...rest } = schedule;
   draft.put("schedules", { ...rest, ...next, lastAt: moment.now, lastMessages });
+}
+
+/** Publishes the messages of one firing and returns them. `fire` says in which cases there are none. */
+export function publishScheduled(
+  draft: Draft,
+  moment: Moment,
+  { account, schedule: { messageInput, body } }: { account: Account; schedule: Schedule },
+): StoredMessage[] {
+  const inputs = listSendable(draft, account.id, messageInput);
+  if (inputs.length * body.byteLength > limits.fanOutBytes) return [];
+  return inputs.map((one) => accept(draft, moment, { account, input: { ...one, body } }));
+}
+
+/** Returns why a firing of this schedule publishes nothing, if its account may publish. */
+export function explainEmptyFiring({ messageInput: input, body }: Pick<Schedule, "messageInput" | "body">) {
+  if (input.group === null) return "the destination is not a URL that can be called";
+  const maxEndpoints = Math.floor(limits.fanOutBytes / Math.max(1, body.byteLength));
+  const tooMany =
+    maxEndpoints < limits.endpoints
+      ? `, or it has more than ${maxEndpoints} endpoints, too many for a body of this size`
+      : "";
+  return `there is no URL group ${input.group} with endpoints${tooMany}`;
 }
 
 /** Pauses a damaged schedule: what it publishes, or when, is no longer known. */

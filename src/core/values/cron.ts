@@ -37,6 +37,30 @@ export function nextCronTime(cron: string, after: Millis): Millis | null {
   return parseCached(cron).nextRun(new Date(after))?.getTime() ?? null;
 }
 
+/**
+ * Returns the next `count` times of an expression that is due at `dueAt`. The first one is `dueAt`, even if
+ * it is in the past, because a late firing happens once. Returns fewer times if the year 3000 comes first, or
+ * if the expression cannot be read any more, for example because its time zone was removed.
+ */
+export function listCronTimes(
+  cron: string,
+  { dueAt, now, count }: { dueAt: Millis; now: Millis; count: number },
+): Millis[] {
+  const times = [dueAt];
+  try {
+    let last = Math.max(dueAt, now);
+    while (times.length < count) {
+      const next = nextCronTime(cron, last);
+      if (next === null) break;
+      times.push(next);
+      last = next;
+    }
+  } catch {
+    // The times so far are right. The next firing reports the problem.
+  }
+  return times;
+}
+
 const parseCached = memoize(parseExpression, cacheSize);
 
 function parseExpression(cron: string): Cron {

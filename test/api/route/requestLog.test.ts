@@ -11,6 +11,7 @@ describe("the path of a request in the log", () => {
     "/v2/queues",
     "/v2/workflows/runs/wfr_a%20b/status",
     "/v2/schedules/report/pause",
+    "/v2/schedules/report/run",
     "/v2/hooks",
     `/v2/queues/${"q".repeat(5_000)}`,
   ])("is unchanged if it contains no secret: %#", (path) => expect(shown(path)).toBe(path));

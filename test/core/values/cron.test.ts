@@ -1,7 +1,7 @@
 import { Cron } from "croner";
 import * as fc from "fast-check";
 import { describe, expect, test, vi } from "vitest";
-import { nextCronTime, parseCron } from "../../../src/core/values/cron.ts";
+import { listCronTimes, nextCronTime, parseCron } from "../../../src/core/values/cron.ts";
 import { Refusal } from "../../../src/core/values/errors.ts";
 
 test("every name of a month or a weekday means its number", () => {
@@ -151,4 +151,20 @@ describe("parseCron refuses", () => {
       return error instanceof Refusal ? error.code : String(error);
     }
   }
+});
+
+describe("the next times of an expression", () => {
+  const list = (cron: string, dueAt: number, now = dueAt) => listCronTimes(cron, { dueAt, now, count: 3 });
+
+  test("begin with the due time, even if it is late, and continue after the present", () => {
+    const due = Date.UTC(2026, 0, 1, 12);
+    const hours = (...all: number[]) => all.map((at) => due + at * 3_600_000);
+    expect(list("0 * * * *", due)).toEqual(hours(0, 1, 2));
+    expect(list("0 * * * *", due, due + 90 * 60_000)).toEqual(hours(0, 2, 3));
+  });
+
+  test("end if the expression does not fire again, or cannot be read any more", () => {
+    expect(list("0 0 29 2 *", Date.UTC(2996, 1, 29))).toEqual([Date.UTC(2996, 1, 29)]);
+    expect(list("CRON_TZ=Gone/Zone 0 * * * *", 5)).toEqual([5]);
+  });
 });

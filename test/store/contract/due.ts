@@ -177,6 +177,27 @@ export function describeDue(open: OpenStore): void {
       expect((await fixture.claim()).map(({ message }) => message.scheduleId)).toEqual(["b", "a"]);
     });
 
+    test("a schedule that was run by hand at its usual time", async () => {
+      const fixture = await StoreFixture.open(open);
+      await fixture.account();
+      const endpoints = ["https://one.example/", "https://two.example/"].map((url) => ({ name: null, url }));
+      await fixture.store.execute("addEndpoints", { account: "acc", name: "g", endpoints });
+      const { body, ...input } = makeInput({ url: "", group: "g", queue: "q" });
+      await fixture.store.execute("createSchedule", {
+        ...{ account: "acc", id: "a", cron: "* * * * *", messageInput: input, body },
+      });
+      const read = () => fixture.store.read.findResource("schedules", "acc", "a");
+      const before = await read();
+      const { messages } = await fixture.store.execute("runSchedule", { account: "acc", id: "a" });
+      expect(messages.map(({ url }) => url)).toEqual(endpoints.map(({ url }) => url));
+      expect(fixture.delivered().map(({ message }) => message.id)).toEqual([messages[0]?.messageId]);
+      expect(await read()).toEqual(before);
+      fixture.clock.now = before?.dueAt ?? 0;
+      await fixture.claim();
+      expect((await read())?.lastMessages).toHaveLength(2);
+      expect((await fixture.store.read.waitState("acc", messages[1]?.messageId ?? ""))?.waitingAhead).toBe(0);
+    });
+
     test("a schedule of an account over its budget, which skips the time and reports why", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();

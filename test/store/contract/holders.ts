@@ -4,7 +4,7 @@ import { callbackTo } from "../../core/commandRunner.ts";
 import { StoreFixture } from "../storeFixture.ts";
 import type { OpenStore } from "../storeFixture.ts";
 
-/** Who holds the places of queues and flow-control keys. */
+/** The holders of the places of queues and flow-control keys. */
 export function describeHolders(open: OpenStore): void {
   const openWithAccounts = async (): Promise<StoreFixture> => {
     const fixture = await StoreFixture.open(open);

@@ -8,7 +8,7 @@ import type { Store } from "../../../store/store.ts";
 import { PagedList } from "../../http/pagedList.ts";
 import { readPublishRequest } from "../../publishing/read.ts";
 import type { ScheduleState } from "../../views/schedules.ts";
-import { scheduleJson, scheduleSchema } from "../../views/schedules.ts";
+import { scheduleJson, scheduleSchema, scheduleWithTimesJson } from "../../views/schedules.ts";
 import { listDestinations, makeHostWarnings } from "../../publishing/refusedHosts.ts";
 import { warningHeader } from "../../http/warnings.ts";
 import type { IncomingRequest } from "../../route/route.ts";
@@ -20,8 +20,9 @@ const maxStates = 1_000;
 
 const tag = "Schedules";
 const byId = z.object({ scheduleId: z.string() });
+const scheduleId = z.string().describe("Id of the schedule.");
 const createdSchema = z.object({
-  scheduleId: z.string().describe("Id of the schedule."),
+  scheduleId,
   deduplicated: z
     .literal(true)
     .optional()
@@ -118,12 +119,16 @@ const get = route({
   params: byId,
   answers: { 200: { about: "The schedule.", schema: scheduleSchema } },
   refusals: ["not-found"],
-  handle: async ({ account, params: { scheduleId }, context: { store } }) => {
+  handle: async ({ account, params: { scheduleId }, context: { store, now } }) => {
     const schedule = await store.read.findResource("schedules", account.id, checkScheduleId(scheduleId));
     if (!schedule) throw noSchedule(scheduleId);
     return {
       status: 200,
-      body: scheduleJson(schedule, await readMessageStates(store, account.id, schedule.lastMessages)),
+      body: scheduleWithTimesJson(
+        schedule,
+        await readMessageStates(store, account.id, schedule.lastMessages),
+        now(),
+      ),
     };
   },
 });
@@ -170,7 +175,7 @@ const makeStateRoute = (method: "PATCH" | "POST", { action, command, about }: St
       200: {
         about: `The schedule is ${action === "pause" ? "paused" : "active"}, whether or not it was before.`,
         schema: z.object({
-          scheduleId: z.string().describe("Id of the schedule."),
+          scheduleId,
           isPaused: z.boolean().describe("Whether the schedule is paused, so that it does not fire."),
         }),
       },
@@ -181,6 +186,38 @@ const makeStateRoute = (method: "PATCH" | "POST", { action, command, about }: St
       return { status: 200, body: { scheduleId, isPaused: action === "pause" } };
     },
   });
+
+const run = route({
+  method: "POST",
+  path: "/v2/schedules/{scheduleId}/run",
+  tag,
+  summary: "Run a schedule now",
+  about:
+    "Publishes the messages of the schedule now, with the same settings as at its times. Its next time, " +
+    "its last firing and its pause do not change: a paused schedule runs once and stays paused.",
+  params: byId,
+  answers: {
+    200: {
+      about: "The messages were published.",
+      schema: z.object({
+        scheduleId,
+        messages: z
+          .array(
+            z.object({
+              messageId: z.string().describe("The id of the message."),
+              url: z.string().describe("The URL that it is sent to."),
+            }),
+          )
+          .describe("The messages: one, or one for each endpoint of the URL group."),
+      }),
+    },
+  },
+  refusals: ["not-found", "limit-exceeded", "storage-quota-exceeded", "disk-low"],
+  handle: async ({ account, params: { scheduleId: id }, context }) => ({
+    status: 200,
+    body: await context.store.execute("runSchedule", { account: account.id, id: checkScheduleId(id) }),
+  }),
+});
 
 const changes: readonly StateChange[] = [
   { action: "pause", command: "pauseSchedule", about: "The schedule does not fire until it is resumed." },
@@ -296,5 +333,6 @@ export const schedules = [
   list,
   get,
   remove,
+  run,
   ...changes.flatMap((change) => [makeStateRoute("PATCH", change), makeStateRoute("POST", change)]),
 ];

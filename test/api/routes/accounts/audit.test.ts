@@ -42,6 +42,7 @@ const actions: Readonly<Record<string, readonly string[]>> = {
   "POST /v2/schedules/{scheduleId}/pause": ["schedule.pause"],
   "PATCH /v2/schedules/{scheduleId}/resume": ["schedule.resume"],
   "POST /v2/schedules/{scheduleId}/resume": ["schedule.resume"],
+  "POST /v2/schedules/{scheduleId}/run": ["schedule.run"],
   "POST /v2/queues": ["queue.set"],
   "POST /v2/queues/{name}/pause": ["queue.pause"],
   "POST /v2/queues/{name}/resume": ["queue.resume"],

@@ -68,6 +68,7 @@ describe.each(["svc", "upstash"])("a schedule created with headers of %s", (bran
       labels: ["a", "b"],
       isPaused: false,
       nextScheduleTime: testTime + 10 * minute,
+      nextTimes: [10, 20, 30, 40, 50].map((minutes) => testTime + minutes * minute),
     });
     // The queue and the key do not exist before the first message.
     expect(await home.store.read.listResources("limiters", { account: "acc_1", limit: 10 })).toEqual([]);
