@@ -21,7 +21,7 @@ type JobRequest = {
   rate: number | null;
   canary: number | null;
   logRetention: Millis;
-  /** The ids of the jobs of the account, as the caller has read them. */
+  /** The ids of jobs that may be replaced if they have ended, as the caller has read them. */
   known: readonly string[];
 } & JobSelection;
 
@@ -36,8 +36,9 @@ export const auditWords: Readonly<Record<JobAction, string>> = {
 };
 
 /**
- * Creates a job. If the account has the maximum number of jobs, the oldest that has ended is removed. Throws
- * `Refusal` if none has ended.
+ * Creates a job. If the account has the maximum number of jobs, the oldest of the known jobs that has ended
+ * is removed. Throws `Refusal` if none has ended. The jobs are counted in the same transaction, so the limit
+ * holds even if several jobs are created at the same time.
  */
 export const createJob: Decision<JobRequest, Job> = {
   decide: ({ account, known, ...request }, draft, moment) => {
@@ -77,15 +78,18 @@ function checkFilter({ filter }: JobSelection): void {
 }
 
 function makeRoom(draft: Draft, account: AccountId, known: readonly string[]): void {
-  const jobs = known.flatMap((id) => draft.get("jobs", account, id) ?? []);
-  const ended = jobs.filter(({ endedAt }) => endedAt !== null).sort((a, b) => (a.id < b.id ? -1 : 1));
-  const surplus = jobs.length + 1 - limits.jobs;
-  if (surplus > ended.length)
+  const count = draft.readQuotaCount({ account, name: "jobs", limit: limits.jobs });
+  if (count < limits.jobs) return;
+  const [oldest] = known
+    .flatMap((id) => draft.get("jobs", account, id) ?? [])
+    .filter(({ endedAt }) => endedAt !== null)
+    .sort((a, b) => (a.id < b.id ? -1 : 1));
+  if (!oldest)
     throw new Refusal(
       "limit-exceeded",
-      `jobs: ${jobs.length} have not ended, and the limit is ${limits.jobs}; stop one, or wait for its end`,
+      `jobs: ${count} have not ended, and the limit is ${limits.jobs}; stop one, or wait for its end`,
     );
-  for (const { id } of ended.slice(0, Math.max(0, surplus))) draft.drop("jobs", account, id);
+  draft.drop("jobs", account, oldest.id);
 }
 
 /**

@@ -109,7 +109,7 @@ export type RunRowsNeed = RunNeed & { table: RunTableName; event?: string };
 /** The number of rows of a kind that an account has, counted up to `limit`. */
 export type CountNeed = {
   account: AccountId;
-  name: "groups" | "schedules" | "sources" | "tokens" | "queues";
+  name: "groups" | "schedules" | "sources" | "tokens" | "jobs" | "queues";
   limit: number;
 };
 

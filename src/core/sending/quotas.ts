@@ -7,9 +7,9 @@ import { limits } from "../values/limits.ts";
 import type { Account } from "../model/message.ts";
 import { formatRaiseHint, readLimits } from "../accounts/plans.ts";
 
-// Quotas limit how many queues, schedules, sources, tokens and URL groups an account may have. Existing rows
-// are counted in the transaction that creates another one. The limit therefore holds on all nodes, even if
-// several rows are created at the same time.
+// Quotas limit how many queues, schedules, sources, tokens, jobs and URL groups an account may have. Existing
+// rows are counted in the transaction that creates another one. The limit therefore holds on all nodes, even
+// if several rows are created at the same time.
 
 /** A text that sorts after every id. */
 const highestId = "\uffff";
@@ -22,8 +22,12 @@ const quotas = {
   schedules: { table: "schedules", range: ["", highestId] },
   sources: { table: "sources", range: ["", highestId] },
   tokens: { table: "tokens", range: ["", highestId] },
+  jobs: { table: "jobs", range: ["", highestId] },
   queues: { table: "limiters", range: [firstQueue, lastQueue] },
 } as const satisfies Record<string, { table: TableName; range: readonly [string, string] }>;
+
+/** The tables whose rows are counted. */
+export const countedTables = Object.values(quotas).map(({ table }) => table);
 
 /** The name of a limit on the number of rows. */
 export type QuotaName = keyof typeof quotas;
@@ -34,14 +38,14 @@ export const readQuotaRange = (name: QuotaName): (typeof quotas)[QuotaName] => q
 /** Returns the quota that a row counts towards; null if there is none. */
 export function toQuotaName(table: TableName, id: string): QuotaName | null {
   if (table === "urlGroups") return "groups";
-  if (table === "schedules" || table === "sources" || table === "tokens") return table;
+  if (table === "schedules" || table === "sources" || table === "tokens" || table === "jobs") return table;
   return table === "limiters" && parseGate(id).kind === "queue" ? "queues" : null;
 }
 
 /** The limit on the number of queues of each account, as set by the operator. */
 export type QueueLimit = { maxQueues?: number | undefined };
 
-type QuotaRequest = { name: QuotaName } & QueueLimit;
+type QuotaRequest = { name: Exclude<QuotaName, "jobs"> } & QueueLimit;
 
 function readQuota(account: Account, { name, maxQueues = limits.queues }: QuotaRequest): number {
   const own = readLimits(account)[name];

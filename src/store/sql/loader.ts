@@ -76,7 +76,9 @@ const canReadNow = (
 function createQuotaCounter(connection: DatabaseConnection): Loader["quotaCounts"] {
   const { dialect } = connection;
   const { from, column } = dialect.givenRows(parameterTypes.quota);
-  const makeCountSql = (table: "urlGroups" | "schedules" | "sources" | "tokens" | "limiters"): string => {
+  const makeCountSql = (
+    table: "urlGroups" | "schedules" | "sources" | "tokens" | "jobs" | "limiters",
+  ): string => {
     const { name, key } = tables[table];
     const id = `${name}.${key.at(-1)}`;
     const inRange = `${name}.account = ${column(0)} and ${id} > ${column(1)} and ${id} < ${column(2)}`;

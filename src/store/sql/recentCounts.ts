@@ -1,5 +1,5 @@
 import type { CountNeed } from "../../core/decision/command.ts";
-import { toQuotaName } from "../../core/sending/quotas.ts";
+import { countedTables, toQuotaName } from "../../core/sending/quotas.ts";
 import type { WorkingSet } from "../batch/workingSet.ts";
 import type { Loader } from "../batch/loader.ts";
 import { toQuotaKey } from "../batch/quotaCounts.ts";
@@ -7,7 +7,6 @@ import { BoundedMap } from "../../core/values/boundedMap.ts";
 
 /** The maximum number of counts, over all kinds and accounts. */
 const maxCounts = 1_000;
-const countedTables = ["urlGroups", "limiters", "schedules", "sources", "tokens"] as const;
 
 /**
  * Caches how many queues, schedules and similar rows accounts have, so that the rows are not counted each

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { CommandInput } from "../../../src/core/commands/index.ts";
+import { limits } from "../../../src/core/values/limits.ts";
 import type { Job } from "../../../src/core/model/job.ts";
 import { readIdTime } from "../../../src/core/values/ids.ts";
 import type { OpenStore } from "../storeFixture.ts";
@@ -46,6 +47,29 @@ export function describeJobs(open: OpenStore): void {
         expect(readIdTime(last)).toBe(createdAt + 1);
         expect(last).toMatch(action === "runs.cancel" ? /^run_/ : /^msg_/);
       }
+    });
+
+    test("are limited, even if many are created at once; a new one replaces one that has ended", async () => {
+      const fixture = await StoreFixture.open(open);
+      await fixture.account();
+      await fixture.account("other");
+      const first = await create(fixture);
+      const others = await Promise.allSettled(
+        Array.from({ length: limits.jobs + 5 }, () => create(fixture, { known: [first.id] })),
+      );
+      const refused = others.flatMap((one) => (one.status === "rejected" ? [String(one.reason)] : []));
+      expect(refused).toHaveLength(6);
+      for (const text of refused) expect(text).toMatch(/jobs: 100 have not ended, and the limit is 100/);
+      await moveOn(fixture, first, { ids: [], isEnd: true });
+      const [replacing, tooMany] = await Promise.allSettled([
+        create(fixture, { known: [first.id] }),
+        create(fixture, { known: [first.id] }),
+      ]);
+      expect([replacing?.status, tooMany?.status]).toEqual(["fulfilled", "rejected"]);
+      const left = await fixture.store.read.listResources("jobs", { account: "acc", limit: 1_000 });
+      expect(left).toHaveLength(limits.jobs);
+      expect(left.map(({ id }) => id)).not.toContain(first.id);
+      expect(await create(fixture, { account: "other" })).toMatchObject({ account: "other" });
     });
 
     test("handle a portion once, and are due until they have ended", async () => {

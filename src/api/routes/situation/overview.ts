@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { readLimits, readPlan } from "../../../core/accounts/plans.ts";
+import { hostLogEntries } from "../../../store/queries/situation.ts";
 import { route } from "../../route/route.ts";
 import { hostJson, hostSchema, situationJson, situationSchema } from "../../views/situation.ts";
 
@@ -37,7 +38,8 @@ const hosts = route({
   summary: "List hosts",
   about:
     `Lists at most ${maxHosts} hosts that this account delivers to, has lately delivered to, or waits for. ` +
-    "The host with the largest share of failures comes first.",
+    "The host with the largest share of failures comes first. Attempts are those of the newest " +
+    `${hostLogEntries} log entries of the account, so a busy host can hide the attempts to others.`,
   answers: {
     200: {
       about: "The hosts.",
