@@ -80,6 +80,22 @@ export function createStorageReads(memory: Memory): StorageReads {
       listRange(memory, "waiters", { ...range, limit: Infinity })
         .filter((row) => row.event === event)
         .slice(0, range.limit),
+    countWaiters: async ({ account, after, limit }) => {
+      const first = listRange(memory, "waiters", { account, limit: Infinity })
+        .filter(({ event }) => event !== "" && compareText(event, after) > 0)
+        .sort((a, b) => compareText(a.event, b.event))
+        .slice(0, limit);
+      return [...Map.groupBy(first, ({ event }) => event)].map(([event, rows]) => ({
+        event,
+        kind: rows.every(({ kind }) => kind === "webhook") ? "webhook" : "event",
+        count: rows.length,
+        oldestId: rows[0]?.id ?? "",
+        timeoutAt: rows.reduce<number | null>(
+          (least, { dueAt }) => (dueAt === null ? least : Math.min(dueAt, least ?? dueAt)),
+          null,
+        ),
+      }));
+    },
     sourceBySecret: async (hash) =>
       [...memory.tables.sources.values()].find(({ secretHash }) => secretHash === hash) ?? null,
     encryptionStatus: async () => [],

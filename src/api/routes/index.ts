@@ -30,6 +30,7 @@ import { metrics } from "./situation/metrics.ts";
 import { overviews } from "./situation/overview.ts";
 import { unfinishedMessages } from "./situation/unfinished.ts";
 import { trigger } from "./workflows/trigger.ts";
+import { waitedEvents } from "./workflows/waitedEvents.ts";
 import { waits } from "./workflows/waits.ts";
 import { workflowDlq } from "./workflows/workflowDlq.ts";
 
@@ -58,6 +59,7 @@ export const routes: readonly Route[] = [
   runList,
   ...runLogs,
   runStatus,
+  waitedEvents,
   ...waits,
   ...workflowDlq,
   ...jobs,

@@ -11,6 +11,8 @@ import type { TagLookup } from "./byTag.ts";
 import { pickSmallest } from "./byTag.ts";
 import type { BodyOptions, Range, StorageReads } from "./storageReads.ts";
 import { countFittingPage, toKeys, lastTime, scanLimit } from "./storageReads.ts";
+import type { WaitedEventsPage, WaitedEventsQuery } from "./waitedEvents.ts";
+import { listWaitedEvents } from "./waitedEvents.ts";
 
 /**
  * A request for a page of at most `count` runs. `cursor`: the id after which the page starts, or null.
@@ -75,6 +77,9 @@ export function createRunQueries(storageReads: StorageReads) {
       options?: BodyOptions,
     ): Promise<readonly Notification[]> =>
       readAllRunRows(storageReads, "notifications", { account, run: key, ...options }),
+    /** Returns the events that steps wait for, in the order of their ids. */
+    listWaitedEvents: (query: WaitedEventsQuery): Promise<WaitedEventsPage> =>
+      listWaitedEvents(storageReads, query),
     listRunMessages: (account: AccountId, key: RunKey): Promise<readonly MessageState[]> =>
       storageReads.runMessages(account, key),
     /**

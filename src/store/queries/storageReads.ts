@@ -117,7 +117,24 @@ export interface StorageReads {
   runMessages(account: AccountId, run: RunKey): Promise<readonly MessageState[]>;
   /** Returns the waiters for an event in any run, in the order of their ids. */
   eventWaiters(event: string, range: Range): Promise<readonly Waiter[]>;
+  /**
+   * Counts by event the first `limit` waiters whose events come after `after`, in the order of the events.
+   * Waiters for no event are left out.
+   */
+  countWaiters(of: { account: AccountId; after: string; limit: number }): Promise<readonly WaiterCount[]>;
 }
+
+/**
+ * The number of waiters for an event. `kind` is "event" unless all of them are webhooks. `oldestId`: the
+ * waiter of the oldest run. `timeoutAt`: the earliest deadline, or null if there is none.
+ */
+export type WaiterCount = {
+  event: string;
+  kind: Waiter["kind"];
+  count: number;
+  oldestId: string;
+  timeoutAt: Millis | null;
+};
 
 /** A position in the order of due times. Messages with the same due time are in the order of their ids. */
 export type DuePosition = { dueAt: Millis; id: string };

@@ -244,13 +244,18 @@ async function readMessageLogs(
 /** Returns the plain reads of the rows of workflow runs. */
 function createRunReads(
   connection: DatabaseConnection,
-): Pick<StorageReads, "earliestRunEnd" | "runMessages" | "eventWaiters"> {
+): Pick<StorageReads, "earliestRunEnd" | "runMessages" | "eventWaiters" | "countWaiters"> {
   const read = createReader(connection);
   const { dialect } = connection;
   const firstEndSql = `select min(ended_at) as at from runs ${dialect.useIndex("runs_end")}
     where ended_at is not null and account = ? and failed = ?`;
   const isOfRun = "run is not null and account = ? and run = ?";
   const messagesOfRun = `${dialect.useIndex("messages_run")} where ${isOfRun} order by id`;
+  const counted = "event, min(kind) as kind, count(*) as n, min(id) as oldest, min(due_at) as timeout";
+  const waitersSql = `select ${counted} from (
+      select event, kind, id, due_at from waiters ${dialect.useIndex("waiters_event")}
+      where account = ? and event > ? and id <> '' order by event, id limit ?) as waiting
+    group by event order by event`;
   return {
     earliestRunEnd: async (account, { failed }) => {
       const [row] = await connection.query(firstEndSql, [account, failed ? 1 : 0]);
@@ -264,5 +269,15 @@ function createRunReads(
         values: [...values, event, range.limit],
       });
     },
+    countWaiters: async ({ account, after, limit }) =>
+      (await connection.query(waitersSql, [account, after, limit])).map(
+        ({ event, kind, n, oldest, timeout }) => ({
+          event: String(event),
+          kind: kind === "webhook" ? "webhook" : "event",
+          count: Number(n),
+          oldestId: String(oldest),
+          timeoutAt: timeout === null ? null : Number(timeout),
+        }),
+      ),
   };
 }

@@ -40,6 +40,43 @@ export function describeRunWaiters(open: OpenStore): void {
       ]);
     });
 
+    test("are counted by event, in pages, only those of the account", async () => {
+      const fixture = await openWithAccount(open);
+      await fixture.account("other");
+      await fixture.publish([makeRunStart("theirs")], "other");
+      const start = fixture.clock.now;
+      const waitFor = (event: string, runId: string, { stepId = 1, wait = 5_000, account = "acc" } = {}) =>
+        fixture.store.execute("wait", { account, runId, waiter: makeWaiter(stepId, { event, wait }) });
+      await waitFor("paid", "theirs", { account: "other" });
+      for (const runId of ["one", "two"]) {
+        await fixture.publish([makeRunStart(runId)]);
+        fixture.clock.now += 10;
+      }
+      await waitFor("paid", "two", { wait: 1_000 });
+      await waitFor("paid", "one");
+      await waitFor("paid", "one", { stepId: 2, wait: 9_000 });
+      await waitFor("Shipped ü/1", "two", { stepId: 2 });
+      await fixture.store.execute("wait", {
+        ...{ account: "acc", runId: "one" },
+        waiter: makeWaiter(3, { event: "zz", kind: "webhook" }),
+      });
+      const list = (after = "", count = 10) =>
+        fixture.store.read.listWaitedEvents({ account: "acc", after, count });
+      const { events, cursor } = await list();
+      expect(cursor).toBeNull();
+      expect(events).toMatchObject([
+        { event: "Shipped ü/1", kind: "event", count: 1, more: false, oldest: { runId: "two" } },
+        { event: "paid", kind: "event", count: 3, timeoutAt: start + 1_020, oldest: { runId: "one" } },
+        { event: "zz", kind: "webhook", count: 1, timeoutAt: start + 5_020 },
+      ]);
+      const first = await list("", 1);
+      expect(first).toEqual({ events: events.slice(0, 1), cursor: "Shipped ü/1" });
+      expect(await list(first.cursor ?? "", 1)).toEqual({ events: events.slice(1, 2), cursor: "paid" });
+      expect(await list("paid", 1)).toEqual({ events: events.slice(2), cursor: null });
+      const theirs = await fixture.store.read.listWaitedEvents({ account: "other", after: "", count: 10 });
+      expect(theirs.events).toMatchObject([{ event: "paid", count: 1 }]);
+    });
+
     test("are claimed oldest first, as many as requested", async () => {
       const fixture = await openWithAccount(open);
       await fixture.publish([makeRunStart("wfr_1")]);

@@ -1,0 +1,69 @@
+import { z } from "zod";
+import type { WaitedEvent } from "../../../store/queries/waitedEvents.ts";
+import { maxCountedWaiters } from "../../../store/queries/waitedEvents.ts";
+import { count } from "../../http/parameters.ts";
+import { route } from "../../route/route.ts";
+import { checkSegment } from "../../settings/segment.ts";
+import { omitMissing } from "../../views/messages.ts";
+import { cursorParameter } from "../lists/filters.ts";
+import { nextPage } from "./failedRunEntries.ts";
+
+const waitedEventSchema = z.object({
+  eventId: z.string().describe("The id of the event."),
+  kind: z
+    .enum(["event", "webhook"])
+    .describe("event: steps wait for a notification. webhook: a step waits for a call to its webhook."),
+  waiting: z.int().min(0).describe(`The number of steps that wait, counted up to ${maxCountedWaiters}.`),
+  more: z.literal(true).optional().describe("Present if more steps wait than `waiting` says."),
+  nextTimeoutAt: z
+    .int()
+    .optional()
+    .describe("When the first of these waits times out, in Unix milliseconds."),
+  oldestRun: z
+    .object({
+      workflowRunId: z.string().describe("The id of the run."),
+      since: z.int().describe("When its step began to wait, in Unix milliseconds."),
+    })
+    .optional()
+    .describe("The oldest run that waits. Absent if its wait has just ended."),
+});
+
+const waitedEventJson = (event: WaitedEvent): Record<string, unknown> =>
+  omitMissing({
+    eventId: event.event,
+    kind: event.kind,
+    waiting: event.count,
+    more: event.more ? true : null,
+    nextTimeoutAt: event.timeoutAt,
+    oldestRun: event.oldest && { workflowRunId: event.oldest.runId, since: event.oldest.createdAt },
+  });
+
+/** The route that lists the events that runs wait for. */
+export const waitedEvents = route({
+  method: "GET",
+  path: "/v2/waiters",
+  tag: "Events",
+  summary: "List the events that runs wait for",
+  about:
+    "Lists the events that steps of active runs wait for, in the order of their ids, with the number of " +
+    "waiting steps. GET /v2/waiters/{eventId} lists the steps that wait for one event.",
+  query: z.object({ count: count({ max: 100, defaultCount: 100 }), cursor: cursorParameter }),
+  answers: {
+    200: {
+      about: "A page of events.",
+      schema: z.object({
+        events: z.array(waitedEventSchema).describe("The events, in the order of their ids."),
+        cursor: nextPage,
+      }),
+    },
+  },
+  refusals: [],
+  handle: async ({ account, query: { count, cursor }, context: { store } }) => {
+    const after = cursor === undefined ? "" : checkSegment("cursor", cursor);
+    const page = await store.read.listWaitedEvents({ account: account.id, after, count });
+    return {
+      status: 200,
+      body: omitMissing({ events: page.events.map(waitedEventJson), cursor: page.cursor }),
+    };
+  },
+});
