@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import type { ClientContext, OutputFlags } from "./api.ts";
 import { connectToApi, printShown, withJson } from "./api.ts";
-import { ageField, field, flagField, longField, numberField } from "./columns.ts";
+import { ageField, failure, field, flagField, longField, numberField } from "./columns.ts";
 import { readLine, readNumber, readObject, readObjects } from "./terminal/fields.ts";
 import type { List } from "./listCommand.ts";
 import { addListCommand } from "./listCommand.ts";
@@ -102,6 +102,21 @@ const resources: Readonly<Record<string, List & { about: string; pauses?: (name:
       ageField("NEXT", "nextScheduleTime"),
       flagField("PAUSED", "isPaused", "paused"),
       { ...longField("ERROR", "lastScheduleError"), style: () => "red" },
+    ],
+  },
+  alerts: {
+    ...whole,
+    rows: "alerts",
+    about: "alerts of the account",
+    path: "/v2/alerts/log",
+    none: "no alerts",
+    columns: [
+      ageField("CREATED", "createdAt"),
+      field("EVENT", "event"),
+      longField("SUBJECT", "subject"),
+      field("STATE", "state"),
+      numberField("ATTEMPTS", "attempts"),
+      failure,
     ],
   },
   groups: {

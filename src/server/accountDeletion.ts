@@ -48,10 +48,11 @@ async function removeAll<Row>(
 async function deleteResources({ read, execute }: Store, account: AccountId): Promise<void> {
   const range = { account, limit: batchSize, bodies: false as const };
   const createLister =
-    <T extends "schedules" | "sources" | "urlGroups" | "tokens" | "jobs">(table: T) =>
+    <T extends "schedules" | "sources" | "urlGroups" | "tokens" | "jobs" | "alerts">(table: T) =>
     () =>
       read.listResources(table, range);
   await removeAll(createLister("jobs"), ({ id }) => execute("removeJobs", { account, ids: [id] }));
+  await removeAll(createLister("alerts"), ({ id }) => execute("removeAlerts", { account, ids: [id] }));
   await removeAll(createLister("schedules"), ({ id }) => execute("deleteSchedule", { account, id }));
   await removeAll(createLister("sources"), ({ id }) => execute("deleteSource", { account, id }));
   await removeAll(createLister("tokens"), ({ id }) => execute("revokeToken", { account, id }));

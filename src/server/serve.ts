@@ -34,6 +34,7 @@ import { HoldWatch } from "../delivery/holdWatch.ts";
 import type { DispatcherLog } from "../delivery/dispatcher.ts";
 import { Dispatcher } from "../delivery/dispatcher.ts";
 import { createEgress } from "../delivery/http/egress.ts";
+import { createAlertTask } from "../maintenance/alerts.ts";
 import { createSpaceTask } from "../maintenance/giveBackSpace.ts";
 import { JobRunner } from "../maintenance/jobs.ts";
 import { createSpendingDuty } from "../maintenance/meterSpending.ts";
@@ -253,7 +254,15 @@ function createWork(
   const retention = toRetention(settings);
   const prices = toPrices(settings);
   const scheduler = new MaintenanceScheduler({
-    tasks: createTasks({ store, clock, retention, prices }),
+    tasks: [
+      ...createTasks({ store, clock, retention, prices }),
+      createAlertTask({
+        ...{ store, clock },
+        deliver: (delivery) => deliverer.deliver(delivery).outcome,
+        isHeld: () => holdWatch.isHeld,
+        disk: async () => (await toApiSettings(settings).disk?.()) ?? null,
+      }),
+    ],
     clock,
     logFailure,
   });

@@ -227,6 +227,7 @@ describe("lists", () => {
     expect((await expectDone(run, "schedules")).out).toMatch(/ 0 8 \* \* \* +https:\/\/example.com\/daily/);
     expect((await expectDone(run, "flow-control")).out).toBe("no flow-control keys\n");
     expect((await expectDone(run, "sources")).out).toBe("no sources\n");
+    expect((await expectDone(run, "alerts")).out).toBe("no alerts\n");
     expect((await expectDone(run, "hosts")).out).toBe("no deliveries of late\n");
     expect((await expectDone(run, "overview")).out).toMatch(/paused +queues: parcels/);
     expect((await expectDone(run, "stats")).out).toMatch(/\nDAY /);

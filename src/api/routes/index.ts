@@ -1,5 +1,6 @@
 import type { Route } from "../route/route.ts";
 import { accounts } from "./accounts/accounts.ts";
+import { alerts } from "./accounts/alerts.ts";
 import { admin } from "./accounts/admin.ts";
 import { audit } from "./accounts/audit.ts";
 import { batch } from "./messages/batch.ts";
@@ -63,6 +64,7 @@ export const routes: readonly Route[] = [
   ...waits,
   ...workflowDlq,
   ...jobs,
+  ...alerts,
   ...hooks,
   ...sources,
   ...sourceCalls,

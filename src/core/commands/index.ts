@@ -6,6 +6,7 @@ import {
   rotateKeys,
   rotateToken,
 } from "./account.ts";
+import { noteAlertOutcome, noteAlerts, removeAlerts, setAlerts, takeAlert } from "./alert.ts";
 import { quarantine } from "./quarantine.ts";
 import {
   audited,
@@ -74,6 +75,10 @@ export const commands = {
   continueJob,
   noteJob,
   removeJobs,
+  noteAlerts,
+  takeAlert,
+  noteAlertOutcome,
+  removeAlerts,
   ...messageCommands(),
   ...accountCommands(),
   ...setUpCommands(),
@@ -145,6 +150,11 @@ function accountCommands() {
     createToken: audited(createToken, (_, { id }) => ({ what: "token.create", object: id })),
     revokeToken: audited(revokeToken, ({ id }, { revoked }) =>
       revoked ? { what: "token.revoke", object: id } : null,
+    ),
+    setAlerts: audited(setAlerts, ({ alerts }, { wasSet }) =>
+      alerts === null && !wasSet
+        ? null
+        : { what: alerts === null ? "alerts.delete" : "alerts.set", object: null },
     ),
     openSession: audited(openSession, noteAccount("session.open")),
     closeSession: audited(closeSession, noteAccount("session.close")),
@@ -225,6 +235,10 @@ const internalCommands: ReadonlySet<CommandName> = new Set<CommandName>([
   "continueJob",
   "noteJob",
   "removeJobs",
+  "noteAlerts",
+  "takeAlert",
+  "noteAlertOutcome",
+  "removeAlerts",
 ]);
 
 /**
@@ -242,6 +256,7 @@ const accountCommandNames: ReadonlySet<CommandName> = new Set<CommandName>([
   "rotateToken",
   "revokeToken",
   "noteStorage",
+  "setAlerts",
 ]);
 
 /** Reports whether a command changes accounts or credentials, which nodes keep in memory. */

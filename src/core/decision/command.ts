@@ -1,6 +1,7 @@
 import type { Deduplication } from "../model/deduplication.ts";
 import type { ActivityName } from "../model/activity.ts";
 import type { AuditEntry } from "../model/auditEntry.ts";
+import type { Alert } from "../model/alert.ts";
 import type { Job } from "../model/job.ts";
 import type {
   Account,
@@ -60,6 +61,7 @@ export type Rows = {
   secondCounts: SecondCount;
   audit: AuditEntry;
   jobs: Job;
+  alerts: Alert;
 };
 
 /** The name of a table. */

@@ -1,3 +1,5 @@
+import type { AlertSetting } from "./alert.ts";
+
 /** The limits of an account. Times are in milliseconds. */
 export type AccountLimits = {
   messageBytes: number;
@@ -76,6 +78,8 @@ export type Terms = {
   hasProductionPack?: boolean;
   /** Deliveries are also signed by the rules of Standard Webhooks. */
   signsStandard?: boolean;
+  /** The URL that receives the alerts of the account. Absent: there are no alerts. */
+  alerts?: AlertSetting;
   /** The owner of the account: a person's address, or the id of a team. */
   customerId?: string;
 };

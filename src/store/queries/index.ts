@@ -26,6 +26,8 @@ import { isUnfinished } from "../../core/model/message.ts";
 import type { Usage } from "../../core/model/counts.ts";
 import type { BucketSize } from "../../core/accounts/usage.ts";
 import { bucketRangeFrom, bucketRanges, startOfBucket, worthRemovingAt } from "../../core/accounts/usage.ts";
+import type { StoredAlertFacts } from "./alertFacts.ts";
+import { readAlertFacts } from "./alertFacts.ts";
 import type { AuditPage, AuditQuery } from "./audit.ts";
 import { readAuditPage } from "./audit.ts";
 import type { DeadLetterPage } from "./deadLetters.ts";
@@ -83,7 +85,8 @@ export type ResourceTableName =
   | "sources"
   | "tokens"
   | "rejections"
-  | "jobs";
+  | "jobs"
+  | "alerts";
 
 const maxCountedLeases = 10_000;
 const maxLeasedFigure = 100_000;
@@ -228,6 +231,9 @@ const createSituationQueries = (storageReads: StorageReads) => ({
     readSituation(storageReads, account, now),
   /** Returns how deliveries to the hosts of an account go. */
   hosts: (account: AccountId): Promise<HostSituation[]> => readHosts(storageReads, account),
+  /** Returns what the alerts of an account depend on. */
+  alertFacts: (account: AccountId, now: Millis): Promise<StoredAlertFacts> =>
+    readAlertFacts(storageReads, account, now),
 });
 
 /** Queries of configuration. */

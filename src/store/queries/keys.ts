@@ -28,6 +28,7 @@ export const toKey: { [T in TableName]: (row: Rows[T]) => Key } = {
   dayCounts: (row) => [row.account],
   secondCounts: (row) => [row.account],
   audit: (row) => [row.account, row.id],
+  alerts: (row) => [row.account, row.id],
   jobs: (row) => [row.account, row.id],
 };
 

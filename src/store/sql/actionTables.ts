@@ -1,10 +1,11 @@
+import type { Alert } from "../../core/model/alert.ts";
 import type { AuditEntry } from "../../core/model/auditEntry.ts";
 import type { Job } from "../../core/model/job.ts";
 import { parseDetail, readNumber, readOrNull, readText } from "./columns.ts";
 import type { Tables } from "./table.ts";
 
 /** The tables of what callers have done, and of what the server does for them in the background. */
-export const actionTables: Pick<Tables, "audit" | "jobs"> = {
+export const actionTables: Pick<Tables, "audit" | "jobs" | "alerts"> = {
   audit: {
     name: "audit",
     columns: { account: "text", id: "text", time: "bigint", action: "text", detail: "text" },
@@ -22,6 +23,23 @@ export const actionTables: Pick<Tables, "audit" | "jobs"> = {
       id: readText(row.id),
       time: readNumber(row.time),
       what: readText(row.action),
+    }),
+  },
+  alerts: {
+    name: "alerts",
+    columns: { account: "text", id: "text", due_at: "bigint", detail: "text" },
+    key: ["account", "id"],
+    write: ({ account, id, dueAt, ...detail }) => ({
+      account,
+      id,
+      due_at: dueAt,
+      detail: JSON.stringify(detail),
+    }),
+    read: (row) => ({
+      ...parseDetail<Alert>(row),
+      account: readText(row.account),
+      id: readText(row.id),
+      dueAt: readOrNull(row.due_at, readNumber),
     }),
   },
   jobs: {

@@ -4,7 +4,7 @@ import type { SecretCipher } from "./keyRing.ts";
 import { parseKeyVersion } from "./keyRing.ts";
 
 /** The secrets of an account, which are encrypted. A token is looked up by its hash. */
-type AccountSecrets = Pick<Account, "password" | "token" | "signingKeys" | "lastRotation">;
+type AccountSecrets = Pick<Account, "password" | "token" | "signingKeys" | "lastRotation" | "alerts">;
 
 /** The columns of a row, as in `tables.ts`. */
 type Columns = Readonly<Record<string, unknown>>;
@@ -28,8 +28,12 @@ const parseDetail = <Row>(row: Columns): Detail<Row> => JSON.parse(toText(row.de
 export function writeAccount(account: Account, cipher: SecretCipher): Texts {
   const before = columnsAsRead.get(account);
   if (before) return before;
-  const { id, tokenHash, password, token, signingKeys, lastRotation, ...detail } = account;
-  const secrets: AccountSecrets = { password, token, signingKeys, ...(lastRotation && { lastRotation }) };
+  const { id, tokenHash, password, token, signingKeys, lastRotation, alerts, ...detail } = account;
+  const secrets: AccountSecrets = {
+    ...{ password, token, signingKeys },
+    ...(lastRotation && { lastRotation }),
+    ...(alerts && { alerts }),
+  };
   const sealed = cipher.encrypt(secrets, accountSubject(id));
   return {
     id,

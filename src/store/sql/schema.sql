@@ -55,6 +55,16 @@ create table jobs (
 ) /*sqlite: without rowid */;
 create index jobs_due on jobs (due_at, account, id) where due_at is not null;
 
+-- The alerts of accounts. `due_at`: when an alert may be sent; null after it was sent or has failed.
+create table alerts (
+  account text not null,
+  id text not null,
+  due_at bigint,
+  detail text not null,
+  primary key (account, id)
+) /*sqlite: without rowid */;
+create index alerts_due on alerts (due_at, account, id) where due_at is not null;
+
 -- Usage counters to which each batch adds. An id names the period and the node, so that nodes never update
 -- the same row.
 create table usage (

@@ -36,4 +36,5 @@ export const noChanges = (): Changes => ({
   secondCounts: [],
   audit: [],
   jobs: [],
+  alerts: [],
 });

@@ -42,6 +42,7 @@ export class RowWatch {
     secondCounts: new Map(),
     audit: new Map(),
     jobs: new Map(),
+    alerts: new Map(),
   };
   readonly #written: Written[] = [];
 

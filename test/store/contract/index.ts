@@ -1,6 +1,7 @@
 import { describe } from "vitest";
 import { describeAccounts } from "./accounts.ts";
 import { describeAccountLimits } from "./accountLimits.ts";
+import { describeAlerts } from "./alerts.ts";
 import { describeAudit } from "./audit.ts";
 import { describeBatches } from "./batches.ts";
 import { describeBursts } from "./bursts.ts";
@@ -59,7 +60,15 @@ const others = [
     describeSessions,
     describeTokens,
   ],
-  ...[describeAudit, describeFailedRuns, describeJobs, describeUsage, describeStored, describeHold],
+  ...[
+    describeAlerts,
+    describeAudit,
+    describeFailedRuns,
+    describeJobs,
+    describeUsage,
+    describeStored,
+    describeHold,
+  ],
 ];
 
 /**

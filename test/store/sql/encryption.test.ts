@@ -30,7 +30,14 @@ const secrets = {
   token: "Token-im-Klartext",
   signingKeys: { current: "sig_Jetzt", next: "sig_Danach" },
 };
-const hidden = ["Passwort-im-Klartext", "Token-im-Klartext", "sig_Jetzt", "sig_Danach", "whsec_Quelle"];
+const hidden = [
+  "Passwort-im-Klartext",
+  "Token-im-Klartext",
+  "sig_Jetzt",
+  "sig_Danach",
+  "whsec_Quelle",
+  "alerts.example",
+];
 const verification = { scheme: "github", secret: "whsec_Quelle" };
 
 async function fill(store: Store, accounts = 1, from = 0): Promise<void> {
@@ -68,6 +75,9 @@ describe("a store with keys", () => {
     await store.execute("changeAccount", { account: "acc0", change: { plan: "free" } });
     const rotated = await store.execute("rotateKeys", { account: "acc0" });
     expect((await store.read.account("acc0"))?.signingKeys).toEqual(rotated);
+    const alerts = { url: "https://alerts.example/hook", after: 60_000, events: ["disk.low"] } as const;
+    await store.execute("setAlerts", { account: "acc0", alerts });
+    expect((await store.read.account("acc0"))?.alerts).toEqual(alerts);
     expect((await store.read.account("acc0"))?.lastRotation?.key, "the old key signs for one more day").toBe(
       "sig_Jetzt",
     );

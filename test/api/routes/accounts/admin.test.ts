@@ -329,6 +329,8 @@ test("the account port serves only the account endpoints and those without crede
     // The refused requests of one second are limited.
     home.clock.now += 1_000;
     expect((await home.ask(row.method, url)).status, `${row.method} ${url}`).toBe(404);
+    // Refused requests are limited per second.
+    home.clock.now += 100;
   }
 });
 

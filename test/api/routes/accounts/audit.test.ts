@@ -67,6 +67,8 @@ const actions: Readonly<Record<string, readonly string[]>> = {
   "POST /v2/workflows/dlq/restart": ["dlq.restart", "dlq.restart", "dlq.restart"],
   "POST /v2/workflows/dlq/callback/{dlqId}": ["dlq.callback"],
   "DELETE /v2/workflows/dlq/callback/{dlqId}": ["message.cancel"],
+  "PUT /v2/alerts": ["alerts.set"],
+  "DELETE /v2/alerts": ["alerts.delete"],
   "POST /v2/jobs": ["dlq.delete"],
   "DELETE /v2/jobs/{jobId}": ["job.stop"],
   "POST /v2/sources": ["source.create"],

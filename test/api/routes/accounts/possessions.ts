@@ -87,6 +87,7 @@ export async function createPossessions(
   const { tokenId } = await ask("POST", "/v2/tokens", {
     body: JSON.stringify({ name: mark, verbs: ["read"] }),
   });
+  await ask("PUT", "/v2/alerts", { body: JSON.stringify({ url: `https://${mark}.example` }) });
   const { jobId } = await ask("POST", "/v2/jobs", {
     body: JSON.stringify({ action: "dlq.delete", filter: { label: mark } }),
   });
@@ -189,6 +190,7 @@ const extraParts = ({
     body: { url: "https://e.example", step: { stepId: 2, stepName: "s", stepType: "Wait" } },
   },
   "POST /v2/tokens": { body: { verbs: ["read"] } },
+  "PUT /v2/alerts": { body: { url: "https://e.example" } },
   "POST /v2/jobs": { body: { action: "dlq.delete", filter: {} } },
   "POST /v2/sources": { body: { name: "s", destination: "https://e.example" } },
   "PATCH /v2/sources/{sourceId}": { body: { paused: true } },

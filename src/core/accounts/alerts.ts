@@ -1,0 +1,263 @@
+import type { Alert, AlertNotice, AlertSetting } from "../model/alert.ts";
+import type { Account, AccountId, LogRow, Millis, Schedule } from "../model/message.ts";
+import { fingerprint } from "../values/fingerprint.ts";
+import { isSuccessStatus } from "../values/status.ts";
+import { hour, minute, second } from "../values/time.ts";
+import type { HostAttempts } from "./hostStatistics.ts";
+import { sumAttemptsByHost } from "./hostStatistics.ts";
+
+// Decides which events cause an alert, how often, and how an alert is repeated. Alerts are not messages: they
+// use no quota, have no dead letters, and cause no other alerts.
+
+/** How long a host must fail, or a message wait at a gate, unless the account says otherwise. */
+export const defaultAlertAfter: Millis = 5 * minute;
+/** The most alerts of an account that are created in an hour. */
+export const maxAlertsPerHour = 30;
+/** The most alerts of an account that are kept, and how long. */
+export const maxKeptAlerts = 200;
+/** How long alerts are kept. */
+const alertRetention: Millis = 7 * 24 * hour;
+/** How far back events are looked for. A server that was down tells about what happened before. */
+export const alertWindow: Millis = hour;
+/** A node that sends an alert has this long before another node may send it. */
+const alertLease: Millis = minute;
+/** The timeout of a request with an alert. */
+export const alertTimeout: Millis = 15 * second;
+/** The pauses before the next attempts. After the last one, the alert has failed. */
+const alertRetries: readonly Millis[] = [10 * second, minute, 10 * minute, hour];
+const longestSubject = 300;
+const longestText = 500;
+
+/** A dead letter, as far as alerts need it. */
+type FailedFact = { url: string; status: number | null; error: string | null };
+/** The message that has waited longest at a gate with this name. */
+type BlockedFact = { gate: "queue" | "key"; name: string; since: Millis };
+/** A source with rejections within the window. */
+type RejectingFact = { id: string; name: string; rejections: number; reason: string };
+
+/** The state of an account on which its alerts depend. Every list is bounded. */
+export type AlertFacts = {
+  /** Dead letters of the window, and whether there are more. */
+  deadLetters: readonly FailedFact[];
+  /** The newest log entries. */
+  log: readonly Pick<LogRow, "time" | "status" | "error" | "attempt">[];
+  blocked: readonly BlockedFact[];
+  schedules: readonly Pick<Schedule, "id" | "dueAt" | "paused" | "lastAt" | "passedOver">[];
+  sources: readonly RejectingFact[];
+  storage: { used: number; max: number };
+  /** The disk of the server. Null if it is not this account's. */
+  disk: { free: number; total: number } | null;
+};
+
+type Situation = {
+  account: Pick<Account, "lastRotation"> & { alerts: AlertSetting };
+  facts: AlertFacts;
+  /** The alerts of the account that are kept, the newest first. */
+  told: readonly Alert[];
+  now: Millis;
+};
+
+/** Returns the alerts to create now. An alert that was created in this hour is not repeated. */
+export function findNotices(situation: Situation): AlertNotice[] {
+  const { account, told, now } = situation;
+  const notices = [
+    ...findDeadLetterNotices(situation),
+    ...findHostNotices(situation),
+    ...findGateNotices(situation),
+    ...findScheduleNotices(situation),
+    ...findOtherNotices(situation),
+  ].map(cutNotice);
+  const known = new Set(told.map(({ id }) => id));
+  const thisHour = told.filter(({ id }) => id.startsWith(toHour(now))).length;
+  return notices
+    .filter(({ event }) => account.alerts.events.includes(event))
+    .filter((notice) => !known.has(toAlertId(notice, now)))
+    .slice(0, Math.max(0, maxAlertsPerHour - thisHour));
+}
+
+const cutNotice = ({ event, subject, text, count }: AlertNotice): AlertNotice => ({
+  event,
+  subject: subject.slice(0, longestSubject),
+  text: text.slice(0, longestText),
+  ...(count !== undefined && { count }),
+});
+
+const toHour = (now: Millis): string => String(Math.floor(now / hour)).padStart(8, "0");
+
+/** Returns the id of an alert: its hour, its event, and a hash of its subject. */
+export const toAlertId = ({ event, subject }: Pick<AlertNotice, "event" | "subject">, now: Millis): string =>
+  `${toHour(now)}-${event}-${fingerprint(subject)}`;
+
+function findDeadLetterNotices({ facts }: Situation): AlertNotice[] {
+  const groups = Map.groupBy(facts.deadLetters, ({ url, status, error }) =>
+    [url, status ?? error ?? "no response"].join(" "),
+  );
+  return [...groups].map(([subject, letters]) => ({
+    event: "deadLetter.created",
+    subject,
+    count: letters.length,
+    text: `${letters.length} messages failed for good within an hour: ${subject}`,
+  }));
+}
+
+/** The fewest attempts to a host from which it counts as failing. */
+const fewestAttempts = 3;
+
+function findHostNotices({ facts, told, account, now }: Situation): AlertNotice[] {
+  const { after } = account.alerts;
+  return sumAttemptsByHost(facts.log).flatMap((host): AlertNotice[] => {
+    const attempts = facts.log.filter(({ attempt }) => attempt?.host === host.host);
+    if (isFailing(attempts, host, { after, now }))
+      return [
+        {
+          event: "host.failing",
+          subject: host.host,
+          text: `${host.host} fails since ${formatSpan(after)} or longer: ${formatFailure(host)}`,
+        },
+      ];
+    const last = told.find(({ subject, event }) => subject === host.host && event.startsWith("host."));
+    const isWell = attempts.some(
+      ({ time, status }) => isSuccessStatus(status) && time > (last?.createdAt ?? Infinity),
+    );
+    return last?.event === "host.failing" && isWell
+      ? [{ event: "host.recovered", subject: host.host, text: `${host.host} accepts deliveries again` }]
+      : [];
+  });
+}
+
+/** Reports whether a host has accepted nothing since `after` or longer, in spite of several attempts. */
+function isFailing(
+  attempts: AlertFacts["log"],
+  { lastFailure }: HostAttempts,
+  { after, now }: { after: Millis; now: Millis },
+): boolean {
+  const lastSuccess = Math.max(
+    0,
+    ...attempts.flatMap(({ time, status }) => (isSuccessStatus(status) ? [time] : [])),
+  );
+  const failed = attempts.filter(({ time }) => time > lastSuccess);
+  const first = Math.min(...failed.map(({ time }) => time));
+  const isRecent = lastFailure !== null && lastFailure.time > now - alertWindow;
+  return isRecent && failed.length >= fewestAttempts && first <= now - after;
+}
+
+const formatFailure = ({ lastFailure }: HostAttempts): string =>
+  typeof lastFailure?.status === "number"
+    ? `status ${lastFailure.status}`
+    : (lastFailure?.error ?? "no response");
+
+const formatSpan = (span: Millis): string => `${Math.round(span / minute)} min`;
+
+const findGateNotices = ({ facts, account: { alerts }, now }: Situation): AlertNotice[] =>
+  facts.blocked
+    .filter(({ since }) => since <= now - alerts.after)
+    .map(({ gate, name, since }) => ({
+      event: `${gate}.blocked`,
+      subject: name,
+      text: `${gate} ${name}: a message has waited for ${formatSpan(now - since)}`,
+    }));
+
+function findScheduleNotices({ facts, account: { alerts }, now }: Situation): AlertNotice[] {
+  return facts.schedules.flatMap(({ id, dueAt, paused, lastAt, passedOver }): AlertNotice[] => {
+    const isLate = !paused && dueAt !== null && dueAt <= now - alerts.after;
+    const isRefused = passedOver !== undefined && lastAt !== null && lastAt > now - alertWindow;
+    return [
+      ...(isLate
+        ? [{ event: "schedule.late" as const, subject: id, text: `schedule ${id} has not fired` }]
+        : []),
+      ...(isRefused
+        ? [
+            {
+              event: "schedule.refused" as const,
+              subject: id,
+              text: `schedule ${id} published nothing: ${passedOver}`,
+            },
+          ]
+        : []),
+    ];
+  });
+}
+
+/** From this share on, a quota or a disk is near its limit. */
+const nearLimit = 0.9;
+
+function findOtherNotices({ facts, account, now }: Situation): AlertNotice[] {
+  const { storage, disk, sources } = facts;
+  const rotatedAt = account.lastRotation?.at ?? -Infinity;
+  const notices: (AlertNotice | false)[] = [
+    storage.used >= nearLimit * storage.max && {
+      event: "storage.low",
+      subject: "storage",
+      text: `${storage.used} of ${storage.max} bytes are used; at the limit, publishes are refused`,
+    },
+    disk !== null &&
+      disk.total - disk.free >= nearLimit * disk.total && {
+        event: "disk.low",
+        subject: "disk",
+        text: `${disk.free} of ${disk.total} bytes of the disk are free`,
+      },
+    Math.abs(now - rotatedAt) < alertWindow && {
+      event: "signingKey.rotated",
+      subject: String(rotatedAt),
+      text: "the signing keys were rotated",
+    },
+    ...sources.map(({ id, name, rejections, reason }): AlertNotice => ({
+      event: "source.rejecting",
+      subject: id,
+      count: rejections,
+      text: `source ${name || id} rejected ${rejections} calls within an hour: ${reason}`,
+    })),
+  ];
+  return notices.filter((notice) => notice !== false);
+}
+
+/** Returns a new alert. */
+export const makeAlert = (account: AccountId, notice: AlertNotice, now: Millis): Alert => ({
+  ...notice,
+  account,
+  id: toAlertId(notice, now),
+  createdAt: now,
+  dueAt: now,
+  state: "pending",
+  attempts: 0,
+  status: null,
+  error: null,
+});
+
+/** Returns an alert that a node sends now. No other node sends it until the lease has ended. */
+export const leaseAlert = (alert: Alert, now: Millis): Alert => ({
+  ...alert,
+  attempts: alert.attempts + 1,
+  dueAt: now + alertLease,
+});
+
+/** Returns an alert after an attempt. */
+export function settleAlert(
+  alert: Alert,
+  { status, error }: { status: number | null; error: string | null },
+  now: Millis,
+): Alert {
+  const result = { ...alert, status, error };
+  if (isSuccessStatus(status)) return { ...result, state: "sent", dueAt: null };
+  const pause = alertRetries[alert.attempts - 1];
+  return pause === undefined
+    ? { ...result, state: "failed", dueAt: null }
+    : { ...result, dueAt: now + pause };
+}
+
+/** Returns the ids of the alerts that are not kept any more, of alerts with the newest first. */
+export const listOldAlerts = (alerts: readonly Alert[], now: Millis): string[] =>
+  alerts
+    .filter(({ createdAt }, at) => at >= maxKeptAlerts || createdAt < now - alertRetention)
+    .map(({ id }) => id);
+
+/** Returns the body of the request that tells an account about an event. */
+export const formatAlertBody = (
+  account: Pick<Account, "id" | "name">,
+  { id, event, subject, text, count, createdAt }: Alert,
+): string =>
+  JSON.stringify({
+    ...{ alertId: id, event, subject, text, time: createdAt },
+    ...(count !== undefined && { count }),
+    account: { id: account.id, name: account.name },
+  });

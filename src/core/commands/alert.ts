@@ -1,0 +1,78 @@
+import { leaseAlert, makeAlert, settleAlert, toAlertId } from "../accounts/alerts.ts";
+import { requireAccount } from "../accounts/plans.ts";
+import type { Decision } from "../decision/command.ts";
+import type { Alert, AlertNotice, AlertSetting } from "../model/alert.ts";
+import type { Account, AccountId, Millis } from "../model/message.ts";
+
+/** Sets the URL that receives the alerts of an account. Null: there are no more alerts. */
+export const setAlerts: Decision<
+  { account: AccountId; alerts: AlertSetting | null },
+  { alerts: AlertSetting | null; wasSet: boolean }
+> = {
+  decide: ({ account: id, alerts }, draft) => {
+    const { alerts: before, ...account }: Account = requireAccount(draft.get("accounts", id));
+    draft.put("accounts", alerts === null ? account : { ...account, alerts });
+    return { alerts, wasSet: before !== undefined };
+  },
+};
+
+/**
+ * Creates the alerts of an account. A notice that another node has recorded in this hour, with `now` as
+ * its time, is not recorded again.
+ */
+export const noteAlerts: Decision<
+  { account: AccountId; notices: readonly AlertNotice[]; now: Millis },
+  { noted: number }
+> = {
+  hint: ({ account, notices, now }) => ({
+    accounts: [[account]],
+    alerts: notices.map((notice) => [account, toAlertId(notice, now)] as const),
+  }),
+  decide: ({ account, notices, now }, draft) => {
+    if (!draft.get("accounts", account)?.alerts) return { noted: 0 };
+    let noted = 0;
+    for (const notice of notices) {
+      if (draft.get("alerts", account, toAlertId(notice, now))) continue;
+      draft.put("alerts", makeAlert(account, notice, now));
+      noted++;
+    }
+    return { noted };
+  },
+};
+
+type Named = { account: AccountId; id: string };
+
+/** Takes an alert to send it now. Null: it is not due, or another node sends it. */
+export const takeAlert: Decision<Named, Alert | null> = {
+  decide: ({ account, id }, draft, { now }) => {
+    const alert = draft.get("alerts", account, id);
+    if (!alert || alert.dueAt === null || alert.dueAt > now) return null;
+    const taken = leaseAlert(alert, now);
+    draft.put("alerts", taken);
+    return taken;
+  },
+};
+
+/** Records the result of an attempt. It changes nothing if another node has sent the alert meanwhile. */
+export const noteAlertOutcome: Decision<
+  Named & { attempt: number; status: number | null; error: string | null },
+  { state: Alert["state"] } | null
+> = {
+  decide: ({ account, id, attempt, status, error }, draft, { now }) => {
+    const alert = draft.get("alerts", account, id);
+    if (!alert || alert.attempts !== attempt || alert.dueAt === null) return null;
+    const settled = settleAlert(alert, { status, error }, now);
+    draft.put("alerts", settled);
+    return { state: settled.state };
+  },
+};
+
+/** Removes alerts. */
+export const removeAlerts: Decision<{ account: AccountId; ids: readonly string[] }, { removed: number }> = {
+  hint: ({ account, ids }) => ({ alerts: ids.map((id) => [account, id] as const) }),
+  decide: ({ account, ids }, draft) => {
+    const known = ids.filter((id) => draft.get("alerts", account, id));
+    for (const id of known) draft.drop("alerts", account, id);
+    return { removed: known.length };
+  },
+};

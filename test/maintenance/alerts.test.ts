@@ -1,0 +1,126 @@
+import { describe, expect, test } from "vitest";
+import { createAlertTask } from "../../src/maintenance/alerts.ts";
+import type { Delivery, Outcome } from "../../src/core/model/message.ts";
+import { failMessage, listDeadLetters } from "../api/routes/deadLetters/deadLetters.ts";
+import type { TestServer } from "../api/testServer.ts";
+import { createTestServer, otherToken } from "../api/testServer.ts";
+import { start as startDelivering } from "../delivery/http/destination.ts";
+import { verifyJwt } from "../../src/delivery/signature.ts";
+import { startDestination } from "../process/waypost.ts";
+
+const minute = 60_000;
+
+function createTask(home: TestServer, deliver: (delivery: Delivery) => Promise<Outcome>, isHeld = false) {
+  const clock = { now: () => home.clock.now, sleep: () => Promise.resolve() };
+  const disk = () => Promise.resolve(null);
+  return createAlertTask({ store: home.store, clock, deliver, disk, isHeld: () => isHeld });
+}
+
+const set = async ({ ask }: TestServer, url: string, more: object = {}): Promise<void> => {
+  const { status, body } = await ask("PUT", "/v2/alerts", { body: JSON.stringify({ url, ...more }) });
+  expect({ status, body }).toMatchObject({ status: 200 });
+};
+
+const readLog = async ({ ask }: TestServer) =>
+  (await ask("GET", "/v2/alerts/log")).body.alerts as Record<string, unknown>[];
+
+describe("a receiver of alerts", () => {
+  test("gets one alert about dead letters, with a signature", async () => {
+    const home = await createTestServer();
+    const receiver = await startDestination(() => ({ status: 204 }));
+    await set(home, `${receiver.url}/ops`);
+    await failMessage(home, "https://one.example", {});
+    await failMessage(home, "https://one.example", {});
+    const task = createTask(home, startDelivering());
+    await task.run();
+    await task.run();
+    expect(receiver.arrivals).toHaveLength(1);
+    const [arrival] = receiver.arrivals;
+    expect(JSON.parse(String(arrival?.body))).toMatchObject({
+      event: "deadLetter.created",
+      subject: "https://one.example 500",
+      count: 2,
+      account: { id: expect.any(String) },
+    });
+    const account = (await home.store.read.accounts())[0];
+    const claims = verifyJwt(String(arrival?.headers["svc-signature"]), {
+      keys: [account?.signingKeys.current ?? ""],
+      body: arrival?.body ?? Buffer.alloc(0),
+      url: `${receiver.url}/ops`,
+      now: Date.now(),
+    });
+    expect(claims).not.toBeNull();
+    expect(await readLog(home)).toMatchObject([{ state: "sent", responseStatus: 204, attempts: 1 }]);
+  });
+
+  test("that fails is tried again, and neither makes a dead letter nor another alert", async () => {
+    const home = await createTestServer();
+    const receiver = await startDestination(() => ({ status: 500 }));
+    await set(home, receiver.url);
+    await failMessage(home, "https://one.example", {});
+    const task = createTask(home, startDelivering());
+    for (let round = 0; round < 20; round++) {
+      await task.run();
+      home.clock.now += 2 * minute;
+    }
+    // After an hour, the dead letter is too old for an alert.
+    home.clock.now += 60 * minute;
+    await task.run();
+    expect(receiver.arrivals).toHaveLength(5);
+    expect(await readLog(home)).toMatchObject([
+      { event: "deadLetter.created", state: "failed", attempts: 5, responseStatus: 500 },
+    ]);
+    expect((await listDeadLetters(home)).messages).toHaveLength(1);
+    expect((await home.ask("GET", "/v2/messages")).body).toMatchObject({ messages: [] });
+  });
+
+  test("at a private address is not called", async () => {
+    const home = await createTestServer();
+    const receiver = await startDestination();
+    await set(home, receiver.url);
+    await failMessage(home, "https://one.example", {});
+    await createTask(home, startDelivering({ allow: [] })).run();
+    expect(receiver.arrivals).toEqual([]);
+    expect(await readLog(home)).toMatchObject([
+      { state: "pending", error: expect.stringContaining("WAYPOST_EGRESS_ALLOW") },
+    ]);
+  });
+
+  test("gets nothing while deliveries are held, and afterwards the alerts", async () => {
+    const home = await createTestServer();
+    const receiver = await startDestination();
+    await set(home, receiver.url);
+    await failMessage(home, "https://one.example", {});
+    await createTask(home, startDelivering(), true).run();
+    expect(receiver.arrivals).toEqual([]);
+    await createTask(home, startDelivering()).run();
+    expect(receiver.arrivals).toHaveLength(1);
+  });
+
+  test("of one account gets nothing of another, and fails without stopping the others", async () => {
+    const home = await createTestServer();
+    const receiver = await startDestination();
+    await set(home, "https://down.example/");
+    await failMessage(home, "https://one.example", {});
+    await home.ask("PUT", "/v2/alerts", { token: otherToken, body: JSON.stringify({ url: receiver.url }) });
+    const real = startDelivering();
+    await createTask(home, (delivery) =>
+      delivery.message.url === "https://down.example/" ? Promise.reject(new Error("down")) : real(delivery),
+    )
+      .run()
+      .catch((error: unknown) => expect(String(error)).toContain("down"));
+    expect(receiver.arrivals).toEqual([]);
+    const { body } = await home.ask("GET", "/v2/alerts/log", { token: otherToken });
+    expect(body).toEqual({ alerts: [] });
+  });
+
+  test("that was removed gets nothing, and the task sleeps", async () => {
+    const home = await createTestServer();
+    const task = createTask(home, startDelivering());
+    expect(await task.nextAt()).toBe(Infinity);
+    await set(home, "https://ops.example");
+    expect(await task.nextAt()).toBe(home.clock.now);
+    expect((await home.ask("DELETE", "/v2/alerts")).body).toEqual({ deleted: true });
+    expect(await task.nextAt()).toBe(Infinity);
+  });
+});

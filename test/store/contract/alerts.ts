@@ -1,0 +1,93 @@
+import { describe, expect, test } from "vitest";
+import type { AlertNotice } from "../../../src/core/model/alert.ts";
+import type { OpenStore } from "../storeFixture.ts";
+import { makeAccount, StoreFixture } from "../storeFixture.ts";
+
+const alerts = { url: "https://ops.example/hook", after: 300_000, events: ["host.failing"] } as const;
+const notice: AlertNotice = { event: "host.failing", subject: "a.example", text: "t", count: 2 };
+const minute = 60_000;
+
+const list = (fixture: StoreFixture) =>
+  fixture.store.read.listResources("alerts", { account: "acc", descending: true, limit: 10 });
+
+/** The alerts of accounts. */
+export function describeAlerts(open: OpenStore): void {
+  describe("alerts", () => {
+    test("are recorded once in an hour, and only if the account wants them", async () => {
+      const fixture = await StoreFixture.open(open);
+      await fixture.account();
+      const { now } = fixture.clock;
+      const note = (at = now) =>
+        fixture.store.execute("noteAlerts", { account: "acc", notices: [notice], now: at });
+      expect(await note()).toEqual({ noted: 0 });
+      await fixture.store.execute("setAlerts", { account: "acc", alerts });
+      expect((await fixture.store.read.account("acc"))?.alerts).toEqual(alerts);
+      expect(await Promise.all([note(), note()])).toEqual(
+        expect.arrayContaining([{ noted: 0 }, { noted: 1 }]),
+      );
+      expect(await list(fixture)).toMatchObject([
+        { ...notice, createdAt: now, dueAt: now, state: "pending" },
+      ]);
+      expect(await note(now + 60 * minute)).toEqual({ noted: 1 });
+      expect((await list(fixture)).map(({ createdAt }) => createdAt)).toEqual([now + 60 * minute, now]);
+      const ids = (await list(fixture)).map(({ id }) => id);
+      const remove = { account: "acc", ids: [...ids, "other"] };
+      expect(await fixture.store.execute("removeAlerts", remove)).toEqual({ removed: 2 });
+      expect(await fixture.store.execute("setAlerts", { account: "acc", alerts: null })).toMatchObject({
+        wasSet: true,
+      });
+      expect(await fixture.store.read.account("acc")).not.toHaveProperty("alerts");
+    });
+
+    test("are sent by one node at a time, until they were accepted", async () => {
+      const fixture = await StoreFixture.open(open);
+      await fixture.account();
+      await fixture.store.execute("setAlerts", { account: "acc", alerts });
+      await fixture.store.execute("noteAlerts", {
+        account: "acc",
+        notices: [notice],
+        now: fixture.clock.now,
+      });
+      const [{ id } = { id: "" }] = await list(fixture);
+      const take = () => fixture.store.execute("takeAlert", { account: "acc", id });
+      const end = (attempt: number, status: number | null) =>
+        fixture.store.execute("noteAlertOutcome", { account: "acc", id, attempt, status, error: null });
+      const taken = await Promise.all([take(), take()]);
+      expect(taken.filter((one) => one !== null)).toMatchObject([{ attempts: 1 }]);
+      // Its node has died.
+      fixture.clock.now += minute;
+      expect(await take()).toMatchObject({ attempts: 2 });
+      expect(await end(1, 200), "too late").toBeNull();
+      expect(await end(2, 500)).toEqual({ state: "pending" });
+      expect(await take()).toBeNull();
+      fixture.clock.now += minute;
+      expect(await take()).toMatchObject({ attempts: 3 });
+      expect(await end(3, 204)).toEqual({ state: "sent" });
+      fixture.clock.now += 60 * minute;
+      expect(await take()).toBeNull();
+      expect(await list(fixture)).toMatchObject([{ state: "sent", status: 204, dueAt: null }]);
+    });
+
+    test("have the facts of their account alone", async () => {
+      const fixture = await StoreFixture.open(open);
+      await fixture.account();
+      await fixture.store.execute("createAccount", makeAccount("other"));
+      await fixture.store.execute("pauseLimiter", { account: "acc", id: "queue:q" });
+      const start = fixture.clock.now;
+      await fixture.send({ queue: "q" });
+      await fixture.publishFailing({ url: "https://bad.example/x" });
+      const facts = await fixture.store.read.alertFacts("acc", fixture.clock.now);
+      expect(facts).toMatchObject({
+        blocked: [{ gate: "queue", name: "q", since: start }],
+        deadLetters: [{ url: "https://bad.example/x" }],
+        schedules: [],
+        sources: [],
+      });
+      expect(facts.log.some(({ attempt }) => attempt?.host === "bad.example")).toBe(true);
+      const others = await fixture.store.read.alertFacts("other", fixture.clock.now);
+      expect(others).toEqual({ blocked: [], deadLetters: [], log: [], schedules: [], sources: [] });
+      const later = await fixture.store.read.alertFacts("acc", fixture.clock.now + 61 * minute);
+      expect(later.deadLetters).toEqual([]);
+    });
+  });
+}
