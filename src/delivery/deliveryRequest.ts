@@ -1,7 +1,9 @@
+import { hash } from "node:crypto";
 import { brandNames } from "../core/values/brand.ts";
 import { deliveryHeaders, standardHeaders, type DeliveryHeaderName } from "../core/values/deliveryHeaders.ts";
 import { connectionHeaders, headerValue, toLatin1 } from "../core/values/headers.ts";
 import type { Brand, Delivery, IdKind } from "../core/model/message.ts";
+import { toChildParent, type TraceContext } from "../core/values/traceContext.ts";
 import { type ParsedUrl, requestPath } from "../core/values/url.ts";
 import type { Clock } from "../clock/clock.ts";
 import { Unsendable } from "./deliveryError.ts";
@@ -35,10 +37,12 @@ export function composeRequest(
 function makeHeaders(delivery: Delivery, url: ParsedUrl, options: RequestSource): string[] {
   const { message, standardKeys, history } = delivery;
   const headers: string[] = [];
+  const trace = findTrace(message);
   let agent: string | null = brandNames[message.brand].userAgent;
   let credentials = url.username === "" && url.password === "" ? null : formatBasic(url);
   for (const [name, value] of message.headers) {
     const lowerName = name.toLowerCase();
+    if (trace && traceHeaderNames.has(lowerName)) continue;
     if (reserved.has(lowerName) || (standardKeys && standardHeaderNames.has(lowerName))) continue;
     if (!tokenPattern.test(name)) throw makeHeaderError(name);
     if (lowerName === "user-agent") agent = null;
@@ -49,6 +53,7 @@ function makeHeaders(delivery: Delivery, url: ParsedUrl, options: RequestSource)
   }
   if (agent !== null) headers.push("User-Agent", agent);
   if (credentials !== null) headers.push("Authorization", credentials);
+  if (trace) headers.push(...makeTraceHeaders(trace, delivery));
   for (const brand of listBrands(message)) headers.push(...makeOwnHeaders(delivery, brand, options));
   if (standardKeys) {
     const body = history?.parts ?? [message.body];
@@ -58,6 +63,29 @@ function makeHeaders(delivery: Delivery, url: ParsedUrl, options: RequestSource)
     if (invalidValuePattern.test(headers[at + 1] ?? "")) throw makeHeaderError(headers[at] ?? "");
   return headers;
 }
+
+const traceHeaderNames: ReadonlySet<string> = new Set(["traceparent", "tracestate"]);
+
+/**
+ * Returns the trace of a message, unless the publisher has set another traceparent as a header of the
+ * message.
+ */
+function findTrace({ trace, headers }: Delivery["message"]): TraceContext | null {
+  if (trace === undefined) return null;
+  const own = headerValue(headers, "Traceparent");
+  return own === undefined || own === trace.parent ? trace : null;
+}
+
+/** Returns the headers that make an attempt a child of the publish in its trace. */
+const makeTraceHeaders = (trace: TraceContext, { message, attempt }: Delivery): string[] => [
+  "traceparent",
+  toChildParent(trace, toSpanId(message.id, attempt)),
+  ...(trace.state === undefined ? [] : ["tracestate", trace.state]),
+];
+
+/** Returns the id of the span of an attempt. No two attempts have the same. */
+const toSpanId = (messageId: string, attempt: number): string =>
+  hash("sha256", `${messageId} ${attempt}`, "hex").slice(0, 16);
 
 const makeHeaderError = (name: string): Unsendable =>
   new Unsendable(`the header ${JSON.stringify(name.slice(0, 100))} cannot be sent over HTTP`);

@@ -1,3 +1,4 @@
+import { parseTraceContext, type TraceContext } from "../../core/values/traceContext.ts";
 import { Refusal } from "../../core/values/errors.ts";
 import { limits } from "../../core/values/limits.ts";
 import { checkQueryLength, damagedGroupRefusal } from "../../core/commands/urlGroup.ts";
@@ -103,7 +104,9 @@ export async function readPublishRequest(
     senderHeaders: () => listSenderHeaders(rawHeaders, proof),
     callerIp,
   });
-  return { ...request, group: groupTarget?.group ?? null };
+  const trace = readTrace(rawHeaders, proof?.token);
+  const input = trace === undefined ? request.input : { ...request.input, trace };
+  return { ...request, input, group: groupTarget?.group ?? null };
 }
 
 /**
@@ -217,6 +220,30 @@ export function checkFanOut({ name, endpoints }: UrlGroup, total: FanOut, body: 
       `body: ${body.length} bytes ${each}, the limit is ${maxFanOut.bytes} in total per request`,
     );
   Object.assign(total, next);
+}
+
+/**
+ * Returns the trace context of a request or of one message of a batch. A tracestate with the token is left
+ * out.
+ */
+export function readTrace(rawHeaders: readonly string[], token = ""): TraceContext | undefined {
+  const parents = listValues(rawHeaders, "traceparent");
+  if (parents.length === 0) return undefined;
+  const states = listValues(rawHeaders, "tracestate");
+  return parseTraceContext(
+    parents,
+    states.filter((state) => token === "" || !containsToken(state, token)),
+  );
+}
+
+/** Returns the values of a header. This runs for each message, so the length is compared first. */
+function listValues(rawHeaders: readonly string[], name: string): string[] {
+  const values: string[] = [];
+  for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
+    const header = rawHeaders[at] ?? "";
+    if (header.length === name.length && header.toLowerCase() === name) values.push(rawHeaders[at + 1] ?? "");
+  }
+  return values;
 }
 
 /** Returns the headers that describe the body. A header that contains the token is left out. */

@@ -1,13 +1,23 @@
 import type { AttemptTiming, CarriedHistory } from "./attempt.ts";
-import type { AccountId, Brand, Bytes, HeaderList, MessageId, Millis } from "../values/basics.ts";
+import type { AccountId, Brand, Bytes, HeaderList, MessageId, Millis, NodeId } from "../values/basics.ts";
 import type { Terms } from "./accountTerms.ts";
+import type { TraceContext } from "../values/traceContext.ts";
 import type { ConsoleSession } from "./consoleSession.ts";
 import type { RunKey, RunPart, RunPost } from "./runPost.ts";
 
-export type { AccountId, Brand, Bytes, HeaderList, IdKind, MessageId, Millis } from "../values/basics.ts";
+export type {
+  AccountId,
+  Brand,
+  Bytes,
+  HeaderList,
+  IdKind,
+  MessageId,
+  Millis,
+  NodeId,
+} from "../values/basics.ts";
+export { noBytes } from "../values/basics.ts";
+export type { Endpoint, UrlGroup } from "./urlGroup.ts";
 export type { InvokerPost, RunFeatures, RunKey, RunOrigin, RunPart, RunPost, StepHead } from "./runPost.ts";
-/** The id of a running server. */
-export type NodeId = string;
 /** The HTTP methods that a message can be sent with. */
 export type Method = "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
 
@@ -99,6 +109,8 @@ export type MessageInput = SendSettings & {
   callerIp: string | null;
   /** Whether the log keeps the response of a successful delivery. */
   keepResponse?: boolean;
+  /** The trace that the message belongs to. */
+  trace?: TraceContext;
   /** Set on callbacks: the message whose outcome they report. */
   reportsOn: CallbackSubject | null;
   /** The dead letter that the message sends again with changes, and the message of that dead letter. */
@@ -193,6 +205,7 @@ export function makeStoredMessage(
   };
   if (input.run !== undefined) message.run = input.run;
   if (input.keepResponse) message.keepResponse = true;
+  if (input.trace !== undefined) message.trace = input.trace;
   if (input.replayOf !== undefined) message.replayOf = input.replayOf;
   return message;
 }
@@ -272,23 +285,6 @@ export type MessageState = {
  * its row only keeps its places at the gates.
  */
 export const isUnfinished = ({ state }: Pick<MessageState, "state">): boolean => state !== "cancelling";
-
-/**
- * A named set of endpoints. `headers` are the default headers of every request to the group, as they were
- * given.
- */
-export type UrlGroup = {
-  account: AccountId;
-  name: string;
-  createdAt: Millis;
-  updatedAt: Millis;
-  endpoints: readonly Endpoint[];
-  headers: HeaderList;
-  damaged?: Damaged;
-};
-
-/** One URL of a URL group, and its name in the group if it has one. */
-export type Endpoint = { name: string | null; url: string };
 
 /** A publish that is repeated. `dueAt` is the time of the next firing; null while the schedule is paused. */
 export type Schedule = {
@@ -394,6 +390,3 @@ export type Delivery = {
 export type LeaseRef = { account: AccountId; messageId: MessageId; attempt: number };
 
 export type { AttemptTiming, CarriedHistory, DestinationResponse, Outcome } from "./attempt.ts";
-
-/** An empty body. */
-export const noBytes: Bytes = new Uint8Array(0);

@@ -1,3 +1,4 @@
+import type { TraceContext } from "../values/traceContext.ts";
 import type {
   AccountId,
   Brand,
@@ -45,6 +46,8 @@ export type Run = {
   callerIp: string | null;
   /** Whether the log keeps the responses of successful deliveries of the run's messages. */
   keepResponse?: boolean;
+  /** The trace of the trigger. All messages of the run belong to it. */
+  trace?: TraceContext;
   invoker: Invoker | null;
   /** The run that this run resumes or restarts. */
   origin: RunKey | null;

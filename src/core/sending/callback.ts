@@ -54,6 +54,7 @@ export function makeCallbackInput({
     redaction: message.redaction && { ...message.redaction, body: true },
     callerIp: message.callerIp,
     reportsOn,
+    ...(message.trace === undefined ? {} : { trace: message.trace }),
   };
 }
 

@@ -48,3 +48,9 @@ export type IdKind =
 
 /** The prefix of headers and signatures: `Svc` or `Upstash`. */
 export type Brand = "svc" | "upstash";
+
+/** The id of a running server. */
+export type NodeId = string;
+
+/** An empty body. */
+export const noBytes: Bytes = new Uint8Array(0);

@@ -175,6 +175,7 @@ function makeStepInput(run: Run, step: StepMessage, part: RunPart): SingleInput 
     redaction: run.redaction,
     callerIp: run.callerIp,
     ...(run.keepResponse ? { keepResponse: true } : {}),
+    ...(run.trace === undefined ? {} : { trace: run.trace }),
     ...step.overrides,
     run: part,
   };

@@ -111,6 +111,7 @@ function makeRun(
     failure: null,
     body: noBytes,
     ...(input.keepResponse ? { keepResponse: true } : {}),
+    ...(input.trace === undefined ? {} : { trace: input.trace }),
     settings: { ...pickSendSettings(input), callback: null },
   };
 }

@@ -28,6 +28,7 @@ type CommonField =
   | "startedAtOnce"
   | "run"
   | "keepResponse"
+  | "trace"
   | "replayOf";
 
 const emptyFieldNames = Object.keys(emptyFields) as (keyof typeof emptyFields)[];
@@ -50,6 +51,7 @@ export function formatStoredMessage(row: StoredMessage): string {
     startedAtOnce,
     run,
     keepResponse: row.keepResponse,
+    trace: row.trace,
     replayOf: row.replayOf,
   };
   const kept: Record<string, unknown> = common;

@@ -198,6 +198,20 @@ export function describeDue(open: OpenStore): void {
       expect((await fixture.store.read.waitState("acc", messages[1]?.messageId ?? ""))?.waitingAhead).toBe(0);
     });
 
+    test("a schedule whose messages belong to the trace of the request that created it", async () => {
+      const fixture = await StoreFixture.open(open);
+      await fixture.account();
+      const trace = { parent: `00-${"a".repeat(32)}-${"b".repeat(16)}-01`, state: "vendor=1" };
+      const { body, ...input } = makeInput({ trace });
+      const schedule = { account: "acc", id: "a", cron: "* * * * *", messageInput: input, body };
+      await fixture.store.execute("createSchedule", schedule);
+      fixture.clock.now += 60_000;
+      const [fired] = await fixture.claim();
+      expect(fired?.message.trace).toEqual(trace);
+      const stored = await fixture.store.read.message("acc", fired?.message.id ?? "");
+      expect(stored?.message.trace).toEqual(trace);
+    });
+
     test("a schedule of an account over its budget, which skips the time and reports why", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();

@@ -10,6 +10,7 @@ import { listHeaderSettings, listQuerySettings } from "../../settings/grammar.ts
 import { ignoredSettings } from "../../settings/table.ts";
 
 import { listContentHeaders } from "../../settings/message.ts";
+import type { TraceContext } from "../../../core/values/traceContext.ts";
 import type { GroupTarget, Purpose } from "../../publishing/read.ts";
 import {
   pickFirstBrand,
@@ -19,6 +20,7 @@ import {
   listKeptSettings,
   findGroup,
   makePublishRequest,
+  readTrace,
 } from "../../publishing/read.ts";
 import { makeResultHeaders } from "../../http/rateLimitHeaders.ts";
 import { makePublishWarnings } from "../../publishing/refusedHosts.ts";
@@ -148,6 +150,7 @@ async function readEach(
     purpose,
     ignored,
     findCachedGroup: createGroupFinder(context.store, account.id),
+    trace: readTrace(incoming.rawHeaders, incoming.proof?.token),
   };
   const read: (MessageInput | Refusal)[] = [];
   for (const one of items) {
@@ -218,6 +221,8 @@ type ItemContext = {
   purpose: Purpose;
   ignored: Set<string>;
   findCachedGroup: GroupFinder;
+  /** The trace of the request, for messages without their own. */
+  trace: TraceContext | undefined;
 };
 
 async function readItem(item: Item, itemContext: ItemContext): Promise<MessageInput> {
@@ -254,7 +259,8 @@ async function readItem(item: Item, itemContext: ItemContext): Promise<MessageIn
   });
   for (const name of [...Object.keys(unknownMembers), ...request.ignored])
     if (ignored.size < 100) ignored.add(name);
-  return request.input;
+  const trace = readTrace(headers, incoming.proof?.token) ?? itemContext.trace;
+  return trace === undefined ? request.input : { ...request.input, trace };
 }
 
 async function catchRefusal(make: () => Promise<MessageInput>): Promise<MessageInput | Refusal> {
