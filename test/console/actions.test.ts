@@ -137,6 +137,21 @@ describeConsole("actions in the console", (open) => {
     expect(read?.settings).toMatchObject({ "Svc-Retries": "5", "Svc-Label": "shop" });
   });
 
+  test("the signing keys are rotated: the next key becomes the current one", async () => {
+    await openPage(open.page, open.server, "/settings?part=keys");
+    await open.page.getByRole("button", { name: "Show: Next" }).click();
+    const next = await open.page.locator(".secret code").nth(1).innerText();
+    await open.page.getByRole("button", { name: "Rotate" }).click();
+    await open.page.getByRole("dialog").getByRole("button", { name: "Rotate" }).click();
+    await open.page.getByRole("dialog").waitFor({ state: "detached" });
+    await open.page.getByRole("button", { name: "Show: Current" }).click();
+    await expectShown(open.page.locator(".secret code").first().getByText(next));
+    await open.page.getByRole("button", { name: "Rotate" }).click();
+    await open.page.getByRole("dialog").getByRole("button", { name: "Rotate" }).click();
+    await expectShown(open.page.getByRole("dialog").getByText("24 hours", { exact: false }).first());
+    await open.page.keyboard.press("Escape");
+  });
+
   test("a token is created, shown once, and revoked", async () => {
     await openPage(open.page, open.server, "/settings");
     await open.page.getByRole("button", { name: "New token" }).click();

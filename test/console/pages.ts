@@ -58,5 +58,8 @@ export const listPages = (): Record<string, Opener> => ({
   publish: at("/publish"),
   jobs: at("/jobs"),
   tokens: at("/settings"),
+  "signing keys": at("/settings?part=keys"),
+  limits: at("/settings?part=limits"),
+  usage: at("/settings?part=usage"),
   audit: at("/settings?part=audit"),
 });

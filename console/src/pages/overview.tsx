@@ -9,7 +9,7 @@ import { Shortened } from "../parts/cells.tsx";
 import { PageLink } from "../parts/link.tsx";
 import { Loaded, Panel } from "../parts/panel.tsx";
 import { Glyph } from "../parts/state.tsx";
-import type { StateName } from "../parts/state.tsx";
+import type { StateName } from "../parts/stateName.ts";
 import { SkeletonRows } from "../parts/trouble.tsx";
 import { formatCount, formatMany, splitUrl } from "../parts/words.ts";
 import { Page } from "../shell/shell.tsx";

@@ -1,7 +1,7 @@
 import type { LucideIcon } from "lucide-react";
 import { Check, Copy } from "lucide-react";
 import type { ButtonHTMLAttributes, ReactNode } from "react";
-import { useEffect, useState } from "react";
+import { useState, useSyncExternalStore } from "react";
 import { formatClock, formatExact, formatRelative, shortId, splitUrl } from "./words.ts";
 import { Visible } from "./visible.tsx";
 
@@ -37,22 +37,37 @@ export function Button({ kind, isSmall, icon, label, children, disabled, onClick
   );
 }
 
-/** Returns the time, renewed every second while the page can be seen. */
-export function useNow(every = 1_000): number {
-  const [now, setNow] = useState(() => Date.now());
-  useEffect(() => {
-    const timer = setInterval(() => document.hidden || setNow(Date.now()), every);
-    return () => clearInterval(timer);
-  }, [every]);
-  return now;
+/** One clock for the whole page. It ticks every second while a part listens and the page can be seen. */
+const clock = { now: Date.now(), listeners: new Set<() => void>(), timer: 0 };
+
+function listen(listener: () => void): () => void {
+  clock.listeners.add(listener);
+  if (clock.listeners.size === 1) {
+    clock.now = Date.now();
+    clock.timer = window.setInterval(() => {
+      if (document.hidden) return;
+      clock.now = Date.now();
+      for (const one of clock.listeners) one();
+    }, 1_000);
+  }
+  return () => {
+    clock.listeners.delete(listener);
+    if (clock.listeners.size === 0) clearInterval(clock.timer);
+  };
 }
+
+/** Returns the time, renewed every second. */
+export const useNow = (): number => useSyncExternalStore(listen, () => clock.now);
 
 /** A time, relative up to a day. The exact one is in its title. */
 export function Time({ at, as = "relative" }: { at: number; as?: "relative" | "clock" }) {
-  const now = useNow(as === "relative" ? 1_000 : 60_000);
+  // The element is drawn again only if its text changes.
+  const text = useSyncExternalStore(listen, () =>
+    as === "relative" ? formatRelative(at, clock.now) : formatClock(at, clock.now),
+  );
   return (
     <time dateTime={new Date(at).toISOString()} title={formatExact(at)}>
-      {as === "relative" ? formatRelative(at, now) : formatClock(at, now)}
+      {text}
     </time>
   );
 }

@@ -6,7 +6,7 @@ import { useMay } from "../api/session.ts";
 import { useDo } from "../shell/toasts.tsx";
 import { Button, Id, Time, useNow } from "./basics.tsx";
 import { PageLink } from "./link.tsx";
-import type { StateName } from "./state.tsx";
+import type { StateName } from "./stateName.ts";
 import { Glyph, State } from "./state.tsx";
 import { Visible } from "./visible.tsx";
 import { formatCount, formatMany, formatSpan } from "./words.ts";

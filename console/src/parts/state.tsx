@@ -1,15 +1,5 @@
 import type { ReactNode } from "react";
-
-/** The eight states of messages and runs, each with its own shape. */
-export type StateName =
-  | "pending"
-  | "delivering"
-  | "retrying"
-  | "held"
-  | "paused"
-  | "delivered"
-  | "failed"
-  | "cancelled";
+import type { StateName } from "./stateName.ts";
 
 const line = {
   fill: "none",

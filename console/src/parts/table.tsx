@@ -1,5 +1,5 @@
 import type { ReactNode } from "react";
-import { useEffect, useRef, useState } from "react";
+import { memo, useCallback, useEffect, useRef, useState } from "react";
 import { isTyping } from "../shell/keys.tsx";
 
 /** One column. `className` sets its width, its side, and when it disappears as the table gets narrow. */
@@ -21,6 +21,12 @@ type TableProps<Row> = {
 export function Table<Row>(props: TableProps<Row>) {
   const { label, columns, rows, keyOf, open, openKey, className = "" } = props;
   const cursor = useCursor(props);
+  const latest = useRef(props);
+  latest.current = props;
+  const openAt = useCallback((at: number): void => {
+    const row = latest.current.rows[at];
+    if (row !== undefined) latest.current.open?.(row);
+  }, []);
   return (
     <div className="wrap">
       <table className={`table ${className}`} aria-label={label}>
@@ -37,20 +43,15 @@ export function Table<Row>(props: TableProps<Row>) {
           {rows.map((row, at) => {
             const key = keyOf(row);
             return (
-              <tr
+              <TableRow
                 key={key}
-                id={`row-${at}`}
-                className={at === cursor || key === openKey ? "cursor" : undefined}
-                aria-selected={key === openKey || undefined}
-                onClick={(event) => open && !isControl(event.target) && open(row)}
-                data-opens={open ? "" : undefined}
-              >
-                {columns.map(({ cell, className: name }, column) => (
-                  <td key={column} className={name}>
-                    {cell(row)}
-                  </td>
-                ))}
-              </tr>
+                row={row}
+                at={at}
+                columns={columns}
+                isCursor={at === cursor}
+                isOpen={key === openKey}
+                open={open ? openAt : undefined}
+              />
             );
           })}
         </tbody>
@@ -58,6 +59,32 @@ export function Table<Row>(props: TableProps<Row>) {
     </div>
   );
 }
+
+type TableRowProps = {
+  row: unknown;
+  at: number;
+  columns: readonly Column<unknown>[];
+  isCursor: boolean;
+  isOpen: boolean;
+  open: ((at: number) => void) | undefined;
+};
+
+/** A row. It is drawn again only if it changes, so that a long table responds to every key at once. */
+const TableRow = memo(({ row, at, columns, isCursor, isOpen, open }: TableRowProps) => (
+  <tr
+    id={`row-${at}`}
+    className={isCursor || isOpen ? "cursor" : undefined}
+    aria-selected={isOpen || undefined}
+    onClick={(event) => open && !isControl(event.target) && open(at)}
+    data-opens={open ? "" : undefined}
+  >
+    {columns.map(({ cell, className }, column) => (
+      <td key={column} className={className}>
+        {cell(row)}
+      </td>
+    ))}
+  </tr>
+));
 
 const isControl = (target: EventTarget): boolean =>
   target instanceof Element &&

@@ -50,6 +50,7 @@ const keys: readonly (readonly [keys: string, does: string])[] = [
   ["j k", "move in a list"],
   ["Enter", "open the row"],
   ["Esc", "close"],
+  ["f", "next failure in a timeline"],
   ["p", "pause updates"],
 ];
 

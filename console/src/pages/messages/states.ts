@@ -1,5 +1,5 @@
 import type { Response } from "../../api/client.ts";
-import type { StateName } from "../../parts/state.tsx";
+import type { StateName } from "../../parts/stateName.ts";
 
 /** An unfinished message, as the list shows it. */
 export type Unfinished = Response<"GET /v2/messages">["messages"][number];

@@ -1,7 +1,7 @@
-import type { Response } from "../../api/client.ts";
-import type { StateName } from "../../parts/state.tsx";
+import type { Routes } from "../../api/schema.ts";
+import type { StateName } from "../../parts/stateName.ts";
 
-export type Run = Response<"GET /v2/workflows/logs">["runs"][number];
+export type Run = Routes["GET /v2/workflows/logs"]["response"]["runs"][number];
 type Group = Run["steps"][number];
 type KnownStep = Extract<Group["steps"][number], { stepType: string }>;
 /** A step. The next call to the endpoint, whose step is not known yet, has the type "Next". */

@@ -1,26 +1,25 @@
-import { useMemo, useState } from "react";
-import { PageLink } from "../../parts/link.tsx";
-import { Payload } from "../../parts/payload.tsx";
-import { Visible } from "../../parts/visible.tsx";
+import { memo, useCallback, useEffect, useMemo, useState } from "react";
 import { Glyph } from "../../parts/state.tsx";
-import { formatClock, formatSpan } from "../../parts/words.ts";
+import { VirtualRows } from "../../parts/virtual.tsx";
+import { Visible } from "../../parts/visible.tsx";
+import { formatClock, formatCount, formatSpan } from "../../parts/words.ts";
+import { isTyping } from "../../shell/keys.tsx";
+import type { Fold, Line, Row } from "./rows.ts";
+import { toLines, toRows } from "./rows.ts";
 import type { Scale } from "./scale.ts";
 import { makeScale } from "./scale.ts";
-import type { Run, Step } from "./shapes.ts";
-import { listGroups, stepStates } from "./shapes.ts";
+import type { Run } from "./shapes.ts";
+import { stepStates } from "./shapes.ts";
+import { StepDetail } from "./stepDetail.tsx";
 
-/** A row of the timeline: a step, when it began and ended, and its place in a group of parallel steps. */
-type Row = { step: Step; from: number; to: number; isIn: boolean; isLast: boolean; isIdle: boolean };
-
-/** The number of rows that are shown at first. A longer run shows more on demand. */
-const shownAtFirst = 200;
-
-/** The timeline of a run: its steps on one scale, with idle time cut out. */
+/** The timeline of a run: its steps on one scale, with idle time cut out. It stays fast with 10,000 steps. */
 export function Timeline({ run, isTrue, now }: { run: Run; isTrue: boolean; now: number }) {
   const rows = useMemo(() => toRows(run, now), [run, now]);
-  const failedAt = rows.findIndex(({ step }) => step.state === "STEP_FAILED");
-  const [open, setOpen] = useState<number | null>(failedAt < 0 ? null : failedAt);
-  const [limit, setLimit] = useState(shownAtFirst);
+  const [open, setOpen] = useState(
+    () => rows.find(({ step }) => step.state === "STEP_FAILED")?.index ?? null,
+  );
+  const [opened, setOpened] = useState<ReadonlySet<number>>(() => new Set());
+  const lines = useMemo(() => toLines(rows, opened), [rows, opened]);
   const scale = useMemo(
     () =>
       makeScale(
@@ -29,62 +28,49 @@ export function Timeline({ run, isTrue, now }: { run: Run; isTrue: boolean; now:
       ),
     [rows, isTrue],
   );
-  const shown = rows.slice(0, Math.max(limit, failedAt + 1));
+  const toggle = useCallback((index: number) => setOpen((known) => (known === index ? null : index)), []);
+  const unfold = useCallback((index: number) => setOpened((known) => new Set([...known, index])), []);
+  useNextFailure(rows, open, setOpen);
+  const openAt = lines.findIndex((line) => line.kind === "row" && line.row.index === open);
+  const openRow = open === null ? undefined : rows[open];
+  const draw = (line: Line | undefined) =>
+    line === undefined ? null : line.kind === "fold" ? (
+      <FoldRow key={line.fold.rows[0]?.index} fold={line.fold} scale={scale} unfold={unfold} />
+    ) : (
+      <StepRow
+        key={line.row.index}
+        row={line.row}
+        scale={scale}
+        isOpen={line.row.index === open}
+        toggle={toggle}
+      />
+    );
+  // The detail has its own height, so the rows before and after it are two lists.
+  const split = openAt < 0 ? lines.length : openAt + 1;
   return (
     <section className="panel tl" aria-label="Timeline">
       <Axis scale={scale} now={now} />
-      {shown.map((row, at) => (
-        <StepRow
-          key={at}
-          row={row}
-          at={at}
-          scale={scale}
-          isOpen={open === at}
-          toggle={() => setOpen(open === at ? null : at)}
-        />
-      ))}
-      {rows.length > shown.length && (
-        <button type="button" className="newbar" onClick={() => setLimit(limit + 1_000)}>
-          {rows.length - shown.length} more steps
-        </button>
-      )}
+      <VirtualRows count={split}>{(at) => draw(lines[at])}</VirtualRows>
+      {openAt >= 0 && openRow && <StepDetail step={openRow.step} />}
+      <VirtualRows count={lines.length - split}>{(at) => draw(lines[split + at])}</VirtualRows>
     </section>
   );
 }
 
-/** Reports whether a step only waits. */
-const isIdleStep = ({ stepType }: Step): boolean => /sleep|wait/i.test(stepType);
-
-/** Returns the rows of a run. A step ends when the next group begins, or at the end of the run. */
-function toRows(run: Run, now: number): Row[] {
-  const end = run.workflowRunCompletedAt ?? now;
-  const groups = listGroups(run);
-  return groups.flatMap(({ steps, isParallel }, group) => {
-    const next = groups[group + 1]?.steps.map(({ createdAt }) => createdAt) ?? [];
-    const before = groups[group - 1]?.steps.map(({ createdAt }) => createdAt) ?? [];
-    // When a sleep or a wait ended is not known, only when the next step had its result.
-    const hasWaited = groups[group - 1]?.steps.some(isIdleStep) ?? false;
-    const began = hasWaited ? Infinity : Math.max(run.workflowRunCreatedAt, ...before);
-    return steps.map((step, at): Row => {
-      const isDone = step.state === "STEP_SUCCESS" || step.state === "STEP_CANCELED";
-      const isIdle = isIdleStep(step);
-      // A step that runs is stored with its result, and a step that waits is stored when it begins.
-      const from = isIdle ? step.createdAt : Math.min(began, step.createdAt);
-      const to = isIdle
-        ? Math.min(end, ...next.filter((time) => time >= step.createdAt))
-        : isDone
-          ? step.createdAt
-          : end;
-      return {
-        step,
-        from,
-        to: Math.max(from, to),
-        isIn: isParallel,
-        isLast: at === steps.length - 1,
-        isIdle,
-      };
-    });
-  });
+/** Opens the next failed step by the key `f`. */
+function useNextFailure(rows: readonly Row[], open: number | null, setOpen: (index: number) => void): void {
+  useEffect(() => {
+    const act = (event: KeyboardEvent): void => {
+      if (event.key !== "f" || event.metaKey || event.ctrlKey || event.altKey || isTyping(event)) return;
+      const failed = rows.filter(({ step }) => step.state === "STEP_FAILED" || step.errors?.length);
+      const next = failed.find(({ index }) => index > (open ?? -1)) ?? failed[0];
+      if (!next) return;
+      setOpen(next.index);
+      requestAnimationFrame(() => document.querySelector(".tl-detail")?.scrollIntoView({ block: "center" }));
+    };
+    document.addEventListener("keydown", act);
+    return () => document.removeEventListener("keydown", act);
+  }, [rows, open, setOpen]);
 }
 
 const Axis = ({ scale, now }: { scale: Scale; now: number }) => (
@@ -92,7 +78,7 @@ const Axis = ({ scale, now }: { scale: Scale; now: number }) => (
     <span>Step</span>
     <svg aria-hidden="true">
       {scale.stretches.slice(0, 6).map(({ from, x }) => (
-        <text key={from} x={`${x}%`} y="33">
+        <text key={`${from} ${x}`} x={`${x}%`} y="33">
           {formatClock(from, now)}
         </text>
       ))}
@@ -106,10 +92,10 @@ const Axis = ({ scale, now }: { scale: Scale; now: number }) => (
   </div>
 );
 
-type StepRowProps = { row: Row; at: number; scale: Scale; isOpen: boolean; toggle(): void };
+type StepRowProps = { row: Row; scale: Scale; isOpen: boolean; toggle(index: number): void };
 
-function StepRow({ row, at, scale, isOpen, toggle }: StepRowProps) {
-  const { step, from, to, isIn, isLast } = row;
+const StepRow = memo(function StepRow({ row, scale, isOpen, toggle }: StepRowProps) {
+  const { step, index, from, to, isIn, isLast } = row;
   const { state } = stepStates[step.state];
   const names = [
     "tl-row",
@@ -121,34 +107,64 @@ function StepRow({ row, at, scale, isOpen, toggle }: StepRowProps) {
   const failures = step.errors?.length ?? 0;
   const attempts = step.state === "STEP_FAILED" ? failures : failures + 1;
   return (
-    <>
-      <div className={names.filter(Boolean).join(" ")} onClick={toggle}>
-        <div className="nm">
-          {isIn && <i className="rail" />}
-          {isIn && <i className="elbow" />}
-          <span className="n">{step.stepId ?? at}</span>
-          <Glyph state={state} />
-          <button
-            type="button"
-            className="t"
-            aria-expanded={isOpen}
-            onClick={(event) => {
-              event.stopPropagation();
-              toggle();
-            }}
-          >
-            <Visible text={step.stepName} />
-          </button>
-          <span className="x">
-            {step.stepType}
-            {attempts > 1 && `, ${attempts} attempts`}
-          </span>
-        </div>
-        <Lane row={row} scale={scale} />
-        <div className="du">{formatSpan(to - from)}</div>
+    <div className={names.filter(Boolean).join(" ")} onClick={() => toggle(index)}>
+      <div className="nm">
+        {isIn && <i className="rail" />}
+        {isIn && <i className="elbow" />}
+        <span className="n">{step.stepId ?? index}</span>
+        <Glyph state={state} />
+        <button
+          type="button"
+          className="t"
+          aria-expanded={isOpen}
+          onClick={(event) => {
+            event.stopPropagation();
+            toggle(index);
+          }}
+        >
+          <Visible text={step.stepName} />
+        </button>
+        <span className="x">
+          {step.stepType}
+          {attempts > 1 && `, ${attempts} attempts`}
+        </span>
       </div>
-      {isOpen && <StepDetail step={step} />}
-    </>
+      <Lane row={row} scale={scale} />
+      <div className="du">{formatSpan(to - from)}</div>
+    </div>
+  );
+});
+
+type FoldRowProps = { fold: Fold; scale: Scale; unfold(index: number): void };
+
+/** Many similar steps in one row. A press shows each of them. */
+function FoldRow({ fold: { rows, from, to }, scale, unfold }: FoldRowProps) {
+  const [first] = rows;
+  const last = rows.at(-1);
+  if (!first || !last) return null;
+  const x = scale.toX(from);
+  return (
+    <div className="tl-row fold" onClick={() => unfold(first.index)}>
+      <div className="nm">
+        <span className="n">{first.step.stepId ?? first.index}</span>
+        <Glyph state="delivered" />
+        <button type="button" className="t" aria-expanded={false}>
+          <Visible text={`${first.step.stepName} to ${last.step.stepName}`} />
+        </button>
+        <span className="x">{formatCount(rows.length)} steps</span>
+      </div>
+      <svg className="lane" aria-hidden="true">
+        <rect
+          className="run"
+          x={`${Math.min(99.4, x)}%`}
+          y="9"
+          width={`${Math.max(0.4, scale.toX(to) - x)}%`}
+          height="16"
+          rx="2"
+        />
+      </svg>
+      <div className="du">{formatSpan(to - from)}</div>
+    </div>
   );
 }
 
@@ -182,41 +198,5 @@ function Lane({ row: { step, from, to, isIdle }, scale }: { row: Row; scale: Sca
         />
       ))}
     </svg>
-  );
-}
-
-function StepDetail({ step }: { step: Step }) {
-  const errors = step.errors ?? [];
-  return (
-    <div className="tl-detail">
-      <div className="cols">
-        <div>
-          <h3>{step.out === undefined && step.outBase64 === undefined ? "No result yet" : "Result"}</h3>
-          <Payload text={step.out} base64={step.outBase64} label={`Result of ${step.stepName}`} />
-        </div>
-        <div>
-          <h3>Failed attempts</h3>
-          {errors.length === 0 && <p className="muted">none</p>}
-          {errors.slice(-10).map((error, at) => (
-            <p key={at} className="err">
-              <b>{error.status ?? ""} </b>
-              <Visible text={(error.error ?? error.body ?? "").slice(0, 1_000)} />
-              <span className="fade">{formatClock(error.time, Date.now())}</span>
-            </p>
-          ))}
-          {step.messageId !== undefined && (
-            <p>
-              <PageLink
-                className="link"
-                to="/messages"
-                search={{ view: "log", open: step.messageId, messageId: step.messageId }}
-              >
-                Message of this step
-              </PageLink>
-            </p>
-          )}
-        </div>
-      </div>
-    </div>
   );
 }

@@ -1,18 +1,33 @@
+import type { ReactNode } from "react";
 import { PageLink } from "../../parts/link.tsx";
 import { useFilters } from "../../parts/filters.tsx";
 import { Page } from "../../shell/shell.tsx";
 import { AuditLog } from "./audit.tsx";
+import { SigningKeys } from "./keys.tsx";
+import { Limits } from "./limits.tsx";
 import { Tokens } from "./tokens.tsx";
+import { Usage } from "./usage.tsx";
 
 const parts = [
   { part: undefined, name: "Tokens" },
+  { part: "keys", name: "Signing keys" },
+  { part: "limits", name: "Limits" },
+  { part: "usage", name: "Usage" },
   { part: "audit", name: "Audit log" },
 ] as const;
 
-/** The settings of the account: its tokens and its audit log. */
+const shown: Readonly<Record<string, () => ReactNode>> = {
+  keys: SigningKeys,
+  limits: Limits,
+  usage: Usage,
+  audit: AuditLog,
+};
+
+/** The settings of the account. */
 export function SettingsPage() {
   const { values } = useFilters();
   const part = values["part"];
+  const Part = shown[part ?? ""] ?? Tokens;
   return (
     <Page title="Settings">
       <div className="settings">
@@ -28,7 +43,9 @@ export function SettingsPage() {
             </PageLink>
           ))}
         </nav>
-        <div className="stackl">{part === "audit" ? <AuditLog /> : <Tokens />}</div>
+        <div className="stackl">
+          <Part />
+        </div>
       </div>
     </Page>
   );
