@@ -1,4 +1,5 @@
 import { headerMap } from "../../core/sending/callback.ts";
+import { explainFailure } from "../../core/sending/explainFailure.ts";
 import type {
   Bytes,
   CallbackSettings,
@@ -91,6 +92,7 @@ export function deadLetterJson({ deadLetter, message }: DeadLetterEntry): Record
     ...messageJson(message),
     dlqId: deadLetter.id,
     ...responseJson(deadLetter, redaction),
+    explanation: explainFailure(deadLetter, toFailureContext(message)),
     failureCallbackInfo:
       deadLetter.failureCallback && callbackInfoJson(deadLetter.failureCallback, redaction),
     replays: deadLetter.replays,
@@ -98,6 +100,12 @@ export function deadLetterJson({ deadLetter, message }: DeadLetterEntry): Record
   });
   return { ...shown, error: deadLetter.error };
 }
+
+/** Returns the facts about a message that the explanation of a failure needs. */
+const toFailureContext = ({ redaction, run }: Pick<StoredMessage, "redaction" | "run">) => ({
+  redaction,
+  ofRun: run !== undefined && run.kind !== "call",
+});
 
 type StoredResponse = Pick<LogRow, "status" | "headers" | "body"> & Cut;
 
@@ -118,16 +126,15 @@ function responseJson(response: StoredResponse, redaction: Redaction | null): Re
  * Returns the outcome of an attempt as the view of its message shows it. The headers of a success are known
  * only if the log keeps the response.
  */
-export function outcomeJson(
-  row: LogRow,
-  { redaction, keepResponse }: StoredMessage,
-): Record<string, unknown> {
+export function outcomeJson(row: LogRow, message: StoredMessage): Record<string, unknown> {
+  const { redaction, keepResponse } = message;
   const isUnknown = row.states.includes("DELIVERED") && keepResponse !== true;
   return omitMissing({
     time: row.time,
     ...responseJson(row, redaction),
     ...(isUnknown ? { responseHeader: null } : {}),
     error: row.error,
+    explanation: explainFailure(row, toFailureContext(message)),
     ...attemptJson(row),
   });
 }
@@ -223,6 +230,7 @@ function attemptFields({ state, message, row }: LogEntry): Record<string, unknow
   if (state !== "ERROR") return {};
   return {
     error,
+    explanation: explainFailure(row, toFailureContext(message)),
     nextDeliveryTime: row.nextDueAt,
     responseStatus: row.status,
     ...responseFields(row, message),

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { explanation } from "./schemas.ts";
 
 const millis = (about: string) => z.int().describe(`${about}, in Unix milliseconds.`);
 const headers = (about: string) =>
@@ -45,6 +46,7 @@ const aboutEventStates =
 
 const failedAttempt = z.object({
   error: z.string().optional().describe("Why the attempt failed."),
+  explanation,
   body: z.string().optional().describe("The body of the response as text, cut to 16 KiB."),
   bodyBase64: z.string().optional().describe("The body in base64, if it is not UTF-8."),
   headers: headers("Headers of the response").optional(),

@@ -1,4 +1,5 @@
 import { headerMap } from "../../core/sending/callback.ts";
+import { explainFailure } from "../../core/sending/explainFailure.ts";
 import { defaults } from "../../core/values/limits.ts";
 import type { Bytes, HeaderList, LogRow, Millis, Redaction } from "../../core/model/message.ts";
 import { mergeRedactions, redactBody, redactHeaders } from "../../core/model/redaction.ts";
@@ -205,6 +206,7 @@ const errorsJson = (errors: readonly LogRow[], visibility: Visibility): Fields[]
 const errorJson = (row: LogRow, visibility: Visibility): Fields =>
   omitMissing({
     error: describeError(row),
+    explanation: explainFailure(row, { redaction: visibility.redaction, ofRun: true }),
     ...responseBodyFields(visibility, "body", row),
     status: row.status,
     time: row.time,

@@ -62,6 +62,12 @@ const attemptSchema = z
   .optional()
   .describe("The times of the attempt. Absent if the request was never attempted.");
 
+/** The meaning of a failure, as computed by `core/sending/explainFailure.ts`. */
+export const explanation = z
+  .string()
+  .optional()
+  .describe("The meaning of the failure, and how to fix its cause. Present for known failures.");
+
 /** The outcome of an attempt, in the view of its message. */
 export const outcomeSchema = z.object({
   time: millis("When the outcome was recorded"),
@@ -79,6 +85,7 @@ export const outcomeSchema = z.object({
     .describe("The body of the response in base64, cut to 16 KiB, if it is not UTF-8."),
   truncated: z.literal(true).optional().describe("The response is cut."),
   error: z.string().optional().describe("Why there was no response."),
+  explanation,
   attempt: attemptSchema,
 });
 
@@ -132,6 +139,7 @@ export const deadLetterSchema = messageSchema.extend({
     .optional()
     .describe("The last response was too long, so only its beginning is kept."),
   error: z.string().nullable().describe("Why the last attempt had no response, or null if it had one."),
+  explanation,
   failureCallbackInfo: z
     .object({
       state: z
@@ -173,6 +181,7 @@ export const logEventSchema = z.object({
   body: z.string().optional().describe("The body in base64, cut to 16 KiB."),
   truncated: z.literal(true).optional().describe("The body or the response of this entry is cut."),
   error: z.string().optional().describe("Why the attempt or the message failed."),
+  explanation,
   nextDeliveryTime: millis("When the next attempt is due").optional(),
   responseStatus: z
     .int()

@@ -46,7 +46,7 @@ const nonRetryable = ["Svc-NonRetryable-Error", "Upstash-NonRetryable-Error"].ma
  * Reports whether a response forbids a retry. The response must have status 489 and also the header, under
  * either brand, regardless of the brand of the message.
  */
-const forbidsRetry = ({ status, headers }: Attempt["outcome"]): boolean =>
+export const forbidsRetry = ({ status, headers }: Pick<Outcome, "status" | "headers">): boolean =>
   status === 489 && nonRetryable.some((name) => headerValue(headers, name)?.trim().toLowerCase() === "true");
 
 const delayHeaders = [

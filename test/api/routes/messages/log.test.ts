@@ -97,6 +97,7 @@ describe("the log", () => {
       time: start + 10,
       state: "ERROR",
       error: "the destination answered with status 503",
+      explanation: expect.stringMatching(/cannot reach the application/),
       nextDeliveryTime,
       ...answer,
     });

@@ -30,6 +30,7 @@ describe("a message", () => {
       {
         time: testTime + 60_000,
         error: "connection refused",
+        explanation: expect.stringMatching(/^No program listens on this host and port/),
         attempt: { startedAt: timing.startedAt, duration: 15, node: "nod_1" },
       },
       {
@@ -37,6 +38,7 @@ describe("a message", () => {
         responseStatus: 503,
         responseHeader: { "Retry-In": ["9"] },
         responseBody: "busy",
+        explanation: expect.stringMatching(/cannot reach the application/),
         attempt: { ...timing, node: "nod_1" },
       },
     ];
@@ -49,6 +51,33 @@ describe("a message", () => {
       ...outcomes,
     ]);
     expect(finished).not.toHaveProperty("attempts");
+  });
+
+  test("explains a known failure, also in the log and the dead letter, not by a hidden body", async () => {
+    const home = await createTestServer();
+    const failure = { status: 403, body: bytes("invalid signature") };
+    const login = expect.stringMatching(/requires a login/);
+    for (const [headers, explanation] of [
+      [{}, expect.stringMatching(/refused the signature/)],
+      [{ "svc-redact-fields": "body" }, login],
+    ] as const) {
+      const id = await publish(home, { "svc-retries": "0", ...headers });
+      await home.settle(home.delivery(), failure);
+      const { outcomes, dlqId } = await read(home, id);
+      expect(outcomes).toMatchObject([{ responseStatus: 403, explanation }]);
+      expect((await home.ask("GET", `/v2/dlq/${dlqId}`)).body).toMatchObject({ explanation });
+      const events = (await home.ask("GET", `/v2/events?messageId=${id}&state=ERROR`)).body.events;
+      expect(events).toMatchObject([{ explanation }]);
+    }
+  });
+
+  test("has no explanation of an unknown failure", async () => {
+    const home = await createTestServer();
+    const id = await publish(home, { "svc-retries": "0" });
+    await home.settle(home.delivery(), { status: 500, body: bytes("boom") });
+    const { outcomes, dlqId } = await read(home, id);
+    expect(outcomes[0]).not.toHaveProperty("explanation");
+    expect((await home.ask("GET", `/v2/dlq/${dlqId}`)).body).not.toHaveProperty("explanation");
   });
 
   test("shows the response of a success only if the log keeps it", async () => {

@@ -132,6 +132,7 @@ describe("a run", () => {
     await settleStep(home, first, { status: 200, body: bytes("hello") });
     const error = {
       error: expect.stringMatching(/^detected a non-workflow destination for trigger\/invoke\. make sure/),
+      explanation: expect.stringMatching(/^The URL responded, but not as a workflow/),
       body: "hello",
       headers: {},
       status: 200,
