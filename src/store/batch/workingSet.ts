@@ -144,6 +144,11 @@ export class WorkingSet implements Draft {
     return this.#overlay.get(table, key);
   }
 
+  /** Reports whether a row was loaded, written or removed, so that `peek` returns it as it is now. */
+  isKnown(table: TableName, ...key: Key): boolean {
+    return this.#overlay.entry(table, key) !== undefined;
+  }
+
   put<T extends TableName>(table: T, row: Rows[T]): void {
     const key = toKey[table](row);
     const before = this.#set(table, key, row);

@@ -87,7 +87,9 @@ export class HistoryBodies {
     const kept = recent.get(need);
     if (kept === undefined) return undefined;
     const key = [need.account, runId] as const;
-    const active = set.peek("activeRuns", ...key) ?? loader.rowNow?.("activeRuns", key);
+    // The storage may still have the active run if the batch has ended it.
+    const isKnown = set.isKnown("activeRuns", ...key);
+    const active = isKnown ? set.peek("activeRuns", ...key) : loader.rowNow?.("activeRuns", key);
     return active?.run === need.run && active.firstMessage === kept.firstMessage ? kept : undefined;
   }
 
@@ -138,7 +140,7 @@ export class HistoryBodies {
 
 /** The changes of the batch, the loader of its transaction, and the kept histories. */
 export type HistorySources = {
-  set: Pick<WorkingSet, "changes" | "peek">;
+  set: Pick<WorkingSet, "changes" | "peek" | "isKnown">;
   loader: Pick<Loader, "rows" | "rowNow" | "histories">;
   recent: RecentHistories;
 };

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import type { Rows } from "../../../src/core/decision/command.ts";
 import type { Delivery } from "../../../src/core/model/message.ts";
 import { formatHistory, type Step } from "../../../src/core/model/run.ts";
 import { lazyHistoryBytes } from "../../../src/core/values/limits.ts";
@@ -138,12 +139,13 @@ class Node {
 
   /**
    * Runs a batch that creates steps and sends the calls of some positions. Returns what they carry, or null
-   * if a call is not sent. `reads`: whether the batch has read the active run.
+   * if a call is not sent. `reads`: whether the batch has read the active run. `readsNow`: whether the
+   * storage reads rows at once.
    */
   async batch(
     created: readonly Step[],
     sent: readonly number[],
-    { isStored = true, ended = false, reads = true } = {},
+    { isStored = true, ended = false, reads = true, readsNow = false } = {},
   ): Promise<(string | null)[]> {
     const { steps, firstMessage } = this.#stored;
     const result: BatchResult = {
@@ -159,10 +161,13 @@ class Node {
       if (table === "activeRuns") return ended ? [{ key: ["acc", "wfr_1"], before: { run: "run_1" } }] : [];
       return created.map((now) => ({ key: ["acc", now.id], loaded: true, before: undefined, now }));
     };
-    const peek = (): unknown => (reads ? { run: "run_1", firstMessage } : undefined);
-    const set = { changes, peek } as HistorySources["set"];
+    const active = { run: "run_1", firstMessage } as Rows["activeRuns"];
+    const peek = (): unknown => (reads && !ended ? active : undefined);
+    const set = { changes, peek, isKnown: () => reads } as HistorySources["set"];
     const loader: HistorySources["loader"] = {
       rows: async () => [],
+      // The storage has the rows from before the batch.
+      ...(readsNow && { rowNow: () => active as never }),
       histories: async (needs) => {
         this.asked.push(...needs);
         return needs.map(({ from, upTo }) =>
@@ -284,6 +289,23 @@ describe("histories that a node keeps", () => {
     expect(await node.batch([], [1], { reads: false })).toEqual([upTo(1)]);
     expect(await node.batch([], [1])).toEqual([upTo(1)]);
     expect(node.asked.map(({ from }) => from)).toEqual([0]);
+  });
+
+  test("are not read again if the storage says at once that the run was not restarted", async () => {
+    const node = new Node(store());
+    await node.batch(steps.slice(0, 2), [1]);
+    expect(await node.batch([], [1], { reads: false, readsNow: true })).toEqual([upTo(1)]);
+    expect(node.asked).toEqual([]);
+  });
+
+  test("are read again if the batch has ended the run, which it may have restarted before", async () => {
+    const stored = store(steps.slice(0, 2));
+    const node = new Node(stored);
+    await node.batch([], [1]);
+    const restarted = { ...makeStep(0), messageId: "msg_again" };
+    stored.steps.splice(0, 1, restarted);
+    const sent = await node.batch([], [0], { ended: true, readsNow: true });
+    expect(sent).toEqual([format([restarted])]);
   });
 
   test("are forgotten when the run has ended", async () => {
