@@ -66,4 +66,5 @@ const dayShape = whole(day);
 const httpDateShape = whole(httpDate);
 
 /** Members whose values are measured: lengths of time, and sizes of rows that contain those. */
-const measured = /(\\*"(?:took|latency|duration|uptime|age|storage_bytes|storedBytes)\\*":)\d+(?:\.\d+)?/g;
+const measured =
+  /(\\*"(?:took|latency|duration|connect|firstByte|uptime|age|storage_bytes|storedBytes)\\*":)\d+(?:\.\d+)?/g;

@@ -29,6 +29,7 @@ describe("the normaliser", () => {
     ["Wed, 02 Jan 2030 03:04:05 GMT", "<date>"],
     ["http://127.0.0.1:5000/v2", "http://<server>/v2"],
     ['{"took":17,"\\"took\\":3"}', '{"took":<number>,"\\"took\\":<number>"}'],
+    ['{"connect":1,"firstByte":12}', '{"connect":<number>,"firstByte":<number>}'],
     [`"${btoa(`{"id":"${message}"}`)}"`, '"<base64 of {\\"id\\":\\"<id1>\\"}>"'],
     ["/v2/publish/api/llm", "/v2/publish/api/llm"],
   ])("%s becomes %s", (text, expected) => {

@@ -178,6 +178,9 @@ export class Session {
 /** Replaces what differs between runs, where the name of the header tells it. */
 function maskHeader(name: string, value: string, length: number): string {
   if (/^date$/i.test(name)) return "<date>";
+  if (/^x-request-id$/i.test(name)) return "<request id>";
+  // It is a hash of the body, which has times.
+  if (/^etag$/i.test(name)) return "<etag>";
   if (/^content-length$/i.test(name)) return value === String(length) ? "<that of the body>" : value;
   if (/^(burst-ratelimit-(remaining|reset)|retry-after|ratelimit-reset)$/i.test(name)) return "<number>";
   return value;
