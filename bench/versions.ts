@@ -7,16 +7,17 @@ import { question } from "./question.ts";
 import type { Server } from "./server.ts";
 import { startWaypost } from "./waypost.ts";
 import type { WorkflowAnswers } from "./workflow.ts";
-import { callEndpoint } from "./workflowServer.ts";
+import { callEndpoint, type WorkflowLoad } from "./workflowServer.ts";
 import { runWorkflowTurn } from "./workflowTurn.ts";
 
 const options = {
   before: { default: "", help: "folder of the other version of this repository, installed (required)" },
   rounds: { default: 10, help: "turns of each version" },
   "warm-up": { default: 2, help: "warm-up turns of each version" },
-  loads: { default: "messages,flow,workflows", help: "loads to measure" },
+  loads: { default: "messages,flow,workflows", help: "loads to measure; also: long-runs" },
   messages: { default: 20_000, help: "messages of a turn" },
   runs: { default: 2_000, help: "runs of 3 steps in a turn" },
+  "long-runs": { default: 4, help: "runs of 1,000 steps in a turn of long-runs, all at once" },
 } as const;
 
 /** The figures of one turn. CPU is in microseconds per message or per step. */
@@ -51,8 +52,9 @@ export const versions = question({
 /** Returns the work of a turn, by the name of the load. */
 async function prepare(
   resources: BenchResources,
-  { connections, messages, runs }: { connections: number; messages: number; runs: number },
+  given: { connections: number; messages: number; runs: number; "long-runs": number },
 ): Promise<Map<string, Work>> {
+  const { connections, messages, runs, "long-runs": longRuns } = given;
   const setup = await openBenchSetup(resources);
   const endpoint = resources.part<WorkflowAnswers>("workflow", "others");
   await endpoint.ask("listen", undefined);
@@ -65,14 +67,17 @@ async function prepare(
       const { cpuPerMessage, perSecond } = await runTurn(setup, server, workload);
       return { cpu: cpuPerMessage, perSecond };
     };
-  const takeSteps: Work = async (server) => {
-    const turn = await runWorkflowTurn(callEndpoint(endpoint, server), { runs, atOnce: 64 });
-    return { cpu: turn.cpuPerStep, perSecond: turn.stepsPerSecond };
-  };
+  const run =
+    (load: Partial<WorkflowLoad>): Work =>
+    async (server) => {
+      const turn = await runWorkflowTurn(callEndpoint(endpoint, server), load);
+      return { cpu: turn.cpuPerStep, perSecond: turn.stepsPerSecond };
+    };
   return new Map([
     ["messages", send(plain)],
     ["flow", send(keyed)],
-    ["workflows", takeSteps],
+    ["workflows", run({ runs, atOnce: 64 })],
+    ["long-runs", run({ runs: longRuns, steps: 1_000, atOnce: longRuns })],
   ]);
 }
 
