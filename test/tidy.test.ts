@@ -56,6 +56,7 @@ describe("imports", () => {
     store: ["queries", "", "batch", "histories", "sql", "sqlite", "postgres", "move"],
     delivery: ["http", ""],
     client: ["terminal", ""],
+    server: ["", "doctor"],
     api: [
       ...["http", "auth", "webhooks", "settings", "route", "publishing", "admission", "views"],
       ...[

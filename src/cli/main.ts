@@ -23,6 +23,8 @@ import { readCause } from "../api/http/problems.ts";
 import { Refusal } from "../core/values/errors.ts";
 import { addHealthCommand } from "./healthCommand.ts";
 import { addConfigCommand } from "./config.ts";
+import { addDoctorCommand } from "./doctor.ts";
+import { BundleRefused } from "../server/doctor/doctor.ts";
 import { addKeyCommands } from "./keys.ts";
 import { findKeySource, KeysRefused } from "../server/encryptionKeys.ts";
 import type { ServerAdmin } from "../server/accountAdmin.ts";
@@ -56,6 +58,8 @@ const program = new Command("waypost")
   .description("An open-source, durable HTTP message queue that you host yourself.")
   .version(version)
   .exitOverride()
+  // Otherwise flags of a subcommand, such as doctor egress, would count as those of its parent.
+  .enablePositionalOptions()
   .showHelpAfterError("(waypost --help lists all commands)");
 
 addConfigCommand<Flags>(program, {
@@ -221,6 +225,13 @@ program
 
 addHealthCommand(program, process.env);
 
+addDoctorCommand<Flags>(program, {
+  withAllFlags: (command) => withSettings(command, serverSettingNames.filter(isFlag)),
+  readSettings: (flags) => readServerConfig(flags, process.env),
+  explain: (flags) => explainConfig(flags, process.env),
+  print,
+});
+
 addAccountCommands<Flags>(program, {
   withStoreFlags: (command) => withSettings(command, storeSettings),
   withAdmin: (flags, run) => withStoreAdmin(readStoreConfig(flags), run),
@@ -341,6 +352,7 @@ run().catch((error: unknown) => {
     CannotStart,
     BackupRefused,
     CommandFailed,
+    BundleRefused,
     ConfigRefused,
     DataFolderRefused,
     ServerAdminRefused,

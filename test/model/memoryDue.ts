@@ -6,6 +6,7 @@ import type { DueTable } from "../../src/core/fairness/turns.ts";
 import { turnLimits } from "../../src/core/fairness/turns.ts";
 import { mergeDue, listTurnEnds } from "../../src/store/sql/dueRows.ts";
 import type { DueRows } from "../../src/core/decision/command.ts";
+import type { OldestDue } from "../../src/store/queries/storageReads.ts";
 import { countFittingPage } from "../../src/store/queries/storageReads.ts";
 
 type Row = { account: AccountId; dueAt: Millis | null };
@@ -19,11 +20,29 @@ export const sortByDue = <R extends { dueAt: Millis | null }>(rows: R[], tie: (a
 const byAccountAndId = (a: Row & { id: string }, b: Row & { id: string }): number =>
   compareText(a.account, b.account) || compareText(a.id, b.id);
 
+/** Returns the earliest due time of each kind of rows. */
+export function readOldestDue({ tables }: { tables: DueRowTables }): OldestDue {
+  const { messages, hostWaitlists, limiters, schedules, waiters } = tables;
+  const earliest = (rows: Iterable<{ dueAt: Millis | null }>): Millis | null => {
+    let least: Millis | null = null;
+    for (const { dueAt } of rows) if (dueAt !== null && (least === null || dueAt < least)) least = dueAt;
+    return least;
+  };
+  const all = [...messages.values()];
+  return {
+    messages: earliest(all.filter(({ leasedBy }) => leasedBy === null)),
+    leases: earliest(all.filter(({ leasedBy }) => leasedBy !== null)),
+    hostWaitlists: earliest(hostWaitlists.values()),
+    limiters: earliest(limiters.values()),
+    schedules: earliest(schedules.values()),
+    waiters: earliest(waiters.values()),
+  };
+}
+
+type DueRowTables = { readonly [T in DueTable]: ReadonlyMap<string, Rows[T]> };
+
 /** Returns a reader of due rows that works like the databases: see `dueRows.ts`. */
-export function createDueReader(tables: { readonly [T in DueTable]: ReadonlyMap<string, Rows[T]> }): (
-  now: Millis,
-  max: DueNeed,
-) => Promise<DueRows> {
+export function createDueReader(tables: DueRowTables): (now: Millis, max: DueNeed) => Promise<DueRows> {
   return async (now, max) => {
     const find = <R extends Row>(
       name: DueTable,

@@ -11,7 +11,7 @@ import type {
   StoredSum,
 } from "../../src/store/queries/storageReads.ts";
 import { fillStoreCounts, readStoreCount } from "../../src/core/sending/storeCounts.ts";
-import { compareText, isDue, sortByDue } from "./memoryDue.ts";
+import { compareText, isDue, readOldestDue, sortByDue } from "./memoryDue.ts";
 import type { Memory } from "./memoryRows.ts";
 import { filterRows, listHeld, listOfRun, listRange, pick, withBodies } from "./memoryRows.ts";
 
@@ -106,6 +106,7 @@ export function createStorageReads(memory: Memory): StorageReads {
             (a.dueAt ?? 0) - (b.dueAt ?? 0) || compareText(a.account, b.account) || compareText(a.id, b.id),
         )
         .slice(0, limit),
+    oldestDue: async () => readOldestDue(memory),
     tokenByHash: async (hash) => [...memory.tables.tokens.values()].find((one) => one.hash === hash) ?? null,
     queueMessages: async ({ account, queue, limit }) =>
       filterRows(messages, (row) => row.account === account && row.queue === queue && isUnfinished(row))

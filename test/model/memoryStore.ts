@@ -26,7 +26,7 @@ import { toKey, formatKey } from "../../src/store/queries/keys.ts";
 import type { Loader } from "../../src/store/batch/loader.ts";
 import { toQuotaRange } from "../../src/store/batch/quotaCounts.ts";
 import { createGroupCommitStore } from "../../src/store/batch/groupCommit.ts";
-import { compareText, createDueReader, sortByDue } from "./memoryDue.ts";
+import { compareText, createDueReader, readOldestDue, sortByDue } from "./memoryDue.ts";
 import { createStorageReads } from "./memoryReads.ts";
 import { filterRows, listHeld, listOfRun, listRange, Memory, pick, withBodies } from "./memoryRows.ts";
 export { Memory } from "./memoryRows.ts";
@@ -79,13 +79,8 @@ export function memoryParts(momentSource: MomentSource, memory: Memory, decision
     return turn;
   };
   const nextDueAt = async () => {
-    let least: Millis | null = null;
-    const { messages, hostWaitlists, limiters, schedules, waiters } = memory.tables;
-    for (const table of [messages, hostWaitlists, limiters, schedules, waiters]) {
-      for (const { dueAt } of table.values())
-        if (dueAt !== null && (least === null || dueAt < least)) least = dueAt;
-    }
-    return least;
+    const times = Object.values(readOldestDue(memory)).filter((at) => at !== null);
+    return times.length === 0 ? null : Math.min(...times);
   };
   return {
     runBatch,

@@ -14,6 +14,7 @@ import { openReaders } from "../../src/store/postgres/readers.ts";
 import { openSqlite } from "../../src/store/sqlite/database.ts";
 import { sqliteStore } from "../../src/store/sqlite/sqliteStore.ts";
 import { tableNames } from "../../src/store/store.ts";
+import type { OldestDue } from "../../src/store/queries/storageReads.ts";
 import type { Store } from "../../src/store/store.ts";
 import { tables } from "../../src/store/sql/tables.ts";
 import { freshDatabase } from "../postgres.ts";
@@ -150,7 +151,13 @@ async function everywhere(
   };
 }
 
-type Ran = { answers: unknown[]; deliveries: Delivery[]; calledOff: LeaseRef[]; nextDueAt: number | null };
+type Ran = {
+  answers: unknown[];
+  deliveries: Delivery[];
+  calledOff: LeaseRef[];
+  nextDueAt: number | null;
+  oldestDue: OldestDue;
+};
 
 async function run(world: StoreFixture, batch: readonly RandomCommand[]): Promise<Ran> {
   for (const { name, input } of batch) {
@@ -165,6 +172,7 @@ async function run(world: StoreFixture, batch: readonly RandomCommand[]): Promis
     deliveries: world.delivered(),
     calledOff: world.calledOff.splice(0),
     nextDueAt: await world.store.nextDueAt(),
+    oldestDue: await world.store.read.oldestDue(),
   };
 }
 

@@ -7,6 +7,9 @@ import { belongsToRun } from "../workflows/outcome.ts";
 import { skipFiring } from "./schedule.ts";
 import { failMessage } from "./settle.ts";
 
+/** How the error of a quarantined message begins. */
+export const quarantineError = "could not be stored: ";
+
 /** A due row. `id` identifies it in its account. */
 export type DueRow = {
   table: "messages" | "hostWaitlists" | "limiters" | "schedules" | "waiters";
@@ -49,7 +52,7 @@ export const quarantine: Decision<{ row: DueRow; reason: string }, Quarantined> 
     if (!state || (state.dueAt !== null && state.dueAt > moment.now)) return { description: null };
     const account = draft.get("accounts", id);
     const message = draft.getWithoutBody("storedMessages", id, state.id);
-    const outcome = { ...refusedResponse, error: `could not be stored: ${toStorableText(reason)}` };
+    const outcome = { ...refusedResponse, error: quarantineError + toStorableText(reason) };
     if (account && message)
       failMessage(draft, moment, { account, message: withoutCallbacks(message), state, outcome });
     else giveUp(draft, moment, state);

@@ -164,6 +164,10 @@ export type Waiter = {
   child: { run: RunKey; runId: string; url: string; createdAt: Millis; messageId: MessageId } | null;
 };
 
+/** Reports whether a waiter belongs to this active run. The waiter of any other run has outlived its run. */
+export const isWaiterOf = (waiter: Waiter, active: ActiveRun | undefined): boolean =>
+  active !== undefined && active.run === waiter.run;
+
 /** An event that arrived before a step waited for it. */
 export type Notification = {
   account: AccountId;

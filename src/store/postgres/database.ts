@@ -143,11 +143,11 @@ export function createPostgresBackend(
 export async function openPostgresReads(
   location: DatabaseLocation,
   { name }: { name: string },
-): Promise<{ storageReads: StorageReads; close(): Promise<void> }> {
+): Promise<{ connection: DatabaseConnection; storageReads: StorageReads; close(): Promise<void> }> {
   await requireOwnConnections(location, { name });
   const { connection, close } = openReaders(location);
   const [schemaTable] = await connection.query("select to_regclass('store_schema')::text as name", []);
-  if (schemaTable?.name) return { storageReads: createSqlReads(connection), close };
+  if (schemaTable?.name) return { connection, storageReads: createSqlReads(connection), close };
   await close();
   throw new StorageRefused('the database has no store yet; "waypost start --database-url <url>" creates one');
 }

@@ -50,6 +50,7 @@ import { withKeptLog } from "./wholeLog.ts";
 import type {
   BodyOptions,
   ListQuery,
+  OldestDue,
   QueueNeed,
   Range,
   EncryptedTableName,
@@ -264,6 +265,8 @@ const createSetUpQueries = (storageReads: StorageReads) => ({
 const createUpkeepQueries = (storageReads: StorageReads) => ({
   /** Returns the figures of all accounts. Messages that are being sent are counted up to 100,000. */
   storeFigures: (): Promise<StoreFigures> => storageReads.storeFigures(maxLeasedFigure),
+  /** Returns the earliest due time of each kind of rows that are claimed, of all accounts. */
+  oldestDue: (): Promise<OldestDue> => storageReads.oldestDue(),
   /** Returns the jobs of all accounts that are due, the oldest first. */
   dueJobs: (now: Millis, limit: number): Promise<readonly Job[]> => storageReads.dueJobs(now, limit),
   /**

@@ -108,6 +108,8 @@ export interface StorageReads {
   ): Promise<readonly StoredSum[]>;
   /** Returns the figures of all accounts. Messages that are being sent are counted up to `maxLeased`. */
   storeFigures(maxLeased: number): Promise<StoreFigures>;
+  /** Returns the earliest due time of each kind of rows that are claimed. */
+  oldestDue(): Promise<OldestDue>;
   earliestDeduplicationEnd(account: AccountId): Promise<Millis | null>;
   /** Returns the earliest end of a run that still exists. */
   earliestRunEnd(account: AccountId, options: { failed: boolean }): Promise<Millis | null>;
@@ -135,6 +137,10 @@ export type WaiterCount = {
   oldestId: string;
   timeoutAt: Millis | null;
 };
+/** The kinds of rows that become due, and are then claimed. `leases` are messages that a node is sending. */
+export const dueKinds = ["messages", "leases", "hostWaitlists", "limiters", "schedules", "waiters"] as const;
+/** The earliest due time of each kind of rows. Null: no row has a due time. */
+export type OldestDue = { readonly [K in (typeof dueKinds)[number]]: Millis | null };
 
 /** A position in the order of due times. Messages with the same due time are in the order of their ids. */
 export type DuePosition = { dueAt: Millis; id: string };

@@ -4,6 +4,7 @@ import { readKeyVersion } from "./encryptedColumns.ts";
 import type {
   LogName,
   MessageLogsNeed,
+  OldestDue,
   Range,
   RowSize,
   EncryptedTableName,
@@ -12,19 +13,35 @@ import type {
   StorageReads,
   SizedName,
 } from "../queries/storageReads.ts";
+import { dueKinds } from "../queries/storageReads.ts";
 import { countRange, createReader, readRowsByKey, makeRangeClause } from "./rows.ts";
 import { listColumns, selectEach, keyValues, getStatements } from "./statements.ts";
 import { tables } from "./tables.ts";
 import { createFigureReads } from "./counts.ts";
 import { createPauseReads, createUnfinishedReads } from "./unfinishedReads.ts";
 
-const nextDueSql = `select min(due_at) as at from (
-  select min(due_at) as due_at from messages where leased_by is null and due_at is not null and id <> ''
-  union all select min(due_at) as due_at from messages where leased_by is not null
-  union all select min(due_at) as due_at from host_waitlists
-  union all select min(due_at) as due_at from limiters where due_at is not null
-  union all select min(due_at) as due_at from schedules where due_at is not null
-  union all select min(due_at) as due_at from waiters where due_at is not null) as earliest`;
+/** For each kind of rows that become due, where the earliest due time is. Each condition has an index. */
+const dueRowsSql: { readonly [K in keyof OldestDue]: string } = {
+  messages: "messages where leased_by is null and due_at is not null and id <> ''",
+  leases: "messages where leased_by is not null",
+  hostWaitlists: "host_waitlists",
+  limiters: "limiters where due_at is not null",
+  schedules: "schedules where due_at is not null",
+  waiters: "waiters where due_at is not null",
+};
+const earliestSql = dueKinds.map((kind) => `select min(due_at) as due_at from ${dueRowsSql[kind]}`);
+const nextDueSql = `select min(due_at) as at from (${earliestSql.join(" union all ")}) as earliest`;
+const oldestDueSql = `select ${earliestSql.map((sql, at) => `(${sql}) as at${at}`).join(", ")}`;
+
+/** Returns the earliest due time of each kind of rows. */
+async function readOldestDue(connection: DatabaseConnection): Promise<OldestDue> {
+  const [row] = await connection.query(oldestDueSql, []);
+  const entries = dueKinds.map((kind, at) => {
+    const dueAt = row?.[`at${at}`];
+    return [kind, typeof dueAt === "number" ? dueAt : null] as const;
+  });
+  return Object.fromEntries(entries) as OldestDue;
+}
 
 /** Returns when the next message, waitlist, limiter, schedule or waiter is due, or null if none is. */
 export async function readNextDueAt(connection: DatabaseConnection): Promise<Millis | null> {
@@ -92,6 +109,7 @@ export function createSqlReads(connection: DatabaseConnection): StorageReads {
     accounts: () => read(tables.accounts, { rest: "order by id", values: [] }),
     ...createCounts(connection),
     ...createFigureReads(connection),
+    oldestDue: () => readOldestDue(connection),
     encryptionStatus: (name, range) => readEncryptionStatus(connection, name, range),
     dueJobs: (now, limit) =>
       read(tables.jobs, {

@@ -110,6 +110,24 @@ export async function createTables(
   }
 }
 
+/** Throws `StorageRefused` if this program may not use the tables of a database. Changes nothing. */
+export async function requireSchema(connection: DatabaseConnection, database: DatabaseKind): Promise<void> {
+  const isTable =
+    database === "sqlite"
+      ? "select 1 as found from sqlite_schema where type = 'table' and name = ?"
+      : "select 1 as found where to_regclass(?) is not null";
+  const [name, place] =
+    database === "sqlite" ? ["the store", "an empty data folder"] : ["the database", "an empty database"];
+  await createTables(connection, database, {
+    name,
+    place,
+    hasTable: async (table) => (await connection.query(isTable, [table])).length > 0,
+    run: async () => {
+      throw new StorageRefused(`${name}: has no tables of Waypost; the first start creates them`);
+    },
+  });
+}
+
 /** A row of the table of schemas that exists while a store is being moved into this database. */
 const unfinishedMove = "unfinished move";
 

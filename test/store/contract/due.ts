@@ -46,6 +46,25 @@ export function describeDue(open: OpenStore): void {
       }
     });
 
+    test("what is due, by its kind", async () => {
+      const fixture = await StoreFixture.open(open);
+      await fixture.account();
+      const nothing = {
+        ...{ messages: null, leases: null, hostWaitlists: null },
+        ...{ limiters: null, schedules: null, waiters: null },
+      };
+      expect(await fixture.store.read.oldestDue()).toEqual(nothing);
+      const start = fixture.clock.now;
+      await fixture.send({ delay: 5_000 });
+      await fixture.send({ delay: 3_000 });
+      await fixture.sent({});
+      expect(await fixture.store.read.oldestDue()).toEqual({
+        ...nothing,
+        messages: start + 3_000,
+        leases: start + spans.lease,
+      });
+    });
+
     test("rows of other accounts in turn if more is due than the limit", async () => {
       const fixture = await StoreFixture.open(open);
       await Promise.all(["acc", "b", "c"].map((id) => fixture.account(id)));
