@@ -105,17 +105,13 @@ export class Dispatcher {
       now: () => clock.now(),
       logFailure: (message, error) => log.failure(message, error),
     });
-    const resume = (): void => {
-      this.#isOutOfCapacity = false;
-      this.#claimAt(immediately);
-    };
     this.#leaseGuard = store.sessionLease
       ? new SessionLeaseGuard({
           sessionLease: store.sessionLease,
           store,
           clock,
           abortAll: () => this.#running.abortAll(),
-          resume,
+          resume: () => this.wake(),
         })
       : null;
   }
@@ -183,9 +179,18 @@ export class Dispatcher {
    */
   setHold(isHeld: boolean): void {
     this.#isHeld = isHeld;
-    if (isHeld) return;
+    if (!isHeld) this.wake();
+  }
+
+  /** Looks for due messages now. */
+  wake(): void {
     this.#isOutOfCapacity = false;
     this.#claimAt(immediately);
+  }
+
+  /** Reports whether this node may send more, and knows of nothing due that it has not claimed. */
+  couldSend(): boolean {
+    return this.readCapacity().free > 0 && this.#backlog === false && !this.#claimer.hasPausedRows;
   }
 
   get #maySend(): boolean {
@@ -323,10 +328,7 @@ export class Dispatcher {
     this.#running.remove(running);
     this.#wakeDenied(delivery);
     this.#settling++;
-    if (this.#isOutOfCapacity) {
-      this.#isOutOfCapacity = false;
-      this.#claimAt(immediately);
-    }
+    if (this.#isOutOfCapacity) this.wake();
     const settled = await this.#settle(delivery, outcome);
     running.responseRoom.close();
     if (outcome.body.byteLength > 0) this.#wakeDenied(delivery);

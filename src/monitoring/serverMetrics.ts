@@ -109,6 +109,11 @@ function readMessageMetrics({ metrics, inFlight }: MetricSources): Metric[] {
       single(activities.quarantined),
     ),
     counter(
+      "waypost_repairs",
+      "Rows that the self-check has corrected, because they would have left work undone.",
+      single(activities.repaired),
+    ),
+    counter(
       "waypost_dead_letters_dropped",
       "Dead letters that were removed because of their age or a limit, and not by a request.",
       single(activities["dead letter expired"]),

@@ -255,6 +255,12 @@ export const serverSettings = {
       "header in which a proxy of --trust-proxy names the person that it has signed in; " +
       "it only names a session of the console, which still needs a login",
   },
+  selfCheck: {
+    takes: z.enum(["on", "off"], { error: "must be on or off" }).transform((given) => given === "on"),
+    default: "on",
+    value: "<on|off>",
+    help: "off: the server does not look for stuck work, and repairs none",
+  },
   logLevel: {
     takes: z.enum(["trace", "debug", "info", "warn", "error", "silent"], {
       error: "must be trace, debug, info, warn, error or silent",

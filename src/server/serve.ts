@@ -16,7 +16,7 @@ import type { Observation } from "./observe.ts";
 import { measurePublishes, observe } from "./observe.ts";
 import type { NewAccount } from "./credentials.ts";
 import { type OpenedStore, openStore } from "./openStore.ts";
-import { createAttemptLog, createRequestLog } from "./serverLog.ts";
+import { createAttemptLog, createRepairLog, createRequestLog, logHold } from "./serverLog.ts";
 import { commandLine, createServerAdmin, listenForAdmin } from "./accountAdmin.ts";
 import type { Actor } from "../core/model/auditEntry.ts";
 import { isDeleted } from "../core/commands/account.ts";
@@ -37,6 +37,7 @@ import { createEgress } from "../delivery/http/egress.ts";
 import { createAlertTask } from "../maintenance/alerts.ts";
 import { createSpaceTask } from "../maintenance/giveBackSpace.ts";
 import { JobRunner } from "../maintenance/jobs.ts";
+import { createSelfCheckTask } from "../maintenance/selfCheck.ts";
 import { createSpendingDuty } from "../maintenance/meterSpending.ts";
 import { createStorageTask } from "../maintenance/storage.ts";
 import { createTrimmingTask } from "../maintenance/trimHistory.ts";
@@ -262,6 +263,9 @@ function createWork(
         isHeld: () => holdWatch.isHeld,
         disk: async () => (await toApiSettings(settings).disk?.()) ?? null,
       }),
+      ...(settings.selfCheck
+        ? [createSelfCheckTask({ store, clock, sender: dispatcher, onRepair: createRepairLog(log) })]
+        : []),
     ],
     clock,
     logFailure,
@@ -273,8 +277,7 @@ function createWork(
     isShared,
     onChange: (isHeld) => {
       dispatcher.setHold(isHeld);
-      if (isHeld) log.warn(heldWarning);
-      else log.info("deliveries are no longer held");
+      logHold(log, isHeld);
     },
     logFailure,
   });
@@ -327,10 +330,6 @@ const createConsoleParts = (
     userHeader: { name: trustUserHeader, isTrusted: createNetworkCheck(trustProxy) },
   }),
 });
-
-const heldWarning =
-  "all deliveries are held: publishes are accepted and nothing is sent, by no node; " +
-  '"waypost unhold" or POST /v2/admin/unhold ends the hold';
 
 type TaskOptions = { store: Store; clock: typeof systemClock } & {
   retention: ReturnType<typeof toRetention>;

@@ -3,6 +3,7 @@ import type { RequestLine } from "../api/route/requestLog.ts";
 import type { Settled } from "../core/commands/settle.ts";
 import type { Delivery, Outcome } from "../core/model/message.ts";
 import { parseUrl } from "../core/values/url.ts";
+import type { Repaired } from "../maintenance/selfCheck.ts";
 import type { DispatcherLog } from "../delivery/dispatcher.ts";
 
 /**
@@ -40,5 +41,25 @@ export function createRequestLog(log: Logger): (status: number, line: () => Requ
   };
 }
 
+/** Returns a function that logs a repair of the self-check, which every operator should report as a bug. */
+export const createRepairLog =
+  (log: Logger) =>
+  (repaired: Repaired): void =>
+    log.error(repaired, repairText);
+
+const repairText =
+  "stuck work was found and repaired; a bug has caused it, or a change of the store by another program: " +
+  "please report it, with waypost doctor --bundle";
+
 /** Returns only the host, because paths and queries of destinations can contain secrets. */
 const readHostOnly = (url: string): string => parseUrl(url)?.host ?? "";
+
+/** Logs that a hold of all deliveries has begun or ended. */
+export function logHold(log: Logger, isHeld: boolean): void {
+  if (isHeld) log.warn(heldWarning);
+  else log.info("deliveries are no longer held");
+}
+
+const heldWarning =
+  "all deliveries are held: publishes are accepted and nothing is sent, by no node; " +
+  '"waypost unhold" or POST /v2/admin/unhold ends the hold';

@@ -1,6 +1,6 @@
 import type { Draft, Key, Moment } from "../decision/command.ts";
 import type { AccountId, MessageId, MessageState, Millis } from "../model/message.ts";
-import type { Limiter } from "../model/limiter.ts";
+import type { Counters, Limiter, QueueSlot } from "../model/limiter.ts";
 import { isUnfinished } from "../model/message.ts";
 import { readAccountLimiters } from "./accountLimits.ts";
 import type { GateKind, LimiterGate } from "./gate.ts";
@@ -243,4 +243,28 @@ export function listLimiterKeys(
     else if (waitlist?.kind === "endpoint") add(waitlist);
   }
   return keys;
+}
+
+/** Writes the number of holders of a slot after a recount. A slot without holders is freed. */
+export function correctSlot(draft: Draft, moment: Moment, slot: QueueSlot): void {
+  if (slot.holders > 0) return draft.put("queueSlots", slot);
+  draft.drop("queueSlots", slot.account, slot.id);
+  if (slot.queue !== "")
+    decrement(draft, moment, { account: slot.account, gate: queueGate(slot.queue), counter: "running" });
+}
+
+/** Adds the differences that a recount has found to the counters of a limiter. */
+export function correctLimiter(
+  draft: Draft,
+  moment: Moment,
+  { limiter, drift }: { limiter: Limiter; drift: Counters },
+): void {
+  const waitingDownstream = Math.max(0, (limiter.waitingDownstream ?? 0) + drift.waitingDownstream);
+  const { waitingDownstream: _before, ...others } = limiter;
+  putLimiter(draft, moment, {
+    ...others,
+    running: Math.max(0, limiter.running + drift.running),
+    waiting: Math.max(0, limiter.waiting + drift.waiting),
+    ...(waitingDownstream === 0 && _before === undefined ? {} : { waitingDownstream }),
+  });
 }

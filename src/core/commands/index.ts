@@ -28,6 +28,7 @@ import { pauseLimiter, pinFlowControl, resetRate, resumeLimiter, unpinFlowContro
 import { addEndpoints, deleteGroup, removeEndpoints, setGroupHeaders } from "./urlGroup.ts";
 import { auditWords, continueJob, createJob, noteJob, removeJobs, stopJob } from "./job.ts";
 import { publish } from "./publish.ts";
+import { repair } from "./repair.ts";
 import { rewrite } from "./rewrite.ts";
 import { deleteQueue, upsertQueue } from "./queue.ts";
 import { expire, trim } from "./retention.ts";
@@ -79,6 +80,9 @@ export const commands = {
   takeAlert,
   noteAlertOutcome,
   removeAlerts,
+  repair: audited(repair, ({ suspect }, { repaired }) =>
+    repaired ? { what: `repair.${suspect.kind}`, object: suspect.id } : null,
+  ),
   ...messageCommands(),
   ...accountCommands(),
   ...setUpCommands(),
@@ -239,6 +243,7 @@ const internalCommands: ReadonlySet<CommandName> = new Set<CommandName>([
   "takeAlert",
   "noteAlertOutcome",
   "removeAlerts",
+  "repair",
 ]);
 
 /**

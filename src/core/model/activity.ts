@@ -22,6 +22,7 @@ export const activityNames = [
   "lease expired",
   "dead letter expired",
   "quarantined",
+  "repaired",
 ] as const;
 
 /** The name of something that a command did. */

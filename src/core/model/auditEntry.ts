@@ -1,10 +1,16 @@
 import type { AccountId, Millis } from "./message.ts";
 
-/** How the caller of a request proved its identity. */
-export type ActorKind = "token" | "password" | "operator" | "commandLine";
+/** How the caller of a request proved its identity. `server`: the server itself, when it repairs its data. */
+export type ActorKind = "token" | "password" | "operator" | "commandLine" | "server";
 
 /** Every way in which a caller can prove its identity. */
-export const actorKinds = ["token", "password", "operator", "commandLine"] as const satisfies ActorKind[];
+export const actorKinds = [
+  "token",
+  "password",
+  "operator",
+  "commandLine",
+  "server",
+] as const satisfies ActorKind[];
 
 /** The caller of a request. It never contains a secret. */
 export type Actor = {

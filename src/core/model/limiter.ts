@@ -41,6 +41,9 @@ export type Limiter = {
   pinned: { parallelism: boolean; rate: boolean };
 };
 
+/** The counters of a limiter, or by how much they differ from a recount. */
+export type Counters = { running: number; waiting: number; waitingDownstream: number };
+
 /**
  * A queue slot. A message holds it until the message and its callbacks have finished. `id` is the id of the
  * message. `queue` is empty if the queue has been deleted.

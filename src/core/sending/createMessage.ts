@@ -14,7 +14,9 @@ import type {
   MessageId,
   MessageState,
   Millis,
+  RunPart,
   SingleInput,
+  WithoutBody,
 } from "../model/message.ts";
 import { makeStoredMessage } from "../model/message.ts";
 import type { Limiter } from "../model/limiter.ts";
@@ -75,22 +77,52 @@ function readOrigin({ reportsOn, run, scheduleId }: SingleInput): MessageOrigin 
 function newState(
   draft: Draft,
   input: SingleInput,
-  created: Pick<MessageState, "account" | "id" | "dueAt" | "slot">,
+  { slot, ...created }: Pick<MessageState, "account" | "id" | "dueAt" | "slot">,
+): MessageState {
+  const isShared = slot !== null && shareSlot(draft, created.account, slot);
+  return makePendingState(input, {
+    ...created,
+    attempts: 0,
+    size: input.run?.size ?? input.body.byteLength,
+    slot: isShared ? slot : null,
+  });
+}
+
+/**
+ * Returns the state of a message of a run whose state was lost, so that it is sent. Reports on its earlier
+ * attempts change nothing.
+ */
+export const restoreState = (
+  message: WithoutBody<StoredMessage> & { run: RunPart },
+  now: Millis,
+): MessageState =>
+  makePendingState(message, {
+    account: message.account,
+    id: message.id,
+    dueAt: Math.max(now, message.notBefore),
+    attempts: 1,
+    size: message.run.size,
+    slot: null,
+  });
+
+/** The parts of a message that its state is made of. */
+type StateSource = Omit<StoredMessage, "body" | "account" | "id" | "createdAt" | "notBefore"> | SingleInput;
+
+function makePendingState(
+  input: StateSource,
+  created: Pick<MessageState, "account" | "id" | "dueAt" | "slot" | "attempts" | "size">,
 ): MessageState {
   const { host, endpoint } = parseAddress(input.url);
   return {
     ...created,
     state: "pending",
-    attempts: 0,
     lostAttempts: 0,
     leasedBy: null,
     host,
     endpoint,
-    size: input.run?.size ?? input.body.byteLength,
     reportsOutcome: input.callback !== null || input.reportsOn !== null || input.run?.first !== undefined,
     queue: input.queue,
     flowControlKey: input.flowControl?.key ?? null,
-    slot: created.slot !== null && shareSlot(draft, created.account, created.slot) ? created.slot : null,
     waitlist: null,
     // A failure callback is sent after its run has ended, so it is not dropped with the run.
     run: input.run && input.run.kind !== "failure" ? input.run.run : null,

@@ -42,6 +42,8 @@ import { readRunLogPage } from "./runLogs.ts";
 import type { HostSituation, Situation } from "./situation.ts";
 import { readHosts, readSituation } from "./situation.ts";
 import type { Job } from "../../core/model/job.ts";
+import type { SuspectPage, SuspectRange } from "./suspects.ts";
+import { findSuspects } from "./suspects.ts";
 import type { UnfinishedPage } from "./unfinished.ts";
 import { findUnfinished, listUnfinished } from "./unfinished.ts";
 import type { UnfinishedQuery } from "./unfinishedSets.ts";
@@ -267,6 +269,8 @@ const createUpkeepQueries = (storageReads: StorageReads) => ({
   storeFigures: (): Promise<StoreFigures> => storageReads.storeFigures(maxLeasedFigure),
   /** Returns the earliest due time of each kind of rows that are claimed, of all accounts. */
   oldestDue: (): Promise<OldestDue> => storageReads.oldestDue(),
+  /** Looks for rows of an account that contradict each other, so that work would be left undone. */
+  suspects: (range: SuspectRange): Promise<SuspectPage> => findSuspects(storageReads, range),
   /** Returns the jobs of all accounts that are due, the oldest first. */
   dueJobs: (now: Millis, limit: number): Promise<readonly Job[]> => storageReads.dueJobs(now, limit),
   /**

@@ -11,6 +11,7 @@ import {
   createRetentionTask,
 } from "../../../src/maintenance/scheduler.ts";
 import { createSpendingDuty } from "../../../src/maintenance/meterSpending.ts";
+import { createSelfCheckTask } from "../../../src/maintenance/selfCheck.ts";
 import { createStorageTask } from "../../../src/maintenance/storage.ts";
 import { createTrimmingTask } from "../../../src/maintenance/trimHistory.ts";
 import { createGroupCommitStore } from "../../../src/store/batch/groupCommit.ts";
@@ -74,6 +75,8 @@ export class SimulatedNode {
         accounts: () => this.#read(() => way.read.accounts()),
         nextExpiryAt: (...of) => this.#read(() => way.read.nextExpiryAt(...of)),
         storedBytes: (...of) => this.#read(() => way.read.storedBytes(...of)),
+        oldestDue: () => this.#read(() => way.read.oldestDue()),
+        suspects: (range) => this.#read(() => way.read.suspects(range)),
         findOverLimit: (...of) => this.#read(() => way.read.findOverLimit(...of)),
       },
       forgetBefore: (time) => this.#read(async () => way.forgetBefore?.(time)),
@@ -116,6 +119,13 @@ export class SimulatedNode {
         createPromptRetentionTask({ store, clock, retention: cluster.retention }),
         createTrimmingTask({ store, clock }),
         createSpendingDuty({ store, clock, prices }),
+        createSelfCheckTask({
+          store,
+          clock,
+          sender: this.dispatcher,
+          onRepair: (repaired) =>
+            cluster.checker.assertHolds(false, `nothing needs repair: ${JSON.stringify(repaired)}`),
+        }),
         ...(cluster.quota === null ? [] : [createStorageTask({ store, clock })]),
       ],
       clock,

@@ -25,6 +25,7 @@ import { describeSending } from "./sending.ts";
 import { describeStored } from "./stored.ts";
 import { describeTrim } from "./trim.ts";
 import { describeTimeIndex } from "./timeIndex.ts";
+import { describeSelfCheck } from "./selfCheck.ts";
 import { describeSituation } from "./situation.ts";
 import { describeSources } from "./sources.ts";
 import { describeUnfinished } from "./unfinished.ts";
@@ -68,6 +69,7 @@ const others = [
     describeUsage,
     describeStored,
     describeHold,
+    describeSelfCheck,
   ],
 ];
 

@@ -30,11 +30,15 @@ const entrySchema = z.object({
         .enum(actorKinds)
         .describe(
           "How the request was authorized: by a token of the account, by its user name and password, by " +
-            "the operator password, or on the command line.",
+            "the operator password, or on the command line. server: the server itself, " +
+            "when it repaired its data.",
         ),
       token: z.string().optional().describe("The token: main, or the id of a created token."),
       user: z.string().optional().describe("The user name of the request."),
-      address: z.string().nullable().describe("The IP address of the client. null on the command line."),
+      address: z
+        .string()
+        .nullable()
+        .describe("The IP address of the client. null on the command line, and for the server itself."),
     })
     .describe("The author of the change."),
 });

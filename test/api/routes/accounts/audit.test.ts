@@ -299,7 +299,7 @@ describe("GET /v2/audit", () => {
     ["?cursor=1", /^cursor: unknown/],
     ["?cursor=aud_%00", /^cursor: /],
     ["?fromDate=2&toDate=1", /^fromDate: is later than toDate/],
-    ["?by=me", /^by: must be one of token, password, operator, commandLine/],
+    ["?by=me", /^by: must be one of token, password, operator, commandLine, server/],
   ])("%s is refused", async (query, error) => {
     const { ask } = await createTestServer();
     expect(await ask("GET", `/v2/audit${query}`)).toMatchObject({
