@@ -1,11 +1,14 @@
 import type { Command } from "commander";
 import type { ClientContext, OutputFlags } from "./api.ts";
-import { connectToApi, printShown, withJson } from "./api.ts";
+import { connectToApi, printShown, showResult, withJson, withOutput } from "./api.ts";
 import { ageField, failure, field, flagField, longField, numberField } from "./columns.ts";
+import type { Fields } from "./terminal/fields.ts";
 import { readLine, readNumber, readObject, readObjects } from "./terminal/fields.ts";
 import type { List } from "./listCommand.ts";
 import { addListCommand } from "./listCommand.ts";
 import { toSafeLine } from "./terminal/safeText.ts";
+import { formatTable } from "./terminal/table.ts";
+import { columnsOfOutput } from "./terminal/terminal.ts";
 import { formatSpan, formatTime } from "./terminal/times.ts";
 
 const whole = { rows: "items", pageSize: null, filters: [] } as const;
@@ -168,6 +171,8 @@ export function addResourceCommands(program: Command, context: ClientContext): v
       .command(name)
       .description(pauses ? `list, pause and resume ${about}` : `list ${about}`);
     addListCommand(group, list, { context, about: `list ${about}` });
+    if (name === "schedules") addRunNowCommand(group, context);
+    else if (pauses) addHoldersCommand(group, context, pauses);
     if (!pauses) continue;
     for (const action of ["pause", "resume"] as const)
       withJson(
@@ -178,4 +183,50 @@ export function addResourceCommands(program: Command, context: ClientContext): v
         printShown(flags, { value: result, describe: () => [`${toSafeLine(id)} ${action}d`] });
       });
   }
+}
+
+function addRunNowCommand(schedules: Command, context: ClientContext): void {
+  const command = schedules
+    .command("run")
+    .description("publish the message of a schedule now")
+    .argument("<id>", "id of the schedule");
+  withJson(command).action(async (id: string, flags: OutputFlags) => {
+    const path = `/v2/schedules/${encodeURIComponent(id)}/run`;
+    const result = await connectToApi(context).read({ method: "POST", path });
+    const describe = (): string[] =>
+      readObjects(result, "messages").map(
+        (message) => `${readLine(message, "messageId")}  ${readLine(message, "url")}`,
+      );
+    printShown(flags, { value: result, describe });
+  });
+}
+
+function addHoldersCommand(group: Command, context: ClientContext, toPath: (name: string) => string): void {
+  const command = group
+    .command("holders")
+    .description("list the messages that hold the places, the oldest first")
+    .argument("<name>", "name of the queue or key");
+  withOutput(command).action((name: string, flags: OutputFlags) => {
+    const api = connectToApi(context);
+    return showResult(flags, async () => {
+      const page = await api.read({ path: `${toPath(name)}/holders` });
+      return { value: page, describe: () => describeHolders(page) };
+    });
+  });
+}
+
+function describeHolders(page: Fields): string[] {
+  const holders = readObjects(page, "holders");
+  const places = ofLimit(readNumber(page, "used"), readNumber(page, "limit"));
+  const paused = page["paused"] === true ? ", paused" : "";
+  const columns = [
+    { title: "MESSAGE", show: (holder: Fields) => readLine(holder, "messageId") },
+    { title: "URL", show: (holder: Fields) => readLine(holder, "url"), shrinks: true },
+    { title: "ATTEMPTS", show: (holder: Fields) => readLine(holder, "attempts"), isNumber: true },
+    { title: "STATE", show: (holder: Fields) => readLine(holder, "text"), shrinks: true },
+  ] as const;
+  return [
+    `${places} places held, ${readNumber(page, "waiting") ?? 0} waiting${paused}`,
+    ...(holders.length > 0 ? formatTable(columns, holders, columnsOfOutput()) : []),
+  ];
 }

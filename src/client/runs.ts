@@ -20,12 +20,11 @@ export function addRunCommands(program: Command, context: ClientContext): void {
   addListCommand(
     runs,
     {
-      path: "/v2/workflows/logs",
+      path: "/v2/workflows/runs",
       rows: "runs",
-      pageSize: 10,
+      pageSize: 100,
       filters: runFilters,
       none: "no runs",
-      query: { trimBody: -1 },
       columns: [
         field("RUN", "workflowRunId"),
         {

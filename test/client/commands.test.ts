@@ -225,6 +225,9 @@ describe("lists", () => {
     expect((await expectDone(run, "queues")).out).toMatch(/^QUEUE .*\nparcels +0 +2 +paused/);
     expect((await expectDone(run, "groups")).out).toMatch(/\nshops +north/);
     expect((await expectDone(run, "schedules")).out).toMatch(/ 0 8 \* \* \* +https:\/\/example.com\/daily/);
+    expect((await expectDone(run, "queues", "holders", "parcels")).out).toBe(
+      "0/2 places held, 0 waiting, paused\n",
+    );
     expect((await expectDone(run, "flow-control")).out).toBe("no flow-control keys\n");
     expect((await expectDone(run, "sources")).out).toBe("no sources\n");
     expect((await expectDone(run, "alerts")).out).toBe("no alerts\n");
@@ -233,6 +236,10 @@ describe("lists", () => {
     expect((await expectDone(run, "stats")).out).toMatch(/\nDAY /);
     expect(await runJson("overview")).toMatchObject({ paused: { queues: { names: ["parcels"] } } });
     expect(await runJson("queues")).toMatchObject([{ name: "parcels", paused: true }]);
+    const [schedule] = (await runJson("schedules")) as unknown as { scheduleId: string }[];
+    expect((await expectDone(run, "schedules", "run", schedule?.scheduleId ?? "")).out).toMatch(
+      /^msg_\w+ {2}https:\/\/example\.com\/daily\n$/,
+    );
   });
 
   test("longer than a page are read page by page, up to the limit", { tags: "long" }, async () => {

@@ -132,7 +132,19 @@ test("nothing that a server returns controls the terminal", async () => {
     },
     ...{ failures: [{ id: attack, reason: attack }], paused: { queues: { names: [attack] } } },
   };
-  const lists = ["messages", "groups", "hosts", "jobs", "runs", "logs", "sources", "worstHosts", "minutes"];
+  const lists = [
+    "messages",
+    "groups",
+    "hosts",
+    "jobs",
+    "runs",
+    "logs",
+    "sources",
+    "worstHosts",
+    "holders",
+    "alerts",
+    "minutes",
+  ];
   const page = {
     ...hostile,
     ...Object.fromEntries(lists.map((name) => [name, [hostile]])),
@@ -161,11 +173,14 @@ test("nothing that a server returns controls the terminal", async () => {
     ...[
       ["logs"],
       ["queues"],
+      ["queues", "holders", "x"],
+      ["schedules", "run", "x"],
       ["groups"],
       ["schedules"],
       ["flow-control"],
       ["hosts"],
       ["sources"],
+      ["alerts"],
       ["overview"],
     ],
     ...[
