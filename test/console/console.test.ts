@@ -5,6 +5,7 @@ import { operatorPassword } from "./consoleServer.ts";
 import { expectShown, findViolations } from "./measures.ts";
 import { describeConsole } from "./openConsole.ts";
 import { listPages, openPage } from "./pages.ts";
+import { call } from "./seed.ts";
 
 describeConsole("sessions and the main ways of the console", (open) => {
   const { newContext } = open;
@@ -48,7 +49,24 @@ describeConsole("sessions and the main ways of the console", (open) => {
     const row = other.getByRole("row").filter({ hasText: "testUser2" });
     await row.getByRole("button", { name: "Switch" }).click();
     await expectShown(other.getByRole("button", { name: "testUser2" }));
+    await other.getByRole("link", { name: "Operator" }).click();
+    await expectShown(other.getByRole("region", { name: "This server" }).getByText("Accepts messages"));
     expect(await findViolations(other)).toEqual([]);
+    await other.context().close();
+  });
+
+  test("a session whose token is revoked ends on the page, and shows the log-in", async () => {
+    const body = JSON.stringify({ name: "ends", verbs: ["read"] });
+    const made = (await call(open.server, "POST /v2/tokens", { body })) as { token: string; tokenId: string };
+    const other = await (await newContext()).newPage();
+    await openLogin(other, open.server);
+    await other.getByRole("button", { name: "Token" }).click();
+    await other.getByRole("textbox", { name: "Token" }).fill(made.token);
+    await other.getByRole("button", { name: "Sign in" }).click();
+    await expectShown(other.locator("nav.side"));
+    await call(open.server, `DELETE /v2/tokens/${made.tokenId}`);
+    await expectShown(other.getByRole("button", { name: "Sign in" }));
+    expect(await other.locator("nav.side").count()).toBe(0);
     await other.context().close();
   });
 

@@ -6,7 +6,10 @@ type PageLinkProps = {
   search?: Readonly<Record<string, string | undefined>>;
   className?: string;
   title?: string;
-  /** Marks the link while its page is shown. `exact`: not while a page below it is shown. */
+  /**
+   * Marks the link while its page is shown, whatever the filters are. `exact`: not while a page below it is
+   * shown. Without it, the link is marked while the page is shown with the same parameters.
+   */
   marks?: "exact" | "below";
   children: ReactNode;
 };
@@ -16,9 +19,6 @@ export const PageLink = ({ search = {}, marks, ...rest }: PageLinkProps) => (
   <Link
     {...rest}
     search={search}
-    {...(marks && {
-      activeOptions: { exact: marks === "exact", includeSearch: false },
-      activeProps: { "aria-current": "page" as const },
-    })}
+    activeOptions={marks ? { exact: marks === "exact", includeSearch: false } : { explicitUndefined: true }}
   />
 );

@@ -137,13 +137,13 @@ function QueueNumbers({ queue, line }: { queue: Queue; line: Response<"GET /v2/m
         about="since this page was opened"
       />
       <Stat
-        name="Empty"
+        name="Empty at"
         value={queue.lag === 0 ? "now" : drains === null ? "unknown" : formatClock(now + drains, now)}
         about={
           drains === null
             ? queue.lag === 0
               ? "it has no messages"
-              : "the number of messages does not fall"
+              : "not shrinking"
             : `in ${formatSpan(drains)}, at this rate`
         }
       />

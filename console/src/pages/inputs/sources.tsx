@@ -48,7 +48,7 @@ export function SourcesPage() {
               ...columns,
               {
                 head: <span className="vh">Actions</span>,
-                className: "act w-tok",
+                className: "act w-source",
                 cell: (source) => <Actions source={source} done={done} />,
               },
             ]}

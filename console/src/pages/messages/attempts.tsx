@@ -33,9 +33,20 @@ export function Attempts({ entries }: { entries: readonly LogEntry[] }) {
   );
 }
 
+/** Returns the times of an attempt: until it was connected, until the first byte, and in all. */
+function describePhases({ connect, firstByte, duration }: NonNullable<LogEntry["attempt"]>): string {
+  return [
+    connect !== undefined && `connected after ${formatSpan(connect)}`,
+    firstByte !== undefined && `first byte after ${formatSpan(firstByte)}`,
+    `ended after ${formatSpan(duration)}`,
+  ]
+    .filter(Boolean)
+    .join(", ");
+}
+
 function Attempt({ entry }: { entry: LogEntry }) {
   const { state, word } = logStates[entry.state];
-  const { responseStatus, error, responseBody, nextDeliveryTime } = entry;
+  const { responseStatus, error, responseBody, nextDeliveryTime, attempt } = entry;
   const isBad = state === "failed" || state === "retrying";
   return (
     <li>
@@ -46,12 +57,15 @@ function Attempt({ entry }: { entry: LogEntry }) {
         {responseStatus !== undefined && <b className={isBad ? "code-bad" : undefined}> {responseStatus}</b>}
       </span>
       <span className="took">
+        {attempt && <span title={`on node ${attempt.node}`}>{formatSpan(attempt.duration)}</span>}
+        {attempt && nextDeliveryTime !== undefined && ", "}
         {nextDeliveryTime !== undefined && (
           <>
             next <Time at={nextDeliveryTime} />
           </>
         )}
       </span>
+      {attempt && <span className="more">{describePhases(attempt)}</span>}
       {(error ?? responseBody) !== undefined && (
         <span className="more">
           <Visible text={(error ?? responseBody ?? "").slice(0, 500)} />

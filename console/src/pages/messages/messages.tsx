@@ -57,12 +57,7 @@ export function MessagesPage() {
     <Page title="Messages">
       <nav className="tabs" aria-label="State">
         {views.map(({ view: one, name }) => (
-          <PageLink
-            key={name}
-            to="/messages"
-            search={{ view: one }}
-            {...(one === view && { marks: "below" as const })}
-          >
+          <PageLink key={name} to="/messages" search={{ view: one }}>
             {name}
           </PageLink>
         ))}

@@ -71,7 +71,7 @@ function Reason({ wait }: { wait: Wait }) {
                 {messageId}
               </PageLink>{" "}
               <span className="sub">
-                <Visible text={about} />
+                <Visible text={about.replace(`message ${messageId}`, "")} />
               </span>
             </li>
           ))}

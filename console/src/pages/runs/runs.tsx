@@ -50,12 +50,7 @@ export function RunsPage() {
     <Page title="Runs">
       <nav className="tabs" aria-label="State">
         {views.map(({ state, name }) => (
-          <PageLink
-            key={name}
-            to="/runs"
-            search={{ state }}
-            {...(state === values["state"] && { marks: "exact" as const })}
-          >
+          <PageLink key={name} to="/runs" search={{ state }}>
             {name}
           </PageLink>
         ))}

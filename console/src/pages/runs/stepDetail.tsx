@@ -11,8 +11,12 @@ export function StepDetail({ step }: { step: Step }) {
     <div className="tl-detail">
       <div className="cols">
         <div>
-          <h3>{step.out === undefined && step.outBase64 === undefined ? "No result yet" : "Result"}</h3>
-          <Payload text={step.out} base64={step.outBase64} label={`Result of ${step.stepName}`} />
+          <h3>Result</h3>
+          {step.out === undefined && step.outBase64 === undefined ? (
+            <p className="muted">none</p>
+          ) : (
+            <Payload text={step.out} base64={step.outBase64} label={`Result of ${step.stepName}`} />
+          )}
         </div>
         <div>
           <h3>Failed attempts</h3>

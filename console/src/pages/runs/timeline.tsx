@@ -73,17 +73,29 @@ function useNextFailure(rows: readonly Row[], open: number | null, setOpen: (ind
   }, [rows, open, setOpen]);
 }
 
+/** The least distance of two labels of the axis, in per cent of its width. */
+const labelWidth = 12;
+
+/** Returns the entries whose labels fit beside each other. */
+function keepApart<Entry extends { x: number }>(entries: readonly Entry[]): Entry[] {
+  const kept: Entry[] = [];
+  for (const entry of entries)
+    if (entry.x <= 100 - labelWidth / 2 && entry.x - (kept.at(-1)?.x ?? -labelWidth) >= labelWidth)
+      kept.push(entry);
+  return kept;
+}
+
 const Axis = ({ scale, now }: { scale: Scale; now: number }) => (
   <div className="tl-axis">
     <span>Step</span>
     <svg aria-hidden="true">
-      {scale.stretches.slice(0, 6).map(({ from, x }) => (
-        <text key={`${from} ${x}`} x={`${x}%`} y="33">
+      {keepApart(scale.stretches).map(({ from, x }) => (
+        <text key={x} x={`${x}%`} y="33">
           {formatClock(from, now)}
         </text>
       ))}
-      {scale.cuts.slice(0, 6).map(({ from, to, x, width }) => (
-        <text key={from} className="gap-t" x={`${x + width / 2}%`} y="15">
+      {keepApart(scale.cuts).map(({ from, to, x, width }) => (
+        <text key={x} className="gap-t" x={`${x + width / 2}%`} y="15">
           {formatSpan(to - from)}
         </text>
       ))}

@@ -49,7 +49,8 @@ const groups: readonly { title: string; rows: readonly [name: string, show: (of:
       ["Dead letters", (of) => count(of.max_dlq_size)],
       ["Log entries", (of) => count(of.max_events_size)],
       ["Dead letters are kept for", (of) => formatSpan(of.max_dlq_retention_time_milis)],
-      ["Storage", (of) => `${formatBytes(of.storage_bytes)} of ${bytes(of.max_storage_bytes)}`],
+      ["Storage", (of) => bytes(of.max_storage_bytes)],
+      ["Stored now", (of) => formatBytes(of.storage_bytes)],
     ],
   },
 ];

@@ -1,3 +1,4 @@
+import { Play } from "lucide-react";
 import { useQueryClient } from "@tanstack/react-query";
 import type { Response } from "../../api/client.ts";
 import { send } from "../../api/client.ts";
@@ -11,39 +12,23 @@ import { Loaded, Panel } from "../../parts/panel.tsx";
 import { State } from "../../parts/state.tsx";
 import type { Column } from "../../parts/table.tsx";
 import { Empty } from "../../parts/trouble.tsx";
-import { formatBytes } from "../../parts/words.ts";
+import { formatBytes, formatCount } from "../../parts/words.ts";
 import { Page } from "../../shell/shell.tsx";
 import { useDo } from "../../shell/toasts.tsx";
 import { Visible } from "../../parts/visible.tsx";
 
 type Account = Response<"GET /v2/admin/accounts">["accounts"][number];
 
-/** The accounts of the server, for its operator: their storage, and which are disabled. */
+/** The server and its accounts, for the operator. */
 export function OperatorPage() {
   const { session } = useSession();
-  const { values } = useFilters();
-  const accounts = useRead(
-    "GET /v2/admin/accounts",
-    { query: { count: 50, cursor: values["cursor"] } },
-    { enabled: session.operator },
-  );
   return (
     <Page title="Operator">
       {session.operator ? (
-        <Loaded query={accounts} what="The accounts">
-          {({ accounts: rows, cursor }) => (
-            <ListPanel
-              label="Accounts"
-              title="Accounts"
-              columns={columns}
-              rows={rows}
-              keyOf={({ id }) => id}
-              words={["account", "accounts"]}
-              cursor={cursor}
-              empty={null}
-            />
-          )}
-        </Loaded>
+        <>
+          <Health />
+          <Accounts />
+        </>
       ) : (
         <Panel>
           <Empty title="Only for the operator">
@@ -52,6 +37,69 @@ export function OperatorPage() {
         </Panel>
       )}
     </Page>
+  );
+}
+
+/** The health of the server that responds, and the end of a hold. */
+function Health() {
+  const found = useRead("GET /v2/health/ready");
+  const act = useDo();
+  const endHold = () => send("POST /v2/admin/unhold");
+  const { held = false, diskLow = false, inFlight } = found.data ?? {};
+  const facts = found.data
+    ? [
+        diskLow
+          ? { state: "failed" as const, word: "Refuses new messages: the disk is almost full" }
+          : { state: "delivered" as const, word: "Accepts messages" },
+        held
+          ? { state: "paused" as const, word: "Holds all deliveries" }
+          : { state: "delivered" as const, word: "Delivers messages" },
+      ]
+    : found.isPending
+      ? // As many lines as there will be, so that nothing below moves.
+        ["Reads the health", "…"].map((word) => ({ state: "pending" as const, word }))
+      : [{ state: "failed" as const, word: "Not ready" }];
+  return (
+    <Panel
+      title="This server"
+      sub={inFlight !== undefined && `${formatCount(inFlight)} in flight`}
+      end={
+        held && (
+          <Button isSmall icon={Play} onClick={() => void act(endHold, "The hold has ended")}>
+            End the hold
+          </Button>
+        )
+      }
+    >
+      <ul className="body stack">
+        {facts.map(({ state, word }) => (
+          <li key={word}>
+            <State state={state} word={word} />
+          </li>
+        ))}
+      </ul>
+    </Panel>
+  );
+}
+
+function Accounts() {
+  const { values } = useFilters();
+  const accounts = useRead("GET /v2/admin/accounts", { query: { count: 50, cursor: values["cursor"] } });
+  return (
+    <Loaded query={accounts} what="The accounts">
+      {({ accounts: rows, cursor }) => (
+        <ListPanel
+          label="Accounts"
+          title="Accounts"
+          columns={columns}
+          rows={rows}
+          keyOf={({ id }) => id}
+          words={["account", "accounts"]}
+          cursor={cursor}
+          empty={null}
+        />
+      )}
+    </Loaded>
   );
 }
 

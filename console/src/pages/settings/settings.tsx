@@ -33,12 +33,7 @@ export function SettingsPage() {
       <div className="settings">
         <nav className="nav" aria-label="Settings">
           {parts.map(({ part: one, name }) => (
-            <PageLink
-              key={name}
-              to="/settings"
-              search={{ part: one }}
-              {...(one === part && { marks: "exact" as const })}
-            >
+            <PageLink key={name} to="/settings" search={{ part: one }}>
               {name}
             </PageLink>
           ))}

@@ -61,9 +61,8 @@ function Month({ of }: { of: Statistics }) {
       "this month",
     ],
     ["Runs", formatCount(requests.reduce((total, one) => total + one.workflow_run, 0)), "this month"],
-    ["Bodies", formatBytes(sum(of.daily_bandwidths)), "published and delivered this month"],
+    ["Bodies", formatBytes(sum(of.daily_bandwidths)), "sent and received"],
     ["Storage", formatBytes(of.storage_bytes), "now"],
-    ["Dead letters", formatCount(of.dlq_message_count), "now"],
   ] as const;
   return (
     <section className="stats" aria-label="Usage of this month">
