@@ -13,7 +13,14 @@ export async function startServer({ port = 0, data } = {}) {
     throw new Error(`port: ${port} is not a whole number from 0 to 65535`);
   const node = findModernNode();
   if (node === null) throw new Error(noModernNode);
-  const args = ["dev", "--port", String(port), ...(data === undefined ? [] : ["--data", data])];
+  const args = [
+    "dev",
+    "--log-format",
+    "auto",
+    "--port",
+    String(port),
+    ...(data === undefined ? [] : ["--data", data]),
+  ];
   const child = spawn(
     node,
     [...childOptions, fileURLToPath(new URL("waypost.js", import.meta.url)), ...args],

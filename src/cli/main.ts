@@ -50,6 +50,19 @@ for (const stream of [process.stdout, process.stderr]) {
   });
 }
 
+/** Returns a function that prints the lines of a start, as text or as JSON objects like those of the log. */
+const createPrinter =
+  ({ logFormat }: ServerConfig, { jsonByDefault }: { jsonByDefault: boolean }) =>
+  (line: string): void =>
+    print(
+      logFormat === "json" || (logFormat === "auto" && jsonByDefault)
+        ? JSON.stringify({ level: infoLevel, time: systemClock.now(), msg: line })
+        : line,
+    );
+
+/** The number of the level info in the log. */
+const infoLevel = 30;
+
 const print = (line: string): void => void process.stdout.write(`${line}\n`);
 
 const { version } = packageFile;
@@ -88,8 +101,8 @@ withSettings(
       heading: "credentials of the new account; waypost credentials prints them again",
       // Elsewhere the output may be kept, as by a journal or a container engine.
       showsCredentials: process.stdout.isTTY,
-      log: createLog(settings),
-      print,
+      log: await createServerLog(settings),
+      print: createPrinter(settings, { jsonByDefault: !process.stdout.isTTY }),
     });
   });
 
@@ -121,8 +134,9 @@ withSettings(
       heading: "well-known development credentials",
       showsCredentials: true,
       signsIn: true,
-      log: process.stderr.isTTY ? await createPrettyLog(settings) : createLog(settings),
-      print,
+      log: await createServerLog(settings),
+      // The output is for people, also through a pipe.
+      print: createPrinter(settings, { jsonByDefault: false }),
     });
   });
 
@@ -304,6 +318,12 @@ function withSettings(command: Command, names: readonly ServerSettingName[]): Co
  */
 const createLog = ({ logLevel }: ServerConfig): Logger =>
   pino({ level: logLevel, base: null }, createLogOutput(2));
+
+/** Returns the log in the format of the settings: by default JSON, and text on a terminal. */
+const createServerLog = async (settings: ServerConfig): Promise<Logger> =>
+  settings.logFormat === "text" || (settings.logFormat === "auto" && process.stderr.isTTY)
+    ? createPrettyLog(settings)
+    : createLog(settings);
 
 /** Returns the same log in a readable format for a terminal. */
 async function createPrettyLog({ logLevel }: ServerConfig): Promise<Logger> {

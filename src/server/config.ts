@@ -261,6 +261,14 @@ export const serverSettings = {
     value: "<on|off>",
     help: "off: the server does not look for stuck work, and repairs none",
   },
+  logFormat: {
+    takes: z.enum(["auto", "json", "text"], { error: "must be auto, json or text" }),
+    default: "auto",
+    value: "<format>",
+    help:
+      "format of the log and of the lines of a start; auto: text on a terminal, JSON elsewhere, " +
+      "except the first lines of waypost dev",
+  },
   logLevel: {
     takes: z.enum(["trace", "debug", "info", "warn", "error", "silent"], {
       error: "must be trace, debug, info, warn, error or silent",

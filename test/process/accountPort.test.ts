@@ -35,7 +35,7 @@ describe("--account-port", () => {
       ["start", "--port", "0", "--account-port", "0", "--data", data],
       secret,
     );
-    const accounts = /^accounts at (http:\S+)$/m.exec(server.out())?.[1] ?? "";
+    const accounts = /accounts at (http:[^\s"]+)/.exec(server.out())?.[1] ?? "";
     const made = await ask(`${accounts}/v2/admin/accounts`, { method: "POST", body: '{"name":"shop"}' });
     expect(made).toMatchObject({ status: 200, body: { name: "shop" } });
     expect(await ask(`${server.url}/v2/admin/accounts/shop`)).toMatchObject({
@@ -68,7 +68,7 @@ describe("--account-port", () => {
   test("lists the networks that deliveries come from, with single addresses as networks", async () => {
     const networks = { WAYPOST_SENDS_FROM: "203.0.113.7,198.51.100.0/24,2001:db8::7" };
     const server = await startWaypost(["dev", "--port", "0", "--account-port", "0"], networks);
-    const accounts = /^accounts at (http:\S+)$/m.exec(server.out())?.[1] ?? "";
+    const accounts = /accounts at (http:[^\s"]+)/.exec(server.out())?.[1] ?? "";
     expect((await ask(`${accounts}/v2/svc/ipv4`)).body).toEqual([
       "203.0.113.7/32",
       "198.51.100.0/24",
@@ -81,7 +81,7 @@ describe("--account-port", () => {
       ["start", "--port", "0", "--account-port", "0", "--data", temporaryFolder()],
       secret,
     );
-    const accounts = /^accounts at (http:\S+)$/m.exec(server.out())?.[1] ?? "";
+    const accounts = /accounts at (http:[^\s"]+)/.exec(server.out())?.[1] ?? "";
     const wrong = `Basic ${Buffer.from("operator:a wrong password").toString("base64")}`;
     const tryAt = async (url: string, given: string) =>
       (await ask(`${url}/v2/admin/accounts`, { authorization: given })).status;

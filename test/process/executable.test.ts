@@ -24,7 +24,7 @@ test.runIf(process.platform === "linux")(
     const ended = once(server, "close");
     const url = await new Promise<string>((resolve, reject) => {
       createInterface({ input: server.stdout }).on("line", (line) => {
-        const [, found] = /^running at (http:\S+)/.exec(line) ?? [];
+        const [, found] = /running at (http:[^\s"]+)/.exec(line) ?? [];
         if (found) resolve(found);
       });
       void ended.then(() => reject(new Error("it ended")));

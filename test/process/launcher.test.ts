@@ -80,7 +80,7 @@ function start(
   const ready = new Promise<string>((resolve, reject) => {
     createInterface({ input: child.stdout }).on("line", (line) => {
       printed += `${line}\n`;
-      const [, url] = /running at (http:\S+)/.exec(line) ?? [];
+      const [, url] = /running at (http:[^\s"]+)/.exec(line) ?? [];
       if (url) resolve(url);
     });
     void ended.then(() => reject(new Error(printed)));
@@ -205,7 +205,7 @@ describe("a launcher that is killed ends its server in order:", () => {
 
 async function printedIn(log: string): Promise<string> {
   for (;;) {
-    const [, url] = /running at (http:\S+)/.exec(readFileSync(log, "utf8")) ?? [];
+    const [, url] = /running at (http:[^\s"]+)/.exec(readFileSync(log, "utf8")) ?? [];
     if (url) return url;
     await new Promise((resolve) => setTimeout(resolve, 20));
   }

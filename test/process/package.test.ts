@@ -94,7 +94,7 @@ async function start(
   const url = await new Promise<string>((resolve, reject) => {
     createInterface({ input: child.stdout }).on("line", (line) => {
       printed += `${line}\n`;
-      const [, found] = /running at (http:\S+)/.exec(line) ?? [];
+      const [, found] = /running at (http:[^\s"]+)/.exec(line) ?? [];
       if (found) resolve(found);
     });
     void ended.then(() => reject(new Error(printed)));

@@ -38,7 +38,7 @@ async function serveOnce(command: readonly string[], env: NodeJS.ProcessEnv = {}
     }
   });
   for await (const line of createInterface({ input: server.stdout })) {
-    const [, url] = /running at (http:\S+)/.exec(line) ?? [];
+    const [, url] = /running at (http:[^\s"]+)/.exec(line) ?? [];
     if (!url) continue;
     const headers = { authorization: `Bearer ${developmentToken}` };
     const { status } = await fetch(`${url}/v2/publish/${destination.url}/`, { method: "POST", headers });

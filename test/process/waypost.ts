@@ -53,7 +53,7 @@ export function runWaypost(
   const ready = new Promise<string>((resolve) => {
     createInterface({ input: stdout }).on("line", (line) => {
       out += `${line}\n`;
-      const [, url] = /(?:running at|listening on) (http:\S+)/.exec(line) ?? [];
+      const [, url] = /(?:running at|listening on) (http:[^\s"]+)/.exec(line) ?? [];
       if (url) resolve(url);
     });
   });

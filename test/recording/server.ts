@@ -30,7 +30,7 @@ export async function startServer(checkout: string): Promise<Server> {
   child.stderr.on("data", (chunk: Buffer) => (said += chunk.toString()));
   const ready = new Promise<string>((resolve) => {
     createInterface({ input: child.stdout }).on("line", (line) => {
-      const [, url] = /(?:running at|listening on) (http:\S+)/.exec(line) ?? [];
+      const [, url] = /(?:running at|listening on) (http:[^\s"]+)/.exec(line) ?? [];
       if (url) resolve(url);
     });
   });
