@@ -87,13 +87,8 @@ export function createStorageReads(memory: Memory): StorageReads {
         .slice(0, limit);
       return [...Map.groupBy(first, ({ event }) => event)].map(([event, rows]) => ({
         event,
-        kind: rows.every(({ kind }) => kind === "webhook") ? "webhook" : "event",
         count: rows.length,
         oldestId: rows[0]?.id ?? "",
-        timeoutAt: rows.reduce<number | null>(
-          (least, { dueAt }) => (dueAt === null ? least : Math.min(dueAt, least ?? dueAt)),
-          null,
-        ),
       }));
     },
     sourceBySecret: async (hash) =>

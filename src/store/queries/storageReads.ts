@@ -126,17 +126,8 @@ export interface StorageReads {
   countWaiters(of: { account: AccountId; after: string; limit: number }): Promise<readonly WaiterCount[]>;
 }
 
-/**
- * The number of waiters for an event. `kind` is "event" unless all of them are webhooks. `oldestId`: the
- * waiter of the oldest run. `timeoutAt`: the earliest deadline, or null if there is none.
- */
-export type WaiterCount = {
-  event: string;
-  kind: Waiter["kind"];
-  count: number;
-  oldestId: string;
-  timeoutAt: Millis | null;
-};
+/** The number of waiters for an event. `oldestId`: the waiter of the oldest run. */
+export type WaiterCount = { event: string; count: number; oldestId: string };
 /** The kinds of rows that become due, and are then claimed. `leases` are messages that a node is sending. */
 export const dueKinds = ["messages", "leases", "hostWaitlists", "limiters", "schedules", "waiters"] as const;
 /** The earliest due time of each kind of rows. Null: no row has a due time. */

@@ -269,9 +269,9 @@ function createRunReads(
     where ended_at is not null and account = ? and failed = ?`;
   const isOfRun = "run is not null and account = ? and run = ?";
   const messagesOfRun = `${dialect.useIndex("messages_run")} where ${isOfRun} order by id`;
-  const counted = "event, min(kind) as kind, count(*) as n, min(id) as oldest, min(due_at) as timeout";
-  const waitersSql = `select ${counted} from (
-      select event, kind, id, due_at from waiters ${dialect.useIndex("waiters_event")}
+  // The index has all columns, so no row of the table is read.
+  const waitersSql = `select event, count(*) as n, min(id) as oldest from (
+      select event, id from waiters ${dialect.useIndex("waiters_event")}
       where account = ? and event > ? and id <> '' order by event, id limit ?) as waiting
     group by event order by event`;
   return {
@@ -288,14 +288,10 @@ function createRunReads(
       });
     },
     countWaiters: async ({ account, after, limit }) =>
-      (await connection.query(waitersSql, [account, after, limit])).map(
-        ({ event, kind, n, oldest, timeout }) => ({
-          event: String(event),
-          kind: kind === "webhook" ? "webhook" : "event",
-          count: Number(n),
-          oldestId: String(oldest),
-          timeoutAt: timeout === null ? null : Number(timeout),
-        }),
-      ),
+      (await connection.query(waitersSql, [account, after, limit])).map(({ event, n, oldest }) => ({
+        event: String(event),
+        count: Number(n),
+        oldestId: String(oldest),
+      })),
   };
 }

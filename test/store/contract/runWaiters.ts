@@ -65,9 +65,9 @@ export function describeRunWaiters(open: OpenStore): void {
       const { events, cursor } = await list();
       expect(cursor).toBeNull();
       expect(events).toMatchObject([
-        { event: "Shipped ü/1", kind: "event", count: 1, more: false, oldest: { runId: "two" } },
-        { event: "paid", kind: "event", count: 3, timeoutAt: start + 1_020, oldest: { runId: "one" } },
-        { event: "zz", kind: "webhook", count: 1, timeoutAt: start + 5_020 },
+        { event: "Shipped ü/1", count: 1, more: false, oldest: { runId: "two", kind: "event" } },
+        { event: "paid", count: 3, oldest: { runId: "one", dueAt: start + 5_020 } },
+        { event: "zz", count: 1, oldest: { kind: "webhook" } },
       ]);
       const first = await list("", 1);
       expect(first).toEqual({ events: events.slice(0, 1), cursor: "Shipped ü/1" });

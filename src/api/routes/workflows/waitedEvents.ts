@@ -1,4 +1,5 @@
 import { z } from "zod";
+import type { Waiter } from "../../../core/model/run.ts";
 import type { WaitedEvent } from "../../../store/queries/waitedEvents.ts";
 import { maxCountedWaiters } from "../../../store/queries/waitedEvents.ts";
 import { count } from "../../http/parameters.ts";
@@ -10,32 +11,30 @@ import { nextPage } from "./failedRunEntries.ts";
 
 const waitedEventSchema = z.object({
   eventId: z.string().describe("The id of the event."),
-  kind: z
-    .enum(["event", "webhook"])
-    .describe("event: steps wait for a notification. webhook: a step waits for a call to its webhook."),
   waiting: z.int().min(0).describe(`The number of steps that wait, counted up to ${maxCountedWaiters}.`),
   more: z.literal(true).optional().describe("Present if more steps wait than `waiting` says."),
-  nextTimeoutAt: z
-    .int()
-    .optional()
-    .describe("When the first of these waits times out, in Unix milliseconds."),
   oldestRun: z
     .object({
       workflowRunId: z.string().describe("The id of the run."),
+      kind: z
+        .enum(["event", "webhook"])
+        .describe("event: its step waits for a notification. webhook: for a call to its webhook."),
       since: z.int().describe("When its step began to wait, in Unix milliseconds."),
+      timeoutAt: z.int().optional().describe("When its wait times out, in Unix milliseconds."),
     })
     .optional()
     .describe("The oldest run that waits. Absent if its wait has just ended."),
 });
 
+const oldestRunJson = ({ runId, kind, createdAt, dueAt }: Waiter): Record<string, unknown> =>
+  omitMissing({ workflowRunId: runId, kind, since: createdAt, timeoutAt: dueAt });
+
 const waitedEventJson = (event: WaitedEvent): Record<string, unknown> =>
   omitMissing({
     eventId: event.event,
-    kind: event.kind,
     waiting: event.count,
     more: event.more ? true : null,
-    nextTimeoutAt: event.timeoutAt,
-    oldestRun: event.oldest && { workflowRunId: event.oldest.runId, since: event.oldest.createdAt },
+    oldestRun: event.oldest && oldestRunJson(event.oldest),
   });
 
 /** The route that lists the events that runs wait for. */

@@ -23,17 +23,13 @@ describe("GET /v2/waiters", () => {
         events: [
           {
             eventId: "order shipped",
-            kind: "event",
             waiting: 1,
-            nextTimeoutAt: testTime + week,
-            oldestRun: { workflowRunId: "r2", since: testTime },
+            oldestRun: { workflowRunId: "r2", kind: "event", since: testTime, timeoutAt: testTime + week },
           },
           {
             eventId: "paid",
-            kind: "event",
             waiting: 2,
-            nextTimeoutAt: testTime + 3_600_000,
-            oldestRun: { workflowRunId: "r1", since: testTime },
+            oldestRun: { workflowRunId: "r1", kind: "event", since: testTime, timeoutAt: testTime + week },
           },
         ],
       },
