@@ -27,12 +27,17 @@ type AlertTaskOptions = {
   store: Store;
   clock: Clock;
   /** Makes one request. The rules for destinations hold as for deliveries. */
-  deliver(delivery: Delivery): Promise<Outcome>;
+  deliver(delivery: Delivery): AlertCall;
   /** Returns the bytes of the disk of the server, or null. */
   disk(): Promise<AlertFacts["disk"]>;
   /** Reports whether nothing may be sent. */
   isHeld(): boolean;
+  /** Aborted when the server stops. A receiver that does not respond must not delay that. */
+  stop: AbortSignal;
 };
+
+/** A request with an alert. `abort` ends it if it has not ended. */
+type AlertCall = { outcome: Promise<Outcome>; abort(): void };
 
 /** An account with a URL for alerts. */
 type ToldAccount = Account & { alerts: AlertSetting };
@@ -55,7 +60,7 @@ export function createAlertTask(options: AlertTaskOptions): MaintenanceTask {
     run: async () => {
       const told = (await store.read.accounts()).filter(isTold);
       const failures: unknown[] = [];
-      for (let at = 0; at < told.length; at += accountsAtOnce) {
+      for (let at = 0; at < told.length && !options.stop.aborted; at += accountsAtOnce) {
         const turn = told.slice(at, at + accountsAtOnce).map((account) => tellAccount(account, options));
         for (const result of await Promise.allSettled(turn))
           if (result.status === "rejected") failures.push(result.reason);
@@ -105,11 +110,15 @@ async function readFacts(
 async function sendAlert(
   account: ToldAccount,
   id: string,
-  { store, clock, deliver }: AlertTaskOptions,
+  { store, clock, deliver, stop }: AlertTaskOptions,
 ): Promise<void> {
+  if (stop.aborted) return;
   const alert = await store.execute("takeAlert", { account: account.id, id });
   if (!alert) return;
-  const { status, error } = await deliver(toDelivery(account, alert, clock.now()));
+  const { outcome, abort } = deliver(toDelivery(account, alert, clock.now()));
+  stop.addEventListener("abort", abort);
+  if (stop.aborted) abort();
+  const { status, error } = await outcome.finally(() => stop.removeEventListener("abort", abort));
   const result = { status, error: error?.slice(0, longestError) ?? null };
   await store.execute("noteAlertOutcome", { account: account.id, id, attempt: alert.attempts, ...result });
 }

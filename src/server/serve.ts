@@ -254,12 +254,12 @@ function createWork(
   const dispatcher = new Dispatcher({ store, deliver: deliverer.deliver, clock, capacity, log: deliveryLog });
   const retention = toRetention(settings);
   const prices = toPrices(settings);
+  const stopping = new AbortController();
   const scheduler = new MaintenanceScheduler({
     tasks: [
       ...createTasks({ store, clock, retention, prices }),
       createAlertTask({
-        ...{ store, clock },
-        deliver: (delivery) => deliverer.deliver(delivery).outcome,
+        ...{ store, clock, deliver: deliverer.deliver, stop: stopping.signal },
         isHeld: () => holdWatch.isHeld,
         disk: async () => (await toApiSettings(settings).disk?.()) ?? null,
       }),
@@ -283,7 +283,7 @@ function createWork(
   });
   const jobRunner = new JobRunner({ store, clock, node, hasOtherNodes: isShared, logFailure });
   const closeConnections = (): Promise<void> => deliverer.close();
-  return { egress, longWork, dispatcher, scheduler, holdWatch, jobRunner, closeConnections };
+  return { egress, longWork, dispatcher, scheduler, holdWatch, jobRunner, closeConnections, stopping };
 }
 
 /** Returns what the API needs besides settings. */
@@ -366,12 +366,13 @@ async function listenAll(
 }
 
 async function stopWork(
-  { holdWatch, dispatcher, jobRunner, scheduler, closeConnections }: Work,
+  { holdWatch, dispatcher, jobRunner, scheduler, closeConnections, stopping }: Work,
   grace: Millis,
 ): Promise<void> {
   await holdWatch.stop();
   await dispatcher.stop(grace);
   await jobRunner.stop();
+  stopping.abort();
   await scheduler.stop();
   await closeConnections();
 }

@@ -1,19 +1,27 @@
-import { describe, expect, test } from "vitest";
+import { once } from "node:events";
+import { createServer } from "node:http";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { createAlertTask } from "../../src/maintenance/alerts.ts";
-import type { Delivery, Outcome } from "../../src/core/model/message.ts";
+import type { Deliver } from "../../src/delivery/deliver.ts";
 import { failMessage, listDeadLetters } from "../api/routes/deadLetters/deadLetters.ts";
 import type { TestServer } from "../api/testServer.ts";
 import { createTestServer, otherToken } from "../api/testServer.ts";
-import { start as startDelivering } from "../delivery/http/destination.ts";
+import { createTestDeliver } from "../delivery/http/destination.ts";
 import { verifyJwt } from "../../src/delivery/signature.ts";
 import { startDestination } from "../process/waypost.ts";
 
 const minute = 60_000;
 
-function createTask(home: TestServer, deliver: (delivery: Delivery) => Promise<Outcome>, isHeld = false) {
+type Options = { isHeld?: boolean; stop?: AbortSignal };
+
+function createTask(
+  home: TestServer,
+  deliver: Deliver,
+  { isHeld = false, stop = new AbortController().signal }: Options = {},
+) {
   const clock = { now: () => home.clock.now, sleep: () => Promise.resolve() };
   const disk = () => Promise.resolve(null);
-  return createAlertTask({ store: home.store, clock, deliver, disk, isHeld: () => isHeld });
+  return createAlertTask({ store: home.store, clock, deliver, disk, stop, isHeld: () => isHeld });
 }
 
 const set = async ({ ask }: TestServer, url: string, more: object = {}): Promise<void> => {
@@ -31,7 +39,7 @@ describe("a receiver of alerts", () => {
     await set(home, `${receiver.url}/ops`);
     await failMessage(home, "https://one.example", {});
     await failMessage(home, "https://one.example", {});
-    const task = createTask(home, startDelivering());
+    const task = createTask(home, createTestDeliver());
     await task.run();
     await task.run();
     expect(receiver.arrivals).toHaveLength(1);
@@ -58,7 +66,7 @@ describe("a receiver of alerts", () => {
     const receiver = await startDestination(() => ({ status: 500 }));
     await set(home, receiver.url);
     await failMessage(home, "https://one.example", {});
-    const task = createTask(home, startDelivering());
+    const task = createTask(home, createTestDeliver());
     for (let round = 0; round < 20; round++) {
       await task.run();
       home.clock.now += 2 * minute;
@@ -79,7 +87,7 @@ describe("a receiver of alerts", () => {
     const receiver = await startDestination();
     await set(home, receiver.url);
     await failMessage(home, "https://one.example", {});
-    await createTask(home, startDelivering({ allow: [] })).run();
+    await createTask(home, createTestDeliver({ allow: [] })).run();
     expect(receiver.arrivals).toEqual([]);
     expect(await readLog(home)).toMatchObject([
       { state: "pending", error: expect.stringContaining("WAYPOST_EGRESS_ALLOW") },
@@ -91,9 +99,9 @@ describe("a receiver of alerts", () => {
     const receiver = await startDestination();
     await set(home, receiver.url);
     await failMessage(home, "https://one.example", {});
-    await createTask(home, startDelivering(), true).run();
+    await createTask(home, createTestDeliver(), { isHeld: true }).run();
     expect(receiver.arrivals).toEqual([]);
-    await createTask(home, startDelivering()).run();
+    await createTask(home, createTestDeliver()).run();
     expect(receiver.arrivals).toHaveLength(1);
   });
 
@@ -103,9 +111,11 @@ describe("a receiver of alerts", () => {
     await set(home, "https://down.example/");
     await failMessage(home, "https://one.example", {});
     await home.ask("PUT", "/v2/alerts", { token: otherToken, body: JSON.stringify({ url: receiver.url }) });
-    const real = startDelivering();
+    const real = createTestDeliver();
     await createTask(home, (delivery) =>
-      delivery.message.url === "https://down.example/" ? Promise.reject(new Error("down")) : real(delivery),
+      delivery.message.url === "https://down.example/"
+        ? { outcome: Promise.reject(new Error("down")), abort: () => undefined }
+        : real(delivery),
     )
       .run()
       .catch((error: unknown) => expect(String(error)).toContain("down"));
@@ -114,9 +124,27 @@ describe("a receiver of alerts", () => {
     expect(body).toEqual({ alerts: [] });
   });
 
+  test("that does not respond delays no stop of the server", async () => {
+    const home = await createTestServer();
+    const stopping = new AbortController();
+    const server = createServer(() => stopping.abort()).listen(0, "127.0.0.1");
+    onTestFinished(() => void (server.closeAllConnections(), server.close()));
+    await once(server, "listening");
+    const address = server.address();
+    await set(home, `http://127.0.0.1:${address && typeof address === "object" ? address.port : 0}/`);
+    await failMessage(home, "https://one.example", {});
+    const task = createTask(home, createTestDeliver(), { stop: stopping.signal });
+    // The receiver never responds. Without the stop, this takes as long as the timeout.
+    await task.run();
+    expect(await readLog(home)).toMatchObject([{ state: "pending", attempts: 1, error: expect.any(String) }]);
+    home.clock.now += minute;
+    await task.run();
+    expect(await readLog(home)).toMatchObject([{ attempts: 1 }]);
+  });
+
   test("that was removed gets nothing, and the task sleeps", async () => {
     const home = await createTestServer();
-    const task = createTask(home, startDelivering());
+    const task = createTask(home, createTestDeliver());
     expect(await task.nextAt()).toBe(Infinity);
     await set(home, "https://ops.example");
     expect(await task.nextAt()).toBe(home.clock.now);
