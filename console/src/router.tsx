@@ -90,6 +90,12 @@ const sources = createRoute({
   component: lazyRouteComponent(() => import("./pages/inputs/sources.tsx"), "SourcesPage"),
 });
 
+const events = createRoute({
+  getParentRoute: () => root,
+  path: "/events",
+  component: lazyRouteComponent(() => import("./pages/inputs/events.tsx"), "EventsPage"),
+});
+
 const publish = createRoute({
   getParentRoute: () => root,
   path: "/publish",
@@ -129,6 +135,7 @@ export const router = createRouter({
     schedules,
     urlGroups,
     sources,
+    events,
     publish,
     jobs,
     settings,

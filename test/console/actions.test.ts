@@ -152,6 +152,28 @@ describeConsole("actions in the console", (open) => {
     await open.page.keyboard.press("Escape");
   });
 
+  test("a schedule shows its next five times, and runs now", async () => {
+    await openPage(open.page, open.server, "/schedules");
+    await open.page.getByText("morning-report").click();
+    const dialog = open.page.getByRole("dialog", { name: "Schedule morning-report" });
+    await expectShown(dialog.getByRole("listitem").nth(4));
+    await dialog.getByRole("button", { name: "Run now" }).click();
+    await expectShown(open.page.getByText("Schedule morning-report has published its message"));
+    await open.page.keyboard.press("Escape");
+  });
+
+  test("a run that waits for an event continues when it is notified", async () => {
+    await openPage(open.page, open.server, "/events");
+    const row = open.page.getByRole("row").filter({ hasText: "shipped-order-48220" });
+    await expectShown(row.getByRole("link", { name: "order-48220" }));
+    await row.getByRole("button", { name: "Notify" }).click();
+    await open.page.getByRole("textbox", { name: /^Data/ }).fill('{"by": "courier"}');
+    await open.page.getByRole("dialog").getByRole("button", { name: "Notify" }).click();
+    await row.waitFor({ state: "detached" });
+    await openPage(open.page, open.server, "/runs/order-48220");
+    await expectShown(open.page.locator(".tl-row").getByText("invoice").first());
+  });
+
   test("a token is created, shown once, and revoked", async () => {
     await openPage(open.page, open.server, "/settings");
     await open.page.getByRole("button", { name: "New token" }).click();

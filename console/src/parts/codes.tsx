@@ -64,7 +64,7 @@ function toPython({ method, path, headers = {}, body }: CodeOf): string {
 
 const languages = { curl: toCurl, TypeScript: toTypeScript, Python: toPython } as const;
 
-type AsCodeProps = { of: Omit<CodeOf, "body" | "headers"> & { json?: unknown } };
+type AsCodeProps = { of: Omit<CodeOf, "headers"> & { json?: unknown } };
 
 /** The request of a form as code, folded. */
 export const AsCode = ({ of: { json, ...of } }: AsCodeProps) => (

@@ -1,6 +1,7 @@
 import type { LucideIcon } from "lucide-react";
 import {
   ArrowDownToLine,
+  Bell,
   Clock,
   Gauge,
   Inbox,
@@ -51,6 +52,7 @@ export const places: readonly { title: string | null; pages: readonly Place[] }[
       { to: "/schedules", name: "Schedules", icon: Clock, key: "s" },
       { to: "/url-groups", name: "URL groups", icon: Split, key: "u" },
       { to: "/sources", name: "Sources", icon: ArrowDownToLine, key: "w" },
+      { to: "/events", name: "Events", icon: Bell, key: "e" },
     ],
   },
   {

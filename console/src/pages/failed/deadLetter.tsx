@@ -70,6 +70,12 @@ const Details = ({ of }: { of: DeadLetter }) => (
         isCut={of.truncated}
       />
     </section>
+    {of.explanation !== undefined && (
+      <section>
+        <h2>Explanation</h2>
+        <p>{of.explanation}</p>
+      </section>
+    )}
     <section>
       <h2>Request</h2>
       <Payload text={of.body} base64={of.bodyBase64} label="Body of the message" />

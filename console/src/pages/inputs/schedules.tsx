@@ -5,6 +5,7 @@ import { useRead } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import { ConfirmButton, PauseButton } from "../../parts/actions.tsx";
 import { Time, Url } from "../../parts/basics.tsx";
+import { useFilters } from "../../parts/filters.tsx";
 import { PageLink } from "../../parts/link.tsx";
 import { ListPanel } from "../../parts/list.tsx";
 import { Loaded } from "../../parts/panel.tsx";
@@ -13,6 +14,7 @@ import type { Column } from "../../parts/table.tsx";
 import { Empty } from "../../parts/trouble.tsx";
 import { formatMany } from "../../parts/words.ts";
 import { Page } from "../../shell/shell.tsx";
+import { ScheduleDialog } from "./scheduleDialog.tsx";
 import { Visible } from "../../parts/visible.tsx";
 
 type Schedule = Response<"GET /v2/schedules">[number];
@@ -20,6 +22,8 @@ type Schedule = Response<"GET /v2/schedules">[number];
 /** The schedules: when each fires next, when it fired last, and which are paused. */
 export function SchedulesPage() {
   const may = useMay();
+  const { values, set } = useFilters();
+  const { open } = values;
   const schedules = useRead("GET /v2/schedules");
   return (
     <Page title="Schedules" count={schedules.data && formatMany(schedules.data.length, "schedule")}>
@@ -30,6 +34,8 @@ export function SchedulesPage() {
             columns={columns}
             rows={rows}
             keyOf={({ scheduleId }) => scheduleId}
+            open={({ scheduleId }) => set({ open: scheduleId })}
+            openKey={open}
             empty={
               <Empty
                 title="No schedules yet"
@@ -47,6 +53,7 @@ export function SchedulesPage() {
           />
         )}
       </Loaded>
+      {open !== undefined && <ScheduleDialog key={open} id={open} close={() => set({ open: undefined })} />}
     </Page>
   );
 }

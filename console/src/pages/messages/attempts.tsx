@@ -46,7 +46,7 @@ function describePhases({ connect, firstByte, duration }: NonNullable<LogEntry["
 
 function Attempt({ entry }: { entry: LogEntry }) {
   const { state, word } = logStates[entry.state];
-  const { responseStatus, error, responseBody, nextDeliveryTime, attempt } = entry;
+  const { responseStatus, error, responseBody, nextDeliveryTime, attempt, explanation } = entry;
   const isBad = state === "failed" || state === "retrying";
   return (
     <li>
@@ -71,6 +71,7 @@ function Attempt({ entry }: { entry: LogEntry }) {
           <Visible text={(error ?? responseBody ?? "").slice(0, 500)} />
         </span>
       )}
+      {explanation !== undefined && <span className="more">{explanation}</span>}
     </li>
   );
 }

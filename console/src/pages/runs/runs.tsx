@@ -1,5 +1,6 @@
 import { useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
+import type { Response } from "../../api/client.ts";
 import { useRead } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import { Button, Time, useNow } from "../../parts/basics.tsx";
@@ -14,11 +15,12 @@ import { State } from "../../parts/state.tsx";
 import { useSteady } from "../../parts/steady.ts";
 import type { Column } from "../../parts/table.tsx";
 import { Empty } from "../../parts/trouble.tsx";
-import { formatSpan, splitUrl } from "../../parts/words.ts";
+import { formatCount, formatMany, formatSpan, splitUrl } from "../../parts/words.ts";
 import { Page } from "../../shell/shell.tsx";
-import type { Run } from "./shapes.ts";
-import { describeRun, listSteps, runStates, spanOf } from "./shapes.ts";
+import { runStates, spanOf } from "./shapes.ts";
 import { Visible } from "../../parts/visible.tsx";
+
+type ListedRun = Response<"GET /v2/workflows/runs">["runs"][number];
 
 const views = [
   { state: undefined, name: "All" },
@@ -41,7 +43,7 @@ const fields: readonly FilterField[] = [
 export function RunsPage() {
   const { values } = useFilters();
   const { back: _back, ...query } = values;
-  const runs = useRead("GET /v2/workflows/logs", { query: { count: 10, trimBody: 0, ...query } });
+  const runs = useRead("GET /v2/workflows/runs", { query: { count: 50, ...query } });
   const may = useMay();
   const [isActing, setIsActing] = useState(false);
   const navigate = useNavigate();
@@ -116,10 +118,10 @@ function CancelRuns({ close }: { close(): void }) {
   );
 }
 
-const keyOf = ({ workflowRunId, workflowRunCreatedAt }: Run): string =>
+const keyOf = ({ workflowRunId, workflowRunCreatedAt }: ListedRun): string =>
   `${workflowRunId} ${workflowRunCreatedAt}`;
 
-const columns: readonly Column<Run>[] = [
+const columns: readonly Column<ListedRun>[] = [
   {
     head: "State",
     className: "c-state w-state",
@@ -141,13 +143,19 @@ const columns: readonly Column<Run>[] = [
       </>
     ),
   },
-  { head: "Steps", className: "p2 w-steps", cell: (run) => <StepBar run={run} /> },
   {
-    head: "Current step",
+    head: "Steps",
+    className: "num p2 w-s",
+    cell: ({ historyEntries }) => formatCount(historyEntries),
+  },
+  {
+    head: "State of its steps",
     className: "c-why",
-    cell: (run) => (
+    cell: ({ error, waitingSteps = 0 }) => (
       <div className="l1">
-        <Shortened text={describeRun(run)} />
+        <Shortened
+          text={error ?? (waitingSteps > 0 ? formatMany(waitingSteps, "step waits", "steps wait") : "")}
+        />
       </div>
     ),
   },
@@ -169,42 +177,7 @@ const columns: readonly Column<Run>[] = [
   { head: "Duration", className: "num c-when w-m", cell: (run) => <Duration run={run} /> },
 ];
 
-function Duration({ run }: { run: Run }) {
+function Duration({ run }: { run: ListedRun }) {
   const now = useNow();
   return formatSpan(spanOf(run, now));
-}
-
-/** The steps of a run as one bar: done, running and failed ones. */
-function StepBar({ run }: { run: Run }) {
-  const steps = listSteps(run);
-  const done = steps.filter(({ state }) => state === "STEP_SUCCESS").length;
-  const width = 100 / Math.max(1, steps.length);
-  return (
-    <>
-      <svg className="steps" aria-hidden="true">
-        {steps.slice(0, 100).map(({ state }, at) => (
-          <rect
-            key={at}
-            className={
-              state === "STEP_SUCCESS"
-                ? "f-done"
-                : state === "STEP_FAILED"
-                  ? "f-bad"
-                  : state === "STEP_RETRY"
-                    ? "f-warn"
-                    : "f-move"
-            }
-            x={`${at * width}%`}
-            width={`${Math.max(0.5, width - 1)}%`}
-            y="4"
-            height="6"
-            rx="1"
-          />
-        ))}
-      </svg>
-      <div className="l2">
-        {done} of {steps.length} done
-      </div>
-    </>
-  );
 }

@@ -48,17 +48,9 @@ export const listSteps = (run: Run): Step[] => listGroups(run).flatMap(({ steps 
 
 /** Returns how long a run has taken until now, or until its end. */
 export const spanOf = (
-  { workflowRunCreatedAt: from, workflowRunCompletedAt: to }: Run,
+  {
+    workflowRunCreatedAt: from,
+    workflowRunCompletedAt: to,
+  }: Pick<Run, "workflowRunCreatedAt" | "workflowRunCompletedAt">,
   now: number,
 ): number => (to ?? now) - from;
-
-/** Returns in a few words the present step of a run, or how it ended. */
-export function describeRun(run: Run): string {
-  const steps = listSteps(run);
-  const failed = steps.find(({ state }) => state === "STEP_FAILED");
-  const current = steps.findLast(({ state }) => state === "STEP_PROGRESS" || state === "STEP_RETRY");
-  if (run.workflowState === "RUN_FAILED") return failed ? `${failed.stepName} (failed)` : "failed";
-  if (run.workflowState !== "RUN_STARTED") return "";
-  if (current?.state === "STEP_RETRY") return `${current.stepName} (retrying)`;
-  return current ? `${current.stepName} (${current.stepType})` : "starting";
-}
