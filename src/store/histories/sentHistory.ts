@@ -7,7 +7,7 @@ import { formatHistoryEntry } from "../../core/model/run.ts";
 const firstBytes = 1_024;
 
 /** The approximate memory of a history besides its bytes, and of the end of one entry. */
-const objectBytes = { history: 512, entry: 8 } as const;
+const objectBytes = { history: 1_200, entry: 8 } as const;
 
 const closing: Uint8Array = Buffer.from("]");
 
@@ -80,10 +80,13 @@ export class SentHistory {
     return this.#hash.copy();
   }
 
-  /** Makes room for this many bytes. Bytes that are being sent stay where they are. */
+  /**
+   * Makes room for this many bytes. Bytes that are being sent stay where they are. The buffer does not come
+   * from Node's pool, because each small part of a pool keeps 64 KiB from being freed.
+   */
   #reserve(length: number): void {
     if (length <= this.#bytes.length) return;
-    const larger = Buffer.allocUnsafe(Math.max(firstBytes, length, 2 * this.#bytes.length));
+    const larger = Buffer.allocUnsafeSlow(Math.max(firstBytes, length, 2 * this.#bytes.length));
     larger.set(this.#bytes.subarray(0, this.#length));
     this.#bytes = larger;
   }

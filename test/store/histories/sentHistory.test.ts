@@ -96,3 +96,9 @@ test("its memory is at most twice its bytes, and a part in use does not keep it 
     expect(history.memory).toBeLessThan(2 * history.byteLength + 8 * history.count + 2_000);
   }
 });
+
+test("its memory counts all bytes that it keeps from being freed", () => {
+  const history = new SentHistory();
+  history.append([{ position: 0, messageId: "msg_1", callType: "step", body: new Uint8Array(10) }]);
+  expect(history.upTo(0)?.parts[0]?.buffer.byteLength).toBeLessThanOrEqual(history.memory);
+});
