@@ -2,7 +2,7 @@ import type { Decision, Draft, ExpiredRows } from "../decision/command.ts";
 import { removeDeadLetter } from "../deadLetters/dlq.ts";
 import { readIdTime } from "../values/ids.ts";
 import { forgetMessage } from "../search/tags.ts";
-import type { AccountId, LogRow, Millis, RunKey } from "../model/message.ts";
+import type { AccountId, LogRow, Millis, RunKey, WithoutBody } from "../model/message.ts";
 import { readLimit, readLimits, serverLimit } from "../accounts/plans.ts";
 import type { Run, Step } from "../model/run.ts";
 import { hasStorageQuota } from "../accounts/storageQuota.ts";
@@ -265,7 +265,7 @@ function removeRuns(
     runs,
     steps,
     incomplete,
-  }: { runs: readonly Run[]; steps: readonly Step[]; incomplete: ReadonlySet<RunKey> },
+  }: { runs: readonly Run[]; steps: readonly WithoutBody<Step>[]; incomplete: ReadonlySet<RunKey> },
 ): number {
   for (const { account, id } of steps) draft.drop("steps", account, id);
   const emptied = runs.filter(({ id }) => !incomplete.has(id));

@@ -149,7 +149,7 @@ export type ExpiredRows = {
   audit: readonly AuditEntry[];
   runs: readonly Run[];
   /** Steps of these runs, in the order of the runs, up to the limit. */
-  steps: readonly Step[];
+  steps: readonly WithoutBody<Step>[];
   usage: readonly Usage[];
   timeIndex: readonly Tag[];
 };

@@ -369,7 +369,8 @@ export class BatchReads {
     const list = await this.#loader.expired(need);
     this.#expired.set(need.account, { command, list });
     for (const table of expiringTables) this.#addAllLoaded(table, list[table]);
-    for (const row of list.deadLetters) this.#rowsWithoutBody.add("deadLetters", row);
+    this.#addWithoutBody("deadLetters", list.deadLetters);
+    this.#addWithoutBody("steps", list.steps);
   }
 
   async #loadRunRows(needs: readonly RunRowsNeed[]): Promise<void> {
@@ -379,10 +380,7 @@ export class BatchReads {
     this.#addWithoutBody("steps", found.steps);
   }
 
-  #addWithoutBody<T extends "notifications" | "steps">(
-    table: T,
-    rows: readonly WithoutBody<Rows[T]>[],
-  ): void {
+  #addWithoutBody<T extends BodyTableName>(table: T, rows: readonly WithoutBody<Rows[T]>[]): void {
     for (const row of rows) {
       this.#rowsWithoutBody.add(table, row);
       this.#overlay.runIndex.add(table, row);

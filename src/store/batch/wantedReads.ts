@@ -77,7 +77,6 @@ export const expiringTables = [
   "deduplications",
   "audit",
   "runs",
-  "steps",
   "usage",
   "timeIndex",
 ] as const;

@@ -251,7 +251,7 @@ export class WorkingSet implements Draft {
   expired: Draft["expired"] = (need) =>
     selectStillExpired(this.#reads.expired(need), {
       peek: (table, id) => this.peek(table, need.account, id),
-      peekDeadLetter: (id) => this.#reads.knownWithoutBody("deadLetters", [need.account, id]),
+      peekWithoutBody: (table, id) => this.#reads.knownWithoutBody(table, [need.account, id]),
       isUntouched: (table, row) => this.#overlay.isUntouched(table, row),
     });
 

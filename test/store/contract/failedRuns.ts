@@ -134,6 +134,27 @@ export function describeFailedRuns(open: OpenStore): void {
       ]);
     });
 
+    test("are resumed with their payloads in the batch of a removal whose clock is ahead", async () => {
+      const fixture = await StoreFixture.open(open);
+      await fixture.account();
+      await failRuns(fixture, [makeStartInput("wfr_1", { body: bytes("payload") })]);
+      const { entries } = await fixture.store.read.deadLetters(
+        makeOldestFirstQuery({ filter: { belongsToRun: true } }),
+      );
+      const dlqId = entries[0]?.deadLetter.id ?? "";
+      const retention = { log: 1_000, deadLetters: 1_000 };
+      const now = fixture.clock.now + 10_000;
+      const resume = { account: "acc", dlqId, from: "failure", overrides: {}, logRetention: 1e9 } as const;
+      const [{ removed }, { runId }] = await Promise.all([
+        fixture.store.execute("expire", { account: "acc", retention, now, limit: 10 }),
+        fixture.store.execute("resumeRun", resume),
+      ]);
+      expect(removed).toBe(0);
+      const resumed = await fixture.store.read.activeRun("acc", runId);
+      const history = await fixture.store.read.history("acc", resumed?.run.id ?? "");
+      expect(history.map(({ body }) => body)).toEqual([bytes("payload")]);
+    });
+
     test("are resumed once, even if several requests arrive at the same time", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
