@@ -165,12 +165,19 @@ type AdminReply = { answer: unknown } | { refused: string };
 export async function listenForAdmin(folder: string, admin: ServerAdmin): Promise<Server | null> {
   const path = toSocketPath(folder);
   if (!canListenAt(path)) return null;
-  // A killed server leaves its socket behind. No other server uses this folder.
-  rmSync(path, { force: true });
-  const server = createServer({ allowHalfOpen: true }, (socket) => void serveConnection(socket, admin));
-  server.listen(path);
-  await once(server, "listening");
-  return server;
+  try {
+    // A killed server leaves its socket behind. No other server uses this folder.
+    rmSync(path, { force: true });
+    const server = createServer({ allowHalfOpen: true }, (socket) => void serveConnection(socket, admin));
+    server.listen(path);
+    await once(server, "listening");
+    return server;
+  } catch (error) {
+    throw new ServerAdminRefused(
+      `${path}: the socket for commands cannot be created (${String(error)}); ` +
+        "remove what is there, or choose a data folder on a disk that has sockets",
+    );
+  }
 }
 
 async function serveConnection(socket: Socket, admin: ServerAdmin): Promise<void> {

@@ -3,6 +3,7 @@ import {
   existsSync,
   mkdirSync,
   readdirSync,
+  rmdirSync,
   rmSync,
   statSync,
   symlinkSync,
@@ -123,4 +124,21 @@ describe("a folder to which others can write", () => {
     const refusal = { code: 2, err: expect.stringContaining("belongs to another user (12345)") };
     expect(await runWaypost(dev(place)).ended).toMatchObject(refusal);
   });
+});
+
+test("is refused if its socket cannot be created, and can be used afterwards", async () => {
+  const data = join(temporaryFolder(), "data");
+  const socket = join(data, "waypost.sock");
+  mkdirSync(socket, { recursive: true, mode: 0o700 });
+  const refused = await runWaypost(["dev", "--port", "0", "--data", data]).ended;
+  expect(refused).toMatchObject({
+    code: 2,
+    err: expect.stringMatching(
+      /^waypost: .*waypost\.sock: the socket for commands cannot be created .*remove/m,
+    ),
+  });
+  rmdirSync(socket);
+  const server = await startWaypost(["dev", "--port", "0", "--data", data]);
+  server.kill("SIGTERM");
+  expect((await server.ended).code).toBe(0);
 });
