@@ -120,6 +120,21 @@ describeConsole("sessions and the main ways of the console", (open) => {
     await open.page.locator(".drawer").waitFor({ state: "detached" });
   });
 
+  test("a queue shows what holds its slots, and a callback that still holds one", async () => {
+    const { destinations } = open.server;
+    const headers = {
+      "svc-callback": `${destinations.url}/slow/callback`,
+      "svc-timeout": "1h",
+      "svc-label": "with a callback",
+    };
+    await call(open.server, `POST /v2/enqueue/empty/${destinations.url}/ok/first`, { headers });
+    await openPage(open.page, open.server, "/queues/empty");
+    const place = open.page.locator(".place");
+    await expectShown(place.getByText("Callback", { exact: true }));
+    await expectShown(open.page.getByText("of 2"));
+    expect(await findViolations(open.page)).toEqual([]);
+  });
+
   test("a list is walked by the keyboard alone", async () => {
     await openPage(open.page, open.server, "/messages?state=paused");
     for (const key of ["j", "j", "k", "Enter"]) await open.page.keyboard.press(key);

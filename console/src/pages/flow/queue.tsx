@@ -15,19 +15,18 @@ import { Table } from "../../parts/table.tsx";
 import { Empty } from "../../parts/trouble.tsx";
 import { formatClock, formatCount, formatMany, formatSpan } from "../../parts/words.ts";
 import { Page } from "../../shell/shell.tsx";
-import { describeWait } from "../messages/describe.ts";
-import { CancelMessage } from "../messages/help.tsx";
 import type { Unfinished } from "../messages/states.ts";
-import { stateWords } from "../messages/states.ts";
+import { Holders } from "./holders.tsx";
 import { PauseQueue, QueueForm } from "./queueActions.tsx";
-import { Visible } from "../../parts/visible.tsx";
 
 type Queue = Response<"GET /v2/queues/{name}">;
+type Holding = Response<"GET /v2/queues/{name}/holders">;
 
 /** One queue: whether it makes progress, what holds its slots, and when it will be empty. */
 export function QueuePage() {
   const { name = "" } = useParams({ strict: false });
   const queue = useRead("GET /v2/queues/{name}", { params: { name } });
+  const holding = useRead("GET /v2/queues/{name}/holders", { params: { name } });
   const line = useRead("GET /v2/messages", { query: { queueName: name, count: 100 } });
   return (
     <Page
@@ -41,8 +40,12 @@ export function QueuePage() {
     >
       <Loaded query={queue} what={`Queue ${name}`}>
         {(data) => (
-          <Loaded query={line} what="The messages of the queue">
-            {(found) => <QueueParts queue={data} line={found} />}
+          <Loaded query={holding} what="The slots of the queue">
+            {(held) => (
+              <Loaded query={line} what="The messages of the queue">
+                {(found) => <QueueParts queue={data} line={found} holding={held} />}
+              </Loaded>
+            )}
           </Loaded>
         )}
       </Loaded>
@@ -50,13 +53,15 @@ export function QueuePage() {
   );
 }
 
-function QueueParts({ queue, line }: { queue: Queue; line: Response<"GET /v2/messages"> }) {
+type QueueProps = { queue: Queue; line: Response<"GET /v2/messages">; holding: Holding };
+
+function QueueParts({ queue, line, holding }: QueueProps) {
   const { messages, total } = line;
   return (
     <>
       <QueueHead queue={queue} line={messages} />
-      <QueueNumbers queue={queue} line={line} />
-      <Slots messages={messages.filter(({ state }) => state === "delivering" || state === "retrying")} />
+      <QueueNumbers queue={queue} used={holding.used} />
+      <Slots holding={holding} known={messages} />
       <Line
         messages={messages.filter(({ state }) => state === "held" || state === "paused")}
         name={queue.name}
@@ -112,9 +117,8 @@ function QueueHead({ queue, line }: { queue: Queue; line: readonly Unfinished[] 
   );
 }
 
-function QueueNumbers({ queue, line }: { queue: Queue; line: Response<"GET /v2/messages"> | undefined }) {
+function QueueNumbers({ queue, used }: { queue: Queue; used: number }) {
   const rate = useRate(queue.lag);
-  const busy = line?.messages.filter(({ state }) => state === "delivering" || state === "retrying").length;
   const drains = rate !== null && rate < 0 && queue.lag > 0 ? (queue.lag / -rate) * 60_000 : null;
   const now = Date.now();
   return (
@@ -126,7 +130,7 @@ function QueueNumbers({ queue, line }: { queue: Queue; line: Response<"GET /v2/m
       />
       <Stat
         name="Slots"
-        value={busy === undefined ? "…" : formatCount(busy)}
+        value={formatCount(used)}
         unit={`of ${formatCount(queue.parallelism)}`}
         about="in use"
       />
@@ -184,46 +188,13 @@ function useRate(value: number): number | null {
   return rate;
 }
 
-const Slots = ({ messages }: { messages: readonly Unfinished[] }) => (
+const Slots = ({ holding, known }: { holding: Holding; known: readonly Unfinished[] }) => (
   <Panel title="Slots in use" sub="held until the message and its callbacks are finished">
-    {messages.length === 0 ? (
+    {holding.holders.length === 0 ? (
       <Empty title="No slots in use" />
     ) : (
       <div className="body">
-        <div className="places">
-          {messages.map((message) => (
-            <article
-              key={message.messageId}
-              className={`place ${message.state === "retrying" ? "stuck" : ""}`}
-            >
-              <div className="head">
-                <State state={message.state} word={stateWords[message.state]} />
-                <span className="n">
-                  <Time at={message.createdAt} />
-                </span>
-              </div>
-              <div className="l1">
-                <Url url={message.url} />
-              </div>
-              <div className="l2">
-                <PageLink to="/messages" search={{ open: message.messageId }}>
-                  <Id id={message.messageId} />
-                </PageLink>
-                {message.label !== undefined && <Shortened text={message.label} />}
-              </div>
-              <div className="foot">
-                <span className="sub">
-                  <Visible
-                    text={
-                      message.error ?? (message.waitingOn ? describeWait(message.waitingOn, Date.now()) : "")
-                    }
-                  />
-                </span>
-                <CancelMessage id={message.messageId} />
-              </div>
-            </article>
-          ))}
-        </div>
+        <Holders holders={holding.holders} known={known} />
       </div>
     )}
   </Panel>

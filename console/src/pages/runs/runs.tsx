@@ -144,12 +144,12 @@ const columns: readonly Column<ListedRun>[] = [
     ),
   },
   {
-    head: "Steps",
+    head: "Entries",
     className: "num p2 w-s",
     cell: ({ historyEntries }) => formatCount(historyEntries),
   },
   {
-    head: "State of its steps",
+    head: "Waits for, or error",
     className: "c-why",
     cell: ({ error, waitingSteps = 0 }) => (
       <div className="l1">

@@ -1,0 +1,65 @@
+import type { Response } from "../../api/client.ts";
+import { Id, Time, Url } from "../../parts/basics.tsx";
+import { Shortened } from "../../parts/cells.tsx";
+import { PageLink } from "../../parts/link.tsx";
+import { State } from "../../parts/state.tsx";
+import { Visible } from "../../parts/visible.tsx";
+import { CancelMessage } from "../messages/help.tsx";
+import type { Unfinished } from "../messages/states.ts";
+import { stateWords } from "../messages/states.ts";
+
+/** A message that holds a slot of a queue, until it and its callbacks are finished. */
+type Holder = Response<"GET /v2/queues/{name}/holders">["holders"][number];
+
+type HoldersProps = {
+  holders: readonly Holder[];
+  /** The messages whose state is known. */
+  known: readonly Unfinished[];
+};
+
+/** The holders of the slots of a queue. */
+export const Holders = ({ holders, known }: HoldersProps) => (
+  <div className="places">
+    {holders.map((holder) => (
+      <HolderCard
+        key={`${holder.messageId} ${holder.callbackId ?? ""}`}
+        holder={holder}
+        message={known.find(({ messageId }) => messageId === holder.messageId)}
+      />
+    ))}
+  </div>
+);
+
+function HolderCard({ holder, message }: { holder: Holder; message: Unfinished | undefined }) {
+  const { messageId, callbackId, text, url, createdAt } = holder;
+  const state = message?.state ?? "delivering";
+  return (
+    <article className={`place ${state === "retrying" ? "stuck" : ""}`}>
+      <div className="head">
+        <State state={state} word={callbackId === undefined ? stateWords[state] : "Callback"} />
+        {createdAt !== undefined && (
+          <span className="n">
+            <Time at={createdAt} />
+          </span>
+        )}
+      </div>
+      {url !== undefined && (
+        <div className="l1">
+          <Url url={url} />
+        </div>
+      )}
+      <div className="l2">
+        <PageLink to="/messages" search={{ open: callbackId ?? messageId }}>
+          <Id id={callbackId ?? messageId} />
+        </PageLink>
+        {message?.label !== undefined && <Shortened text={message.label} />}
+      </div>
+      <div className="foot">
+        <span className="sub">
+          <Visible text={message?.error ?? text} />
+        </span>
+        <CancelMessage id={callbackId ?? messageId} />
+      </div>
+    </article>
+  );
+}
