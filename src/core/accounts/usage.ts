@@ -165,8 +165,8 @@ export function worthRemovingAt({ id }: Pick<Usage, "id">): Millis {
 export const carriedBalancesId = `3h/${padded(0)}/carried`;
 
 /**
- * Removes expired buckets. The balances of the largest buckets are added to the row of `carriedBalancesId`,
- * which must be loaded. If `keepsBalances` is false, as for a deleted account, this row is removed instead.
+ * Removes expired buckets. The balances of the largest buckets are added to the row of `carriedBalancesId`.
+ * If `keepsBalances` is false, as for a deleted account, this row is removed instead.
  */
 export function removeBuckets(
   draft: Draft,

@@ -24,10 +24,6 @@ export const noteAlerts: Decision<
   { account: AccountId; notices: readonly AlertNotice[]; now: Millis },
   { noted: number }
 > = {
-  hint: ({ account, notices, now }) => ({
-    accounts: [[account]],
-    alerts: notices.map((notice) => [account, toAlertId(notice, now)] as const),
-  }),
   decide: ({ account, notices, now }, draft) => {
     if (!draft.get("accounts", account)?.alerts) return { noted: 0 };
     let noted = 0;
@@ -69,7 +65,6 @@ export const noteAlertOutcome: Decision<
 
 /** Removes alerts. */
 export const removeAlerts: Decision<{ account: AccountId; ids: readonly string[] }, { removed: number }> = {
-  hint: ({ account, ids }) => ({ alerts: ids.map((id) => [account, id] as const) }),
   decide: ({ account, ids }, draft) => {
     const known = ids.filter((id) => draft.get("alerts", account, id));
     for (const id of known) draft.drop("alerts", account, id);

@@ -67,9 +67,7 @@ export function dropMessage(draft: Draft, moment: Moment, state: MessageState): 
   release(draft, moment, state);
 }
 
-/**
- * Reports whether the run of a message has ended while the message was being sent. The run must be loaded.
- */
+/** Reports whether the run of a message has ended while the message was being sent. */
 export const hasRunEnded = (draft: Draft, { account, run }: MessageState): boolean =>
   run !== null && draft.get("runs", account, run)?.state !== "RUN_STARTED";
 

@@ -117,6 +117,7 @@ test("commands of the server itself have no caller", () => {
     "removeAlerts",
     "removeJobs",
     "renew",
+    "repair",
     "returnLeases",
     "rewrite",
     "settle",
