@@ -193,8 +193,8 @@ const responses: readonly KnownFailure[] = [
   {
     statuses: [401, 403],
     explanation:
-      "The destination requires a login or refuses the sender. Send its credentials with Svc-Forward- " +
-      "Authorization, or exempt the path from its protection.",
+      "The destination requires a login or refuses the sender. Send its credentials with " +
+      "Svc-Forward-Authorization, or exempt the path from its protection.",
   },
   {
     statuses: [404, 410],

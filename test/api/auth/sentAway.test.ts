@@ -225,5 +225,7 @@ test("only these variants require the verb read as well", () => {
     "POST /v2/workflows/dlq/restart/{dlqId} with a failure callback",
     "POST /v2/workflows/dlq/resume with a failure callback",
     "POST /v2/workflows/dlq/resume/{dlqId} with a failure callback",
+    "PUT /v2/alerts with nothing else",
+    "PUT /v2/alerts with the field url",
   ]);
 });

@@ -65,8 +65,8 @@ test("a batch for many hosts takes no more statements and round trips than a bat
     // first batch of an hour.
     published: { statements: 9, trips: 3 },
     settled: { statements: 9, trips: 3 },
-    // Expired leases are read by separate statements.
-    claimed: { statements: 16, trips: 6 },
+    // Expired leases are read by separate statements. One statement adds to the counts of the whole store.
+    claimed: { statements: 17, trips: 6 },
   });
   expect(await statementsFor(60, () => ({}))).toEqual(few);
 });
@@ -80,7 +80,8 @@ test("a batch with many keys and queues takes no more statements than a batch wi
   expect(few).toEqual({
     // The queues are new, so the number of queues is counted.
     published: { statements: 16, trips: 5 },
-    settled: { statements: 19, trips: 6 },
+    // One statement adds to the counts of the whole store, because messages that waited are now sent.
+    settled: { statements: 20, trips: 6 },
     // The messages whose leases have expired are sent again by the same claim.
     claimed: { statements: 20, trips: 6 },
   });

@@ -13,7 +13,7 @@ import { listDestinations, makeHostWarnings } from "../../publishing/refusedHost
 import { warningHeader } from "../../http/warnings.ts";
 import type { IncomingRequest } from "../../route/route.ts";
 import { route } from "../../route/route.ts";
-import { readScope } from "../../route/scope.ts";
+import { mayRead, readScope } from "../../route/scope.ts";
 
 /** The maximum number of messages whose states one list contains. */
 const maxStates = 1_000;
@@ -205,7 +205,10 @@ const run = route({
           .array(
             z.object({
               messageId: z.string().describe("The id of the message."),
-              url: z.string().describe("The URL that it is sent to."),
+              url: z
+                .string()
+                .optional()
+                .describe("The URL that it is sent to. Absent if the token may not read."),
             }),
           )
           .describe("The messages: one, or one for each endpoint of the URL group."),
@@ -213,10 +216,14 @@ const run = route({
     },
   },
   refusals: ["not-found", "limit-exceeded", "storage-quota-exceeded", "disk-low"],
-  handle: async ({ account, params: { scheduleId: id }, context }) => ({
-    status: 200,
-    body: await context.store.execute("runSchedule", { account: account.id, id: checkScheduleId(id) }),
-  }),
+  handle: async ({ account, params: { scheduleId: id }, context, incoming }) => {
+    const { scheduleId, messages } = await context.store.execute("runSchedule", {
+      account: account.id,
+      id: checkScheduleId(id),
+    });
+    const shown = mayRead(incoming) ? messages : messages.map(({ messageId }) => ({ messageId }));
+    return { status: 200, body: { scheduleId, messages: shown } };
+  },
 });
 
 const changes: readonly StateChange[] = [

@@ -160,6 +160,7 @@ describe("a step", () => {
       headers: {},
       status: 503,
       time: testTime,
+      explanation: expect.stringMatching(/^A proxy in front of the destination cannot reach/),
     };
     expect((await readSteps(home)).slice(1)).toEqual([
       makeSingleGroup({
@@ -178,6 +179,7 @@ describe("a step", () => {
       headers: { "X-Tell": ["t"] },
       status: 401,
       time: testTime + 1_000,
+      explanation: expect.stringMatching(/^The destination requires a login/),
     };
     const callFields = {
       callResponseStatus: 401,
