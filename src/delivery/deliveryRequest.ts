@@ -114,11 +114,13 @@ function makeOwnHeaders(
   const names = ownNames[brand];
   const headers: string[] = [];
   const { url: destination } = message;
-  const bodyHash = history ? history.hash() : hashBody(message.body);
-  headers.push(
-    names.signature,
-    signJwt({ brand, url: destination, bodyHash, signingKey, now: clock.now(), id: newId("jwt") }),
-  );
+  if (signingKey !== null) {
+    const bodyHash = history ? history.hash() : hashBody(message.body);
+    headers.push(
+      names.signature,
+      signJwt({ brand, url: destination, bodyHash, signingKey, now: clock.now(), id: newId("jwt") }),
+    );
+  }
   headers.push(names.messageId, message.id, names.retried, String(attempt));
   if (message.callerIp !== null) headers.push(names.callerIp, message.callerIp);
   if (message.group !== null) headers.push(names.topicName, message.group);

@@ -183,10 +183,15 @@ function isClaims(value: unknown): value is JwtClaims {
 /** Caches key objects, because making one costs as much as a signature. */
 const keyObjects = new BoundedMap<string, KeyObject>(1_000);
 
+/** A key that begins with this is a secret of Standard Webhooks: the rest is base64. */
+const secretPrefix = "whsec_";
+
 function getKeyObject(text: string): KeyObject {
   const cached = keyObjects.get(text);
   if (cached) return cached;
-  const created = createSecretKey(text, "utf8");
+  const created = text.startsWith(secretPrefix)
+    ? createSecretKey(text.slice(secretPrefix.length), "base64")
+    : createSecretKey(text, "utf8");
   keyObjects.set(text, created);
   return created;
 }

@@ -8,7 +8,7 @@ import {
   maxKeptAlerts,
 } from "../core/accounts/alerts.ts";
 import { readLimit, readPlan } from "../core/accounts/plans.ts";
-import { pickSigningKeys } from "../core/accounts/signingKeys.ts";
+import { pickAlertKeys } from "../core/accounts/signingKeys.ts";
 import type { Alert, AlertSetting } from "../core/model/alert.ts";
 import type { Account, Delivery, Millis, Outcome } from "../core/model/message.ts";
 import { makeStoredMessage, noMessageSettings, noSendSettings } from "../core/model/message.ts";
@@ -125,7 +125,7 @@ async function sendAlert(
 
 const longestError = 300;
 
-/** Returns the request that tells an account about an event. It is signed as its deliveries are. */
+/** Returns the request that tells an account about an event. */
 function toDelivery(account: ToldAccount, alert: Alert, now: Millis): Delivery {
   const message = makeStoredMessage(
     {
@@ -146,5 +146,5 @@ function toDelivery(account: ToldAccount, alert: Alert, now: Millis): Delivery {
       timeout: alertTimeout,
     },
   );
-  return { message, attempt: alert.attempts, ...pickSigningKeys(account, now) };
+  return { message, attempt: alert.attempts, ...pickAlertKeys(account, account.alerts.secret, now) };
 }

@@ -1,3 +1,4 @@
+import { createHmac } from "node:crypto";
 import { once } from "node:events";
 import { createServer } from "node:http";
 import { describe, expect, onTestFinished, test } from "vitest";
@@ -59,6 +60,23 @@ describe("a receiver of alerts", () => {
     });
     expect(claims).not.toBeNull();
     expect(await readLog(home)).toMatchObject([{ state: "sent", responseStatus: 204, attempts: 1 }]);
+  });
+
+  test("with a secret verifies alerts by Standard Webhooks, and by no key of the account", async () => {
+    const home = await createTestServer();
+    const receiver = await startDestination();
+    const bytes = Buffer.from([...Array(32).keys()].map((at) => at * 8));
+    await set(home, receiver.url, { secret: `whsec_${bytes.toString("base64")}` });
+    await failMessage(home, "https://one.example", {});
+    await createTask(home, createTestDeliver()).run();
+    const [{ headers, body } = { headers: {} as Record<string, unknown>, body: Buffer.alloc(0) }] =
+      receiver.arrivals;
+    const id = String(headers["webhook-id"]);
+    const signed = `${id}.${String(headers["webhook-timestamp"])}.${String(body)}`;
+    const expected = createHmac("sha256", bytes).update(signed).digest("base64");
+    expect(headers["webhook-signature"]).toBe(`v1,${expected}`);
+    expect(id).toBe(JSON.parse(String(body)).alertId);
+    expect(Object.keys(headers)).not.toContain("svc-signature");
   });
 
   test("that fails is tried again, and neither makes a dead letter nor another alert", async () => {

@@ -9,6 +9,9 @@ export const alertSettingSchema = z.object({
     .int()
     .describe("How long a host fails or a message waits at a gate before an alert is sent, in seconds."),
   events: z.array(z.enum(alertEvents)).describe("The events that cause an alert."),
+  hasSecret: z
+    .boolean()
+    .describe("Whether a secret signs the alerts. If not, the signing keys of the account sign them."),
 });
 
 /** Returns a setting as the API shows it. */
@@ -16,10 +19,12 @@ export const alertSettingJson = ({
   url,
   after,
   events,
+  secret,
 }: AlertSetting): z.output<typeof alertSettingSchema> => ({
   url,
   after: after / 1000,
   events: [...events],
+  hasSecret: secret !== undefined,
 });
 
 /** The schema of an alert in the log. */

@@ -17,6 +17,20 @@ export const pickSigningKeys = (
   ...(account.signsStandard ? { standardKeys: standardWebhookKeys(account, now) } : {}),
 });
 
+/** Returns the keys that sign an alert: its own secret, or the keys that sign the account's deliveries. */
+export const pickAlertKeys = (
+  account: Pick<Account, "signingKeys" | "lastRotation" | "signsStandard">,
+  secret: string | undefined,
+  now: Millis,
+): Pick<Delivery, "signingKey" | "standardKeys"> =>
+  secret === undefined ? pickSigningKeys(account, now) : signWithSecret(secret);
+
+/** Returns the keys of a call that is signed by the rules of Standard Webhooks alone. */
+const signWithSecret = (secret: string): Pick<Delivery, "signingKey" | "standardKeys"> => ({
+  signingKey: null,
+  standardKeys: [secret],
+});
+
 /**
  * Returns the keys that sign the deliveries of an account by the rules of Standard Webhooks. A receiver has
  * one secret, so the previous key also signs for a day after a rotation.

@@ -17,8 +17,11 @@ export const alertEvents = [
 /** An event that can cause an alert. */
 export type AlertEvent = (typeof alertEvents)[number];
 
-/** The URL that receives alerts. `after`: how long a host fails or a gate blocks before an alert is sent. */
-export type AlertSetting = { url: string; after: Millis; events: readonly AlertEvent[] };
+/**
+ * The URL that receives alerts. `after`: how long a host fails or a gate blocks before an alert is sent.
+ * `secret` signs the alerts instead of the account's signing keys.
+ */
+export type AlertSetting = { url: string; after: Millis; events: readonly AlertEvent[]; secret?: string };
 
 /** An event that was noticed. `subject` names the thing that it happened to. The text is for people. */
 export type AlertNotice = {

@@ -377,7 +377,8 @@ export type Account = {
 export type Delivery = {
   message: StoredMessage;
   attempt: number;
-  signingKey: string;
+  /** The key of the signature as a JWT. Null if the call has no such signature. */
+  signingKey: string | null;
   /** Present if the call is also signed by the rules of Standard Webhooks. */
   standardKeys?: readonly string[];
   /** Sent instead of the body of the message. */

@@ -83,7 +83,7 @@ export class LeaseChecker {
       // A concurrent batch may have read the keys before they were changed.
       assertHolds(
         delivered.every(
-          ({ signingKey }) => signingKey === keys?.current || this.#replaced.get(signingKey) === now,
+          ({ signingKey }) => signingKey === keys?.current || this.#replaced.get(signingKey ?? "") === now,
         ),
         `a message is signed with its account's key: ${state.id}`,
       );

@@ -37,6 +37,7 @@ const hidden = [
   "sig_Danach",
   "whsec_Quelle",
   "alerts.example",
+  "alertsecret",
 ];
 const verification = { scheme: "github", secret: "whsec_Quelle" };
 
@@ -75,7 +76,9 @@ describe("a store with keys", () => {
     await store.execute("changeAccount", { account: "acc0", change: { plan: "free" } });
     const rotated = await store.execute("rotateKeys", { account: "acc0" });
     expect((await store.read.account("acc0"))?.signingKeys).toEqual(rotated);
-    const alerts = { url: "https://alerts.example/hook", after: 60_000, events: ["disk.low"] } as const;
+    const url = "https://alerts.example/hook";
+    const secret = "whsec_alertsecret";
+    const alerts = { url, after: 60_000, events: ["disk.low"], secret } as const;
     await store.execute("setAlerts", { account: "acc0", alerts });
     expect((await store.read.account("acc0"))?.alerts).toEqual(alerts);
     expect((await store.read.account("acc0"))?.lastRotation?.key, "the old key signs for one more day").toBe(
@@ -89,7 +92,7 @@ describe("a store with keys", () => {
   test("signs deliveries with the keys of the account", async () => {
     const store = await open(join(createTestFolder(), "store.db"), { keyRing: one });
     await fill(store);
-    const signedWith: string[] = [];
+    const signedWith: (string | null)[] = [];
     const bytes = { free: 2 ** 30, perBatch: 2 ** 25, byLane: {} };
     store.attach({
       readCapacity: () => ({ free: 10, perHost: 10, backlog: false, runningByLane: new Map(), bytes }),

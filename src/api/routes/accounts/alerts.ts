@@ -28,6 +28,13 @@ const get = route({
   },
 });
 
+/** Reports whether a text is a secret of Standard Webhooks, which has 24 to 64 bytes. */
+function isStandardSecret(text: string): boolean {
+  const [, base64 = ""] = /^whsec_(.*)$/.exec(text) ?? [];
+  const bytes = Buffer.from(base64, "base64");
+  return bytes.length >= 24 && bytes.length <= 64 && bytes.toString("base64") === base64;
+}
+
 const requestSchema = z.strictObject({
   url: z.string("is not a string").describe("The URL that receives the alerts, as POST requests."),
   after: z
@@ -44,6 +51,14 @@ const requestSchema = z.strictObject({
     .min(1, "is empty; use DELETE to send no alerts")
     .optional()
     .describe("The events that cause an alert. Default: all."),
+  secret: z
+    .string("is not a string")
+    .refine(isStandardSecret, "must be whsec_ and 24 to 64 bytes as base64")
+    .optional()
+    .describe(
+      "The secret that signs the alerts by the rules of Standard Webhooks: whsec_ and 24 to 64 bytes as " +
+        "base64. It is never shown. Default: the signing keys of the account sign them as deliveries.",
+    ),
 });
 
 const put = route({
@@ -53,9 +68,9 @@ const put = route({
   summary: "Set where alerts are sent",
   about:
     "Sets the URL that receives alerts, for example about a host that fails. An alert is one POST request " +
-    "with JSON, signed as a delivery. Each event of a subject causes at most one alert in an hour. Alerts " +
-    "use no quota and have no dead letters, and an alert that fails causes no other alert. A token needs " +
-    "the verb read in addition to manage.",
+    "with JSON, signed as a delivery or by a secret. Each event of a subject causes at most one alert in " +
+    "an hour. Alerts use no quota and have no dead letters, and an alert that fails causes no other alert. " +
+    "A token needs the verb read in addition to manage.",
   body: {
     about: "The URL, and the events.",
     contentType: "application/json",
@@ -66,7 +81,7 @@ const put = route({
   answers: { 200: { about: "The new setting.", schema: alertSettingSchema } },
   refusals: [],
   handle: async ({ account, incoming, context }) => {
-    const { url, after, events = alertEvents } = readObject(requestSchema, incoming);
+    const { url, after, events = alertEvents, secret } = readObject(requestSchema, incoming);
     const parsed = parseUrl(url);
     if (!parsed || !/^https?:$/.test(parsed.protocol))
       throw new Refusal("invalid", "url: must be a URL that begins with http:// or https://");
@@ -75,6 +90,7 @@ const put = route({
       url,
       after: after === undefined ? defaultAlertAfter : after * 1000,
       events: alertEvents.filter((event) => events.includes(event)),
+      ...(secret !== undefined && { secret }),
     };
     await context.store.execute("setAlerts", { account: account.id, alerts });
     const warnings = makeHostWarnings({ incoming, context }, [{ url, group: null }]);

@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import { alertEvents } from "../../../../src/core/model/alert.ts";
 import { createTestServer, otherToken } from "../../testServer.ts";
 
+const toSecret = (bytes: number): string => `whsec_${Buffer.alloc(bytes, "s").toString("base64")}`;
 const put = (body: unknown) => ({ body: JSON.stringify(body) });
 
 describe("the URL of alerts", () => {
@@ -11,11 +12,11 @@ describe("the URL of alerts", () => {
       status: 404,
       body: { error: "alerts: no URL is set; PUT /v2/alerts sets one" },
     });
-    const all = { url: "https://ops.example/x", after: 300, events: [...alertEvents] };
+    const all = { url: "https://ops.example/x", after: 300, events: [...alertEvents], hasSecret: false };
     expect(await ask("PUT", "/v2/alerts", put({ url: all.url }))).toMatchObject({ status: 200, body: all });
     expect((await ask("GET", "/v2/alerts")).body).toEqual(all);
-    const some = { url: "https://ops.example/y", after: 60, events: ["host.failing"] };
-    expect((await ask("PUT", "/v2/alerts", put(some))).body).toEqual(some);
+    const some = { url: "https://ops.example/y", after: 60, events: ["host.failing"], hasSecret: false };
+    expect((await ask("PUT", "/v2/alerts", put({ ...some, hasSecret: undefined }))).body).toEqual(some);
     expect((await ask("GET", "/v2/alerts", { token: otherToken })).status).toBe(404);
     expect((await ask("DELETE", "/v2/alerts")).body).toEqual({ deleted: true });
     expect((await ask("DELETE", "/v2/alerts")).body).toEqual({ deleted: false });
@@ -36,7 +37,14 @@ describe("the URL of alerts", () => {
     [{ url: "https://ops.example", after: 1.5 }, "after"],
     [{ url: "https://ops.example", events: [] }, "events"],
     [{ url: "https://ops.example", events: ["rain"] }, "events"],
-    [{ url: "https://ops.example", secret: "s" }, "secret"],
+    [{ url: "https://ops.example", color: "red" }, "color"],
+    [{ url: "https://ops.example", secret: 5 }, "secret"],
+    [{ url: "https://ops.example", secret: "" }, "secret"],
+    [{ url: "https://ops.example", secret: toSecret(23) }, "secret"],
+    [{ url: "https://ops.example", secret: toSecret(65) }, "secret"],
+    [{ url: "https://ops.example", secret: `${toSecret(24)}=` }, "secret"],
+    [{ url: "https://ops.example", secret: toSecret(24).slice("whsec_".length) }, "secret"],
+    [{ url: "https://ops.example", secret: `${toSecret(24)}\n` }, "secret"],
   ])("%j is refused", async (body, field) => {
     const { ask } = await createTestServer();
     const reply = await ask("PUT", "/v2/alerts", put(body));
@@ -44,6 +52,28 @@ describe("the URL of alerts", () => {
       status: 400,
       body: { error: expect.stringMatching(new RegExp(`^${field}`)) },
     });
+  });
+
+  test.each([24, 32, 64])("has a secret of %i bytes, which no response and no log shows", async (bytes) => {
+    const { ask, store } = await createTestServer();
+    const secret = toSecret(bytes);
+    const set = await ask("PUT", "/v2/alerts", put({ url: "https://ops.example", secret }));
+    expect(set).toMatchObject({ status: 200, body: { hasSecret: true } });
+    const shown = [set, await ask("GET", "/v2/alerts"), await ask("GET", "/v2/audit")];
+    expect(JSON.stringify(shown)).not.toContain(secret.slice(6, 20));
+    expect((await store.read.accounts())[0]?.alerts).toMatchObject({ secret });
+    // Each request replaces the whole setting.
+    const again = await ask("PUT", "/v2/alerts", put({ url: "https://ops.example" }));
+    expect(again.body).toMatchObject({ hasSecret: false });
+    expect((await store.read.accounts())[0]?.alerts).not.toHaveProperty("secret");
+  });
+
+  test("does not show a refused secret", async () => {
+    const { ask } = await createTestServer();
+    const secret = "whsec_not-a-secret-but-private";
+    const refused = await ask("PUT", "/v2/alerts", put({ url: "https://ops.example", secret }));
+    expect(refused.status).toBe(400);
+    expect(JSON.stringify(refused)).not.toContain("private");
   });
 
   test("is set only by a token that may read, and not by one that may only read", async () => {
