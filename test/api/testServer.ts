@@ -181,7 +181,7 @@ export async function createTestServer(
     log: (_status, line) => void lines.push(line()),
     notReadyReason: () => (stopping ? "the server is stopping" : null),
     health: () => ({ pending: deliveries.length }),
-    metrics: () => ({ contentType: "text/plain", text: "" }),
+    metrics: () => ({ contentType: "text/plain", text: "# EOF\n" }),
   });
   onTestFinished(() => api.close());
   return {

@@ -39,6 +39,7 @@ test("the limits of requests have the promised values", () => {
     historyBytes: 67_108_864,
     invokeDepth: 100,
     jobs: 100,
+    jobFilter: 65_536,
     notifications: 1_000,
     notificationBytes: 33_554_432,
     waiters: 10_000,
