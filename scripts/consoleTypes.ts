@@ -78,7 +78,7 @@ function toRoute(path: string, method: string, { parameters = [], responses }: O
   const names = query.map(({ name }) => `${JSON.stringify(name)}?: Value`);
   const found = Object.entries(responses)
     .filter(([status]) => status.startsWith("2"))
-    .map(([, { content }]) => toType(content?.["application/json"]?.schema));
+    .map(([, { content }]) => toType(Object.values(content ?? {})[0]?.schema));
   const response = found.length === 1 ? found[0] : union(found.filter((type) => type !== "unknown"));
   return `  "${method.toUpperCase()} ${path}": { query: { ${names.join("; ")} }; response: ${response} };`;
 }

@@ -210,6 +210,12 @@ export class AdmissionPolicy {
       : this.#enter(entry, burst);
   }
 
+  /** Checks the credentials and the rights of a request that runs for long. Throws `Refusal`. */
+  async recheck(route: Route, credentials: Credentials): Promise<void> {
+    const { proof } = await this.identify(route, credentials);
+    if (proof) checkRights(proof, route);
+  }
+
   /**
    * Admits a request with a bearer token like `identify` and `admit`, if that can be decided without waiting.
    * Returns "unknown" if the token has to be looked up first (`lookUp`), and null if the request needs

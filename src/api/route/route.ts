@@ -8,6 +8,7 @@ import type { Account, AccountId, Brand, Bytes, Millis } from "../../core/model/
 import type { WebhookSource } from "../../core/model/webhookSource.ts";
 import type { RefusedHosts } from "../../core/values/refusedHost.ts";
 import type { Retention } from "../../core/commands/retention.ts";
+import type { Filter } from "../../core/search/filter.ts";
 import type { Prices } from "../../core/accounts/statistics.ts";
 import type { Verb } from "../../core/model/rights.ts";
 import type { PlanName } from "../../core/model/accountTerms.ts";
@@ -15,6 +16,7 @@ import type { Store } from "../../store/store.ts";
 import type { Proof } from "../auth/bearer.ts";
 import type { BrowserRequest } from "../auth/consoleRequest.ts";
 import { readJson } from "../http/json.ts";
+import type { LineStream } from "../http/lineStream.ts";
 import { mergeParameters, readFields } from "../http/parameters.ts";
 import type { Query, Target } from "../http/target.ts";
 import type { WorkflowSettingName } from "../settings/workflow.ts";
@@ -39,6 +41,8 @@ export type RouteContext = {
   longWork: LongWork;
   /** Calls `wake` once after a time, unless the returned function is called before. */
   wakeAfter(after: Millis, wake: () => void): () => void;
+  /** The tails of the log that are open on this port. */
+  logTails: { open(account: AccountId, filter: Filter): Promise<LineStream> };
   retention: Retention;
   /** Tells this node that a job was created. Default: jobs begin when a node looks for them. */
   wakeJobs?: () => void;
@@ -133,6 +137,11 @@ export type RouteDescription = {
   body?: { about: string; contentType: string; schema: z.ZodType; required: boolean; maxBytes: number };
   answers: Readonly<Record<number, { about: string; schema: z.ZodType }>>;
   /**
+   * Marks a route whose response consists of lines of JSON and has no end. The schema of its answer is that
+   * of one line. Such a route does not answer HEAD.
+   */
+  streams?: true;
+  /**
    * Overrides what the method says: true for a GET that changes something, false for a POST that changes
    * nothing.
    */
@@ -201,9 +210,11 @@ export const changesAnything = ({ changes, method }: Pick<RouteDescription, "cha
  * every method as a call, so it does not answer HEAD, which link checkers send.
  */
 export const listMethods = (
-  row: Pick<Route, "method" | "changes" | "access">,
+  row: Pick<Route, "method" | "changes" | "access" | "streams">,
 ): readonly (RouteDescription["method"] | "HEAD")[] =>
-  row.method === "GET" && row.access !== "hook" && !changesAnything(row) ? ["GET", "HEAD"] : [row.method];
+  row.method === "GET" && row.access !== "hook" && !row.streams && !changesAnything(row)
+    ? ["GET", "HEAD"]
+    : [row.method];
 
 /** Returns the verb that a token needs for a route. */
 export const requiredVerb = (row: Pick<RouteDescription, "changes" | "method" | "needs">): Verb =>

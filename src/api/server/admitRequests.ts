@@ -1,7 +1,8 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import type { Millis } from "../../core/model/message.ts";
 import { Refusal } from "../../core/values/errors.ts";
 import { limits } from "../../core/values/limits.ts";
-import type { AdmissionPolicy, Caller, Leave } from "../admission/policy.ts";
+import type { AdmissionPolicy, Caller, Credentials, Leave } from "../admission/policy.ts";
 import type { BrowserParts } from "./browser.ts";
 import { readBrowser } from "./browser.ts";
 import { findAddress } from "../http/address.ts";
@@ -22,6 +23,8 @@ declare module "fastify" {
     /** Null until the sender is known. */
     caller: Caller | null;
     fault: string | null;
+    /** How long the request took until its response began. Only for a response without an end. */
+    beganAfter: Millis | null;
   }
   interface FastifyContextConfig {
     route?: Route;
@@ -39,7 +42,7 @@ type Door = {
  * route exists and its sender may use it.
  */
 export function admitRequests(api: FastifyInstance, { parts, admission, routes }: Door): void {
-  for (const name of ["target", "split", "caller", "fault"] as const)
+  for (const name of ["target", "split", "caller", "fault", "beganAfter"] as const)
     api.decorateRequest<unknown>(name, null);
   receive(api, admission);
   api.addHook("preClose", async () => admission.close());
@@ -79,15 +82,7 @@ export function admitRequests(api: FastifyInstance, { parts, admission, routes }
       if (preflight) return void reply.code(204).headers(preflight).send();
       const { route } = request.routeOptions.config;
       if (request.is404 || !route) return refuseUnknown(request, reply, routes);
-      const { authorization } = request.headers;
-      const shown = {
-        authorization,
-        parameter: request.split.token,
-        params: readParams(request),
-        address: readCallerIp(request),
-        browser: readBrowser(request, route, parts),
-      };
-      const caller = admission.identify(route, shown);
+      const caller = admission.identify(route, readCredentials(request, route, parts));
       if (caller instanceof Promise) caller.then((found) => letIn(found, route)).catch(refuse);
       else letIn(caller, route);
     } catch (error) {
@@ -95,6 +90,15 @@ export function admitRequests(api: FastifyInstance, { parts, admission, routes }
     }
   });
 }
+
+/** Returns the credentials that a request has for a route. */
+export const readCredentials = (request: FastifyRequest, route: Route, parts: BrowserParts): Credentials => ({
+  authorization: request.headers.authorization,
+  parameter: request.split.token,
+  params: readParams(request),
+  address: readCallerIp(request),
+  browser: readBrowser(request, route, parts),
+});
 
 type Refused = { request: FastifyRequest; reply: FastifyReply; admission: AdmissionPolicy };
 

@@ -10,6 +10,7 @@ import { FastPath } from "../fastPublish/fastPath.ts";
 import type { PlainService } from "../fastPublish/sockets.ts";
 import { formatIgnored, problemHeaders } from "../http/responseHeaders.ts";
 import { PagedList, toJsonText } from "../http/pagedList.ts";
+import { LineStream } from "../http/lineStream.ts";
 import type { ResponseLimits } from "../http/responseLimits.ts";
 import type { Problem } from "../http/problems.ts";
 import { problemBody, toProblem } from "../http/problems.ts";
@@ -28,13 +29,15 @@ import type { ConsoleFiles } from "../console/files.ts";
 import { addSessionHeaders } from "../console/responses.ts";
 import { isUnchanged } from "./unchanged.ts";
 import { createSessionRoutes } from "../console/sessionRoutes.ts";
-import { admitRequests, readCallerIp, readParams } from "./admitRequests.ts";
+import { LogTails } from "../routes/messages/logTails.ts";
+import { admitRequests, readCallerIp, readCredentials, readParams } from "./admitRequests.ts";
 import { direct } from "./connections.ts";
 import { respondToBytes, acceptEveryRequest } from "./everyRequest.ts";
 import { refuseEarly } from "./refuseEarly.ts";
+import { sendLines } from "./sendLines.ts";
 
 /** The services and options of one port. */
-export type ApiOptions = RouteContext &
+export type ApiOptions = Omit<RouteContext, "logTails"> &
   AdmissionParts &
   BrowserParts & {
     /**
@@ -96,11 +99,14 @@ export function createApi(options: ApiOptions): FastifyInstance {
   const rows = [...listServedRoutes(options), ...listConsoleRoutes(options, admission)];
   const routes = routeTable(rows);
   const { responses: responseLimits } = admission;
+  const logTails = new LogTails(options);
+  const context = { ...options, logTails };
   admitRequests(api, { parts: options, admission, routes });
+  api.addHook("preClose", async () => logTails.close());
   direct(api.server, {
     pacing: options,
     fastPath: hasFastPath(options)
-      ? new FastPath(api.server, { parts: options, admission, routes, wakeWhenIdle: options.wakeWhenIdle })
+      ? new FastPath(api.server, { parts: context, admission, routes, wakeWhenIdle: options.wakeWhenIdle })
       : null,
     // Only the framework reads the address that a proxy reports.
     answerEarly: (request, response) =>
@@ -109,7 +115,16 @@ export function createApi(options: ApiOptions): FastifyInstance {
         refuseEarly(request, response, { context: options, admission, routes })),
   });
   acceptEveryRequest(api.server, options);
-  for (const row of rows) addRoute(api, row, { options, responseLimits });
+  for (const row of rows) addRoute(api, row, { options, context, admission });
+  addResponseHooks(api, options, responseLimits);
+  api.setErrorHandler((error, request, reply) =>
+    sendProblem(request, reply, toProblem(error, request.routeOptions?.bodyLimit ?? limits.messageBytes)),
+  );
+  return api;
+}
+
+/** Adds what every response has: an ETag, a place among long responses, a log line, and metrics. */
+function addResponseHooks(api: FastifyInstance, options: ApiOptions, responseLimits: ResponseLimits): void {
   // oxlint-disable-next-line max-params -- the framework calls its hooks so
   api.addHook("onSend", (request, reply, payload, done) => {
     const { proof, operatorName } = request.caller ?? {};
@@ -122,15 +137,15 @@ export function createApi(options: ApiOptions): FastifyInstance {
     }
     done(null, payload);
   });
-  api.setErrorHandler((error, request, reply) =>
-    sendProblem(request, reply, toProblem(error, request.routeOptions?.bodyLimit ?? limits.messageBytes)),
-  );
   api.addHook("onResponse", (request, reply, done) => {
     options.log(reply.statusCode, () => toRequestLine(request, reply));
-    options.count?.(request.routeOptions.config?.route ?? null, reply.statusCode, reply.elapsedTime);
+    options.count?.(
+      request.routeOptions.config?.route ?? null,
+      reply.statusCode,
+      request.beganAfter ?? reply.elapsedTime,
+    );
     done();
   });
-  return api;
 }
 
 const isReadOnly = (row: Route | undefined): boolean => row !== undefined && !changesAnything(row);
@@ -173,10 +188,11 @@ function acceptEveryBody(api: FastifyInstance): void {
   api.addContentTypeParser("*", { parseAs: "buffer" }, (_request, body, done) => done(null, body));
 }
 
-type RouteParts = { options: ApiOptions; responseLimits: ResponseLimits };
+type RouteParts = { options: ApiOptions; context: RouteContext; admission: AdmissionPolicy };
 
-function addRoute(api: FastifyInstance, row: Route, { options, responseLimits }: RouteParts): void {
+function addRoute(api: FastifyInstance, row: Route, { options, context, admission }: RouteParts): void {
   const audited = isAudited(row);
+  const responseLimits = admission.responses;
   // Only reads wait for a turn. A change is already stored when its response is ready, so it must not be
   // refused then.
   const findReader = ({ caller }: FastifyRequest): AccountId | null =>
@@ -190,7 +206,7 @@ function addRoute(api: FastifyInstance, row: Route, { options, responseLimits }:
       const incoming = toIncoming(request, options);
       const reader = findReader(request);
       const make = (): Promise<RouteResponse> =>
-        row.respond(incoming, audited ? withActor(row, incoming, options) : options);
+        row.respond(incoming, audited ? withActor(row, incoming, context) : context);
       const {
         status,
         body,
@@ -198,6 +214,10 @@ function addRoute(api: FastifyInstance, row: Route, { options, responseLimits }:
         headers = {},
         cookies = [],
       } = await (reader === null ? make() : responseLimits.runInTurn(reader, make));
+      if (body instanceof LineStream) {
+        const recheck = () => admission.recheck(row, readCredentials(request, row, options));
+        return sendLines(request, reply.code(status).headers(headers), { ...options, body, recheck });
+      }
       // Other requests may have been admitted before the first of them was answered.
       if (reader !== null) responseLimits.checkRoom(reader);
       if (ignored.length > 0) reply.header("Waypost-Ignored", formatIgnored(ignored));

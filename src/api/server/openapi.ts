@@ -244,11 +244,16 @@ const fieldsBody = ({ query }: Route): Json => ({
   content: { "application/json": { schema: toJsonSchema(query.partial()) } },
 });
 
-const describeResponses = ({ answers }: Route): Json =>
+const describeResponses = ({ answers, streams }: Route): Json =>
   Object.fromEntries(
     Object.entries(answers).map(([status, { about, schema }]) => [
       status,
-      { description: about, content: { "application/json": { schema: toJsonSchema(schema) } } },
+      {
+        description: about,
+        content: {
+          [streams ? "application/x-ndjson" : "application/json"]: { schema: toJsonSchema(schema) },
+        },
+      },
     ]),
   );
 
@@ -256,7 +261,7 @@ const unchanged = "The response has not changed since the one whose ETag If-None
 
 /** Returns the response to a read that the caller has already. */
 const describeUnchanged = (row: Route): Json =>
-  row.method === "GET" && row.access === "token" && !changesAnything(row)
+  row.method === "GET" && row.access === "token" && !row.streams && !changesAnything(row)
     ? { 304: { description: unchanged } }
     : {};
 

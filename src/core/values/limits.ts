@@ -51,6 +51,11 @@ export const limits = {
   jobs: 100,
   /** The characters of the filter of a job, as JSON. */
   jobFilter: 64 * 1024,
+  /** The open tails of the log: of one account on a server, and of all accounts on it. */
+  tails: 10,
+  serverTails: 100,
+  /** The bytes of the lines that wait for the reader of one tail. */
+  tailBytes: 1024 * 1024,
   /** The limits of a workflow run: the steps in its history, and their bytes as they are sent. */
   steps: 10_000,
   historyBytes: 64 * 1024 * 1024,

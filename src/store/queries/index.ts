@@ -33,7 +33,7 @@ import { readAuditPage } from "./audit.ts";
 import type { DeadLetterPage } from "./deadLetters.ts";
 import { listDeadLetters } from "./deadLetters.ts";
 import type { LogPage } from "./logs.ts";
-import { readLogPage } from "./logs.ts";
+import { readLogPage, readNewestLogTime } from "./logs.ts";
 import { hasData } from "./hasData.ts";
 import type { HoldersPage, HoldersQuery } from "./holders.ts";
 import { readHolders } from "./holders.ts";
@@ -214,6 +214,7 @@ function createMessageQueries(storageReads: StorageReads) {
     deadLetters: (query: ListQuery & BodyOptions): Promise<DeadLetterPage> =>
       listDeadLetters(storageReads, query),
     log: (query: ListQuery): Promise<LogPage> => readLogPage(storageReads, query),
+    newestLogTime: (account: AccountId): Promise<Millis> => readNewestLogTime(storageReads, account),
     /** Returns who holds the places of a queue or key, oldest first. Returns null if it does not exist. */
     holders: (query: HoldersQuery): Promise<HoldersPage | null> => readHolders(storageReads, query),
     /** Returns the oldest unfinished messages of a queue, including those that wait for their due time. */

@@ -50,6 +50,16 @@ export async function readLogPage(storageReads: StorageReads, query: ListQuery):
   return { events, cursor: page.length < positioned.length && last ? formatPosition(last.position) : cursor };
 }
 
+/** Returns the time of the newest entry in the log of an account, or 0 if it is empty. Reads no bodies. */
+export async function readNewestLogTime(storageReads: StorageReads, account: AccountId): Promise<Millis> {
+  const range: Range = { account, descending: true, limit: 1, bodies: false };
+  const [[message], [row]] = await Promise.all([
+    storageReads.range("storedMessages", range),
+    storageReads.range("log", range),
+  ]);
+  return Math.max(message ? readIdTime(message.id) : 0, row ? readIdTime(row.id) : 0);
+}
+
 /**
  * Returns the bytes by which an event makes a page larger. A stored message counts once, because all events
  * of the message share it.

@@ -35,9 +35,10 @@ describe.each(reading.map((row) => ({ row, name: row.path })))("HEAD $name", ({ 
   });
 });
 
-test("HEAD is answered wherever a GET only reads, except at a webhook of a run", () => {
+test("HEAD is answered wherever a GET only reads, except at a webhook of a run and for a stream", () => {
   expect(others.map(({ path }) => path).toSorted()).toEqual([
     "/v2/keys/rotate",
+    "/v2/logs/tail",
     "/v2/workflows/hooks/{userId}/{workflowRunId}/{eventId}",
   ]);
 });

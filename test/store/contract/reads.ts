@@ -69,6 +69,8 @@ export function describeReads(open: OpenStore): void {
         "two FAILED",
       ];
       expect(events.map(formatEvent)).toEqual(expected);
+      expect(await fixture.store.read.newestLogTime(makeLogQuery().account)).toBe(events.at(-1)?.time);
+      expect(await fixture.store.read.newestLogTime("acc_other")).toBe(0);
       expect((await fixture.store.read.log(makeLogQuery())).events.map(formatEvent)).toEqual(
         expected.toReversed(),
       );

@@ -1,0 +1,54 @@
+import type { FastifyReply, FastifyRequest } from "fastify";
+import { Refusal } from "../../core/values/errors.ts";
+import { second } from "../../core/values/time.ts";
+import type { Millis } from "../../core/model/message.ts";
+import type { LineStream } from "../http/lineStream.ts";
+import type { RouteContext } from "../route/route.ts";
+
+/** How often the token of the client is checked. */
+const recheckInterval: Millis = 5 * second;
+/** How long a client may take to receive the last line. */
+const closeGrace: Millis = 2 * second;
+
+type LineResponse = Pick<RouteContext, "wakeAfter"> & {
+  body: LineStream;
+  /** Checks the credentials and the rights of the request. Rejects with `Refusal`. */
+  recheck(): Promise<void>;
+};
+
+/**
+ * Sends a stream of lines until it ends or the client has gone. The stream ends if the token of the request
+ * is revoked.
+ */
+export function sendLines(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { body, recheck, wakeAfter }: LineResponse,
+): FastifyReply {
+  const { raw } = reply;
+  request.beganAfter = reply.elapsedTime;
+  if (raw.destroyed) {
+    body.destroy();
+    return reply.send();
+  }
+  const check = async (): Promise<void> => {
+    try {
+      await recheck();
+    } catch (error) {
+      if (error instanceof Refusal && (error.code === "unauthorized" || error.code === "forbidden"))
+        return body.finish(JSON.stringify({ ended: error.message }));
+    }
+    if (!raw.destroyed) stopCheck = wakeAfter(recheckInterval, () => void check());
+  };
+  let stopCheck = wakeAfter(recheckInterval, () => void check());
+  let stopGrace = (): void => undefined;
+  body.once("last", () => {
+    stopGrace = wakeAfter(closeGrace, () => void raw.destroy());
+  });
+  raw.once("close", () => {
+    stopCheck();
+    stopGrace();
+    body.destroy();
+  });
+  return reply.send(body);
+}
