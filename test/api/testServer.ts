@@ -1,5 +1,5 @@
 import { hash } from "node:crypto";
-import { request as httpRequest } from "node:http";
+import { type OutgoingHttpHeaders, request as httpRequest } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { FastifyInstance, InjectOptions } from "fastify";
 import { onTestFinished } from "vitest";
@@ -258,7 +258,7 @@ async function askOverWire(
         const text = Buffer.concat(received).toString();
         resolve({
           status: response.statusCode ?? 0,
-          body: text === "" ? null : JSON.parse(text),
+          body: readReply(text, response.headers),
           headers: response.headers,
         });
       });
@@ -268,6 +268,13 @@ async function askOverWire(
     request.end(Buffer.from(body));
   });
 }
+
+/** Returns a body as JSON, or as text if it is something else, or null if it is empty. */
+const readReply = (
+  text: string,
+  { "content-type": type }: OutgoingHttpHeaders,
+): ReturnType<typeof JSON.parse> =>
+  text === "" ? null : /json/.test(String(type)) ? JSON.parse(text) : text;
 
 /** Makes a server listen on loopback, if it does not yet. Returns the port. */
 export async function portOf(api: FastifyInstance): Promise<number> {
@@ -289,7 +296,7 @@ async function ask(
   const response = await api.inject(request);
   return {
     status: response.statusCode,
-    body: response.body === "" ? null : response.json(),
+    body: readReply(response.body, response.headers),
     headers: response.headers,
   };
 }
