@@ -93,6 +93,7 @@ async function expectAgreement(seed: number): Promise<void> {
     ],
     effects,
   );
+  await everywhere(contestants, listAlertCommands(clock.now), effects);
   for (let step = 0; step < steps; step++) {
     const seen = await everywhere(contestants, chance.batch(clock.now), effects);
     chance.learn(seen);
@@ -106,6 +107,25 @@ async function expectAgreement(seed: number): Promise<void> {
   for (const effect of effects.seen) everSeen.add(effect);
   expect(everSeen).toContain("claim");
 }
+
+/** Alerts come from a task of the server, not from requests, so they are not among the random commands. */
+const listAlertCommands = (now: number): RandomCommand[] => [
+  {
+    name: "setAlerts",
+    input: {
+      account: "a",
+      alerts: { url: "https://ops.example/hook", after: 300_000, events: ["host.failing"] },
+    },
+  },
+  {
+    name: "noteAlerts",
+    input: {
+      account: "a",
+      notices: [{ event: "host.failing", subject: "one.example", text: "It fails.", count: 2 }],
+      now,
+    },
+  },
+];
 
 /**
  * Runs a batch on every store, and compares the answers and deliveries. Returns what later commands can refer
