@@ -1,4 +1,5 @@
 import { hash } from "node:crypto";
+import type { Readable } from "node:stream";
 import { type OutgoingHttpHeaders, request as httpRequest } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { FastifyInstance, InjectOptions } from "fastify";
@@ -252,21 +253,32 @@ async function askOverWire(
       headers: { ...authorization, ...lowered, ...length },
     };
     const request = httpRequest(described, (response) => {
-      const received: Buffer[] = [];
-      response.on("data", (chunk: Buffer) => received.push(chunk)).on("error", reject);
-      response.on("end", () => {
-        const text = Buffer.concat(received).toString();
-        resolve({
-          status: response.statusCode ?? 0,
-          body: readReply(text, response.headers),
-          headers: response.headers,
-        });
-      });
+      readText(response, isStream(response.headers)).then(
+        (text) =>
+          resolve({
+            status: response.statusCode ?? 0,
+            body: readReply(text, response.headers),
+            headers: response.headers,
+          }),
+        reject,
+      );
     });
     request.on("error", reject);
     // If the body is a text, Node encodes the headers in the same encoding.
     request.end(Buffer.from(body));
   });
+}
+
+const isStream = ({ "content-type": type }: OutgoingHttpHeaders): boolean => /ndjson/.test(String(type));
+
+/** Returns the text of a body, or only what comes first if it has no end. Closes the body then. */
+async function readText(body: Readable, isEndless: boolean): Promise<string> {
+  const received: Buffer[] = [];
+  for await (const chunk of body) {
+    received.push(Buffer.from(chunk));
+    if (isEndless) break;
+  }
+  return Buffer.concat(received).toString();
 }
 
 /** Returns a body as JSON, or as text if it is something else, or null if it is empty. */
@@ -293,10 +305,11 @@ async function ask(
     headers: { ...authorization, ...headers },
     ...(body === undefined ? {} : { payload: body }),
   };
-  const response = await api.inject(request);
+  const response = await api.inject({ ...request, payloadAsStream: true });
+  const isEndless = isStream(response.headers);
   return {
     status: response.statusCode,
-    body: readReply(response.body, response.headers),
+    body: readReply(await readText(response.stream(), isEndless), response.headers),
     headers: response.headers,
   };
 }
