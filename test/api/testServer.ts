@@ -1,5 +1,4 @@
 import { hash } from "node:crypto";
-import type { Readable } from "node:stream";
 import { type OutgoingHttpHeaders, request as httpRequest } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { FastifyInstance, InjectOptions } from "fastify";
@@ -12,6 +11,7 @@ import { ConsoleFiles } from "../../src/api/console/files.ts";
 import { createApi } from "../../src/api/server/fastify.ts";
 import { createServerAdmin } from "../../src/server/accountAdmin.ts";
 import type { LongWork } from "../../src/core/fairness/longWork.ts";
+import { readText } from "./readText.ts";
 import { createIdGenerator } from "../../src/core/values/ids.ts";
 import { alarm, idleAlarm as wakeWhenIdle, createLongWork } from "../../src/clock/clock.ts";
 import type { Account, Brand, Delivery, Millis, Outcome } from "../../src/core/model/message.ts";
@@ -253,7 +253,7 @@ async function askOverWire(
       headers: { ...authorization, ...lowered, ...length },
     };
     const request = httpRequest(described, (response) => {
-      readText(response, isStream(response.headers)).then(
+      readText(response, response.headers).then(
         (text) =>
           resolve({
             status: response.statusCode ?? 0,
@@ -267,18 +267,6 @@ async function askOverWire(
     // If the body is a text, Node encodes the headers in the same encoding.
     request.end(Buffer.from(body));
   });
-}
-
-const isStream = ({ "content-type": type }: OutgoingHttpHeaders): boolean => /ndjson/.test(String(type));
-
-/** Returns the text of a body, or only what comes first if it has no end. Closes the body then. */
-async function readText(body: Readable, isEndless: boolean): Promise<string> {
-  const received: Buffer[] = [];
-  for await (const chunk of body) {
-    received.push(Buffer.from(chunk));
-    if (isEndless) break;
-  }
-  return Buffer.concat(received).toString();
 }
 
 /** Returns a body as JSON, or as text if it is something else, or null if it is empty. */
@@ -306,10 +294,9 @@ async function ask(
     ...(body === undefined ? {} : { payload: body }),
   };
   const response = await api.inject({ ...request, payloadAsStream: true });
-  const isEndless = isStream(response.headers);
   return {
     status: response.statusCode,
-    body: readReply(await readText(response.stream(), isEndless), response.headers),
+    body: readReply(await readText(response.stream(), response.headers), response.headers),
     headers: response.headers,
   };
 }

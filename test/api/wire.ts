@@ -1,6 +1,7 @@
 import { Agent, request as httpRequest } from "node:http";
 import { connect } from "node:net";
 import type { TestServer } from "./testServer.ts";
+import { readText } from "./readText.ts";
 import { portOf } from "./testServer.ts";
 
 /** A response as it was read from the connection. */
@@ -74,10 +75,9 @@ export function createRawClient(
       const request = httpRequest(
         { host: "127.0.0.1", port, agent, method, path: target, headers: given },
         (response) => {
-          const received: Buffer[] = [];
-          response.on("data", (chunk: Buffer) => received.push(chunk));
-          response.on("end", () =>
-            resolve({ status: response.statusCode ?? 0, text: Buffer.concat(received).toString() }),
+          readText(response, response.headers).then(
+            (text) => resolve({ status: response.statusCode ?? 0, text }),
+            reject,
           );
         },
       );
