@@ -64,7 +64,7 @@ function describeOverview(overview: Fields): string[] {
     ...formatPairs([
       [
         `last ${minutes.length} min`,
-        `${sum("messages")} messages, ${sum("delivered")} delivered, ${sum("failed")} failed`,
+        `${sum("messages")} created, ${sum("delivered")} delivered, ${sum("failed")} failed`,
       ],
       ["unfinished", readCount(overview, "unfinished")],
       ["in flight", readLine(overview, "inFlight")],

@@ -135,7 +135,8 @@ export type RouteDescription = {
   /** Settings of workflow runs that the route accepts as well. */
   runSettings?: readonly WorkflowSettingName[];
   body?: { about: string; contentType: string; schema: z.ZodType; required: boolean; maxBytes: number };
-  answers: Readonly<Record<number, { about: string; schema: z.ZodType }>>;
+  /** The responses by status. `contentType`: JSON if absent. */
+  answers: Readonly<Record<number, { about: string; contentType?: string; schema: z.ZodType }>>;
   /**
    * Marks a route whose response consists of lines of JSON and has no end. The schema of its answer is that
    * of one line. Such a route does not answer HEAD.

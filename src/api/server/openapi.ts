@@ -244,16 +244,11 @@ const fieldsBody = ({ query }: Route): Json => ({
   content: { "application/json": { schema: toJsonSchema(query.partial()) } },
 });
 
-const describeResponses = ({ answers, streams }: Route): Json =>
+const describeResponses = ({ answers }: Route): Json =>
   Object.fromEntries(
-    Object.entries(answers).map(([status, { about, schema }]) => [
+    Object.entries(answers).map(([status, { about, contentType = "application/json", schema }]) => [
       status,
-      {
-        description: about,
-        content: {
-          [streams ? "application/x-ndjson" : "application/json"]: { schema: toJsonSchema(schema) },
-        },
-      },
+      { description: about, content: { [contentType]: { schema: toJsonSchema(schema) } } },
     ]),
   );
 

@@ -64,9 +64,10 @@ async function checkAddresses({ hostname }: ParsedUrl, egress: Egress): Promise<
   const refused = addresses.filter((address) => !egress.mayCall(address));
   if (refused.length === 0) return ok(`${name} is ${addresses.join(", ")}, which deliveries may call`);
   const [first = ""] = refused;
+  const found = first === name ? name : `${name} is ${refused.join(", ")}, which`;
   const allow = egress.refusedHost(first)?.allow ?? null;
   return problem(
-    `${name} is ${refused.join(", ")}, which is not public, so deliveries to it are refused`,
+    `${found} is not public, so deliveries to it are refused`,
     allow === null
       ? "use another address: link-local and metadata addresses should never be allowed"
       : `WAYPOST_EGRESS_ALLOW=${allow}`,

@@ -94,7 +94,7 @@ const tail = route({
   query: logFilters.omit({ fromDate: true, toDate: true }),
   streams: true,
   answers: {
-    200: { about: "The lines.", schema: tailLine },
+    200: { about: "The lines.", contentType: "application/x-ndjson", schema: tailLine },
   },
   refusals: ["busy"],
   handle: async ({ account, query, context }) => ({

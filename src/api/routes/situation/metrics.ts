@@ -14,7 +14,7 @@ export const metrics = route({
     "format, else as text in the format 0.0.4. They cover all accounts, so only the token of an account " +
     "without a plan may read them: such an account is the operator's own. With `--metrics-port`, the " +
     "server also has them on another port, without a token.",
-  answers: { 200: { about: "The metrics.", schema: z.string() } },
+  answers: { 200: { about: "The metrics.", contentType: "text/plain", schema: z.string() } },
   refusals: ["forbidden"],
   handle: async ({ account, incoming: { rawHeaders }, context }) => {
     if (readPlan(account) !== "selfHosted" || !context.metrics)
