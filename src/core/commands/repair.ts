@@ -2,18 +2,12 @@ import type { Decision, Draft, Moment } from "../decision/command.ts";
 import { correctLimiter, correctSlot } from "../admission/counters.ts";
 import { hasLimiter, parseGate } from "../admission/gate.ts";
 import { readLimiter } from "../admission/limiter.ts";
-import type { AccountId, LogRow } from "../model/message.ts";
+import type { AccountId } from "../model/message.ts";
 import { isWaiterOf } from "../model/run.ts";
 import type { Suspect } from "../model/suspect.ts";
 import { restoreState } from "../sending/createMessage.ts";
 
 type RepairInput = { account: AccountId; suspect: Suspect };
-
-/** Reports whether the newest log entries of a message record its end. */
-export const isMessageEnded = (rows: readonly Pick<LogRow, "states">[]): boolean =>
-  rows.some(({ states }) =>
-    states.some((state) => state === "DELIVERED" || state === "FAILED" || state === "CANCELLED"),
-  );
 
 /**
  * Repairs what the self-check has found twice. Does nothing if it is no longer so. A counter is corrected by

@@ -2,6 +2,7 @@ import type { Decision, Draft, ExpiredRows } from "../decision/command.ts";
 import { removeDeadLetter } from "../deadLetters/dlq.ts";
 import { readIdTime } from "../values/ids.ts";
 import { forgetMessage } from "../search/tags.ts";
+import { recordsEnd } from "../sending/listedState.ts";
 import type { AccountId, LogRow, Millis, RunKey, WithoutBody } from "../model/message.ts";
 import { readLimit, readLimits, serverLimit } from "../accounts/plans.ts";
 import type { Run, Step } from "../model/run.ts";
@@ -108,7 +109,7 @@ export const readAuditRetention = ({ audit = defaultAuditRetention }: Retention)
  */
 function removeLogEntries(draft: Draft, rows: readonly LogRow[]): number {
   const endsByMessage = new Map(
-    rows.filter((row) => hasEnded(row) && !isDeadLetter(draft, row)).map((row) => [row.messageId, row]),
+    rows.filter((row) => recordsEnd(row) && !isDeadLetter(draft, row)).map((row) => [row.messageId, row]),
   );
   let removed = 0;
   for (const row of rows) {
@@ -310,9 +311,6 @@ function selectExpired(rows: ExpiredRows, retention: Retention, now: Millis): Ex
     timeIndex: rows.timeIndex.filter(({ id }) => readTimeIndexDay(id) < toDayNumber(now - log)),
   };
 }
-
-const hasEnded = ({ states }: LogRow): boolean =>
-  states.some((state) => state === "DELIVERED" || state === "FAILED" || state === "CANCELLED");
 
 const isDeadLetter = (draft: Draft, row: LogRow): boolean =>
   row.dlqId !== null && draft.getWithoutBody("deadLetters", row.account, row.dlqId) !== undefined;

@@ -1,12 +1,12 @@
 import { findDrift, recount } from "../../core/admission/recount.ts";
 import { accountGate, formatGate, hasLimiter, listGateBounds, parseGate } from "../../core/admission/gate.ts";
 import { newLimiter } from "../../core/admission/limiter.ts";
-import { isMessageEnded } from "../../core/commands/repair.ts";
 import type { Rows } from "../../core/decision/command.ts";
 import type { AccountId, MessageState } from "../../core/model/message.ts";
 import type { Limiter } from "../../core/model/limiter.ts";
 import type { ActiveRun } from "../../core/model/run.ts";
 import { isWaiterOf } from "../../core/model/run.ts";
+import { recordsEnd } from "../../core/sending/listedState.ts";
 import type { Suspect } from "../../core/model/suspect.ts";
 import type { Range, StorageReads } from "./storageReads.ts";
 import { toKeys } from "./storageReads.ts";
@@ -155,7 +155,7 @@ async function findLostMessage(storageReads: StorageReads, active: ActiveRun): P
     limit: 3,
   });
   const logs = Map.groupBy(rows, ({ messageId }) => messageId);
-  return candidates.find(({ id }) => !isMessageEnded(logs.get(id) ?? []))?.id ?? null;
+  return candidates.find(({ id }) => !logs.get(id)?.some(recordsEnd))?.id ?? null;
 }
 
 async function checkLimiters(
