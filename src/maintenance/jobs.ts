@@ -26,6 +26,10 @@ const passingRefusals: ReadonlySet<ErrorCode> = new Set(["unavailable", "busy", 
 const isLasting = (error: unknown): error is Refusal =>
   error instanceof Refusal && !passingRefusals.has(error.code);
 
+/** Returns what a refusal means for a whole job. It ends the job, unless it ends when the disk has room. */
+const toNote = ({ code, message }: Refusal): JobNote =>
+  code === "disk-low" ? { waitsForDisk: true } : { error: message };
+
 /** Entries of a job that were read ahead. `cursor` is null if no others follow. */
 type Page = { entries: readonly JobEntry[]; cursor: string | null };
 
@@ -127,7 +131,7 @@ export class JobRunner {
 
   /** Does the next portion of a job. Returns the job, or null if it has ended or another node moved it. */
   #continue(job: Job): Promise<Job | null> {
-    if (job.state === "waiting") return this.#checkCanary(job);
+    if (job.state === "waiting" && !job.waitsForDisk) return this.#checkCanary(job);
     return job.total === null ? this.#count(job) : this.#doPortion(job);
   }
 
@@ -155,7 +159,7 @@ export class JobRunner {
     } catch (error) {
       this.#pages.delete(job.id);
       if (!isLasting(error)) throw error;
-      if (!entryRefusals.has(error.code)) return this.#note(job, { error: error.message });
+      if (!entryRefusals.has(error.code)) return this.#note(job, toNote(error));
       return this.#doOneByOne(job, { entries, isEnd });
     }
   }
@@ -178,7 +182,7 @@ export class JobRunner {
       return await this.#execute(job, portion);
     } catch (error) {
       if (!isLasting(error)) throw error;
-      if (!entryRefusals.has(error.code)) return this.#note(job, { error: error.message });
+      if (!entryRefusals.has(error.code)) return this.#note(job, toNote(error));
       return this.#execute(job, { ...portion, failures: [{ id: name, reason: error.message }] });
     }
   }

@@ -96,6 +96,7 @@ export async function createTestServer(
     /** Turns the console on, with these files. */
     console?: { built?: BuiltConsole; publicUrl?: string; trustsUserHeader?: boolean };
     wrap?(store: Store): Store;
+    isDiskLow?(): boolean;
   } = {},
 ): Promise<TestServer> {
   const clock = { now: testTime };
@@ -103,7 +104,13 @@ export async function createTestServer(
   const random = (): number => (seed = (seed * 16807) % 2147483647) / 2147483647;
   const memory = new Memory();
   const store = memoryStore(
-    { node: "nod_1", now: () => clock.now, random, newId: createIdGenerator(random) },
+    {
+      node: "nod_1",
+      now: () => clock.now,
+      random,
+      newId: createIdGenerator(random),
+      ...(options.isDiskLow && { isDiskLow: options.isDiskLow }),
+    },
     memory,
   );
   const deliveries: Delivery[] = [];

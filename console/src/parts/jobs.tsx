@@ -33,6 +33,9 @@ const states: Record<Job["state"], { state: StateName; word: string }> = {
   failed: { state: "failed", word: "Failed" },
 };
 
+/** The state of a job that waits until the disk of the server has room. */
+const waitsForDisk = { state: "held", word: "Disk full" } as const;
+
 const isActive = ({ state }: Job): boolean => state === "running" || state === "waiting";
 
 /** One job, read again until it ends. */
@@ -51,7 +54,7 @@ export function JobRow({ job }: { job: Job }) {
   return (
     <article className="job" aria-label={`Job ${jobId}`}>
       <div className="job-top">
-        <State {...states[job.state]} />
+        <State {...(job.waitingFor === "disk" ? waitsForDisk : states[job.state])} />
         <div>
           <b>
             {verb} {total === undefined ? many : formatMany(total, one, many)}

@@ -21,8 +21,15 @@ export const jobSchema = z.object({
   state: z
     .enum(["running", "waiting", "stopped", "done", "failed"])
     .describe(
-      "running: entries are left. waiting: the job waits until its canary has succeeded. stopped: a caller " +
+      "running: entries are left. waiting: the job waits; waitingFor says for what. stopped: a caller " +
         "stopped it. done: all entries were handled. failed: it ended early; error gives the reason.",
+    ),
+  waitingFor: z
+    .enum(["canary", "disk"])
+    .optional()
+    .describe(
+      "Present while the job waits. canary: it continues when its first entries have succeeded. disk: it " +
+        "continues when the disk of the server has room for new messages.",
     ),
   total: z
     .int()
@@ -55,6 +62,7 @@ export const jobJson = (job: Job): Record<string, unknown> =>
     jobId: job.id,
     action: job.action,
     state: job.state,
+    waitingFor: job.state === "waiting" ? (job.waitsForDisk ? "disk" : "canary") : null,
     total: job.total,
     done: job.done,
     failed: job.failed,

@@ -4,7 +4,7 @@ import { deleteDeadLetters, retryDeadLetters } from "../deadLetters/dlq.ts";
 import { resumeRun } from "../deadLetters/resume.ts";
 import type { Actor } from "../model/auditEntry.ts";
 import type { Job, JobAction, JobEntry, JobResult, JobSelection } from "../model/job.ts";
-import { canaryCheck, isInCanary, listJobRuns, maxJobFailures } from "../model/job.ts";
+import { canaryCheck, diskCheck, isInCanary, listJobRuns, maxJobFailures } from "../model/job.ts";
 import type { AccountId, Millis } from "../model/message.ts";
 import { cancelRuns } from "../workflows/end.ts";
 import type { NotDone } from "../values/errors.ts";
@@ -129,13 +129,14 @@ export const continueJob: Decision<JobPortion, Job | null> = {
 
 function findMovable(draft: Draft, { account, jobId, action, position }: JobPortion): Job | null {
   const job = draft.get("jobs", account, jobId);
-  return job?.state === "running" && job.position === position && job.action === action ? job : null;
+  const isMovable = job?.state === "running" || job?.waitsForDisk === true;
+  return job && isMovable && job.position === position && job.action === action ? job : null;
 }
 
 type PortionOutcome = { done: number; failures: readonly NotDone[]; results: readonly JobResult[] };
 
 function moveJob(
-  job: Job,
+  { waitsForDisk: _before, ...job }: Job,
   { entries, isEnd }: JobPortion,
   { moment: { now, node }, outcome }: { moment: Moment; outcome: PortionOutcome },
 ): Job {
@@ -221,8 +222,15 @@ const toCancelOutcome = ({
   failed?: readonly NotDone[];
 }): PortionOutcome => ({ done: cancelled, failures: failed, results: [] });
 
-/** A fact about a job that the server has found out. `canary` is the state of its first entries. */
-export type JobNote = { total: number } | { error: string } | { canary: "pending" | "succeeded" };
+/**
+ * A fact about a job that the server has found out. `canary` is the state of its first entries.
+ * `waitsForDisk`: its entries are refused because the disk is almost full.
+ */
+export type JobNote =
+  | { total: number }
+  | { error: string }
+  | { canary: "pending" | "succeeded" }
+  | { waitsForDisk: true };
 
 /** Records a note about a job. Returns null if the job has ended. */
 export const noteJob: Decision<{ account: AccountId; jobId: string; note: JobNote }, Job | null> = {
@@ -238,13 +246,16 @@ export const noteJob: Decision<{ account: AccountId; jobId: string; note: JobNot
 function withNote(job: Job, note: JobNote, now: Millis): Job {
   if ("total" in note) return { ...job, total: note.total };
   if ("error" in note) return endJob({ ...job, error: note.error }, "failed", now);
-  if (job.state !== "waiting") return job;
+  const waitsForCanary = job.state === "waiting" && !job.waitsForDisk;
+  if ("waitsForDisk" in note && !waitsForCanary)
+    return { ...job, state: "waiting", waitsForDisk: true, dueAt: now + diskCheck };
+  if (!("canary" in note) || job.state !== "waiting") return job;
   return note.canary === "pending"
     ? { ...job, dueAt: now + canaryCheck }
     : { ...job, state: "running", canaryPassed: true, dueAt: now };
 }
 
-const endJob = (job: Job, state: "stopped" | "failed", now: Millis): Job => ({
+const endJob = ({ waitsForDisk: _before, ...job }: Job, state: "stopped" | "failed", now: Millis): Job => ({
   ...job,
   state,
   dueAt: null,

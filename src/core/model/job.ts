@@ -18,7 +18,8 @@ export type JobAction = (typeof jobActions)[number];
 /**
  * The state of a job.
  * - `running`: entries are left, or are being counted.
- * - `waiting`: the first entries are done, and the job waits until they have succeeded.
+ * - `waiting`: the first entries are done, and the job waits until they have succeeded. Or, with
+ *   `waitsForDisk`, the disk is almost full, and the job waits until it has room.
  * - `stopped`: a caller stopped it.
  * - `done`: all entries were handled.
  * - `failed`: it ended early; `error` gives the reason.
@@ -51,6 +52,8 @@ export type Job = {
   /** The node that did the last portion. Other nodes take over if it does not continue. */
   node: NodeId;
   state: JobState;
+  /** A job that waits because new content is refused while the disk is almost full. */
+  waitsForDisk?: true;
   createdAt: Millis;
   endedAt: Millis | null;
   startedBy: Actor;
@@ -93,6 +96,8 @@ const portionSizes: Readonly<Record<JobAction, number>> = {
 const jobTakeover: Millis = 5_000;
 /** A job that waits for its canary is checked again after this time. */
 export const canaryCheck: Millis = 2_000;
+/** A job that waits for room on the disk is tried again after this time. */
+export const diskCheck: Millis = 5_000;
 
 /** Reports whether a node may do the next portion of a job now. */
 export const mayContinueJob = ({ dueAt, node }: Job, self: NodeId, now: Millis): boolean =>
