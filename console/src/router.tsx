@@ -108,6 +108,12 @@ const jobs = createRoute({
   component: lazyRouteComponent(() => import("./pages/tools/jobs.tsx"), "JobsPage"),
 });
 
+const tail = createRoute({
+  getParentRoute: () => root,
+  path: "/tail",
+  component: lazyRouteComponent(() => import("./pages/tools/tail.tsx"), "TailPage"),
+});
+
 const settings = createRoute({
   getParentRoute: () => root,
   path: "/settings",
@@ -137,6 +143,7 @@ export const router = createRouter({
     sources,
     events,
     publish,
+    tail,
     jobs,
     settings,
     operator,

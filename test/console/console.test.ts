@@ -2,7 +2,7 @@ import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
 import type { ConsoleServer } from "./consoleServer.ts";
 import { operatorPassword } from "./consoleServer.ts";
-import { expectShown, findViolations } from "./measures.ts";
+import { countShifts, expectShown, findViolations, readShifts } from "./measures.ts";
 import { describeConsole } from "./openConsole.ts";
 import { listPages, openPage } from "./pages.ts";
 import { call } from "./seed.ts";
@@ -148,6 +148,27 @@ describeConsole("sessions and the main ways of the console", (open) => {
     await open.page.keyboard.press("Escape");
   });
 
+  test("the tail shows entries at its end, nothing moves, and pausing keeps them waiting", async () => {
+    const { page } = open;
+    const line = (label: string) => page.locator(".tail-row").filter({ hasText: label });
+    await page.addInitScript({ content: countShifts });
+    await openPage(page, open.server, "/tail?host=" + new URL(open.server.destinations.url).host);
+    await expectShown(page.getByText("Follows the log"));
+    await publishTo(open.server, "first-of-tail");
+    await expectShown(line("first-of-tail").filter({ hasText: "Delivered" }));
+    await page.keyboard.press("p");
+    await expectShown(page.getByRole("region", { name: "Log" }).getByText("Paused"));
+    await publishTo(open.server, "second-of-tail");
+    await page.getByRole("button", { name: /^\d+ new$/ }).waitFor();
+    expect(await line("second-of-tail").count()).toBe(0);
+    await page.getByRole("button", { name: /^\d+ new$/ }).click();
+    await expectShown(line("second-of-tail").first());
+    expect(await readShifts(page)).toBe(0);
+    await line("second-of-tail").first().getByRole("button").click();
+    await expectShown(page.getByRole("complementary", { name: /^Message msg_/ }));
+    await page.keyboard.press("Escape");
+  });
+
   test("hostile payloads run nothing, and hidden characters are shown", async () => {
     await listPages()["dead letter"]?.(open.page, open.server);
     const body = open.page.locator(".drawer").getByLabel("Body of the message", { exact: true });
@@ -171,6 +192,9 @@ describeConsole("sessions and the main ways of the console", (open) => {
     await expectShown(open.page.locator(".hero").getByText("Success"));
   });
 });
+
+const publishTo = ({ destinations, ...server }: ConsoleServer, label: string): Promise<unknown> =>
+  call(server, `POST /v2/publish/${destinations.url}/ok/tail`, { headers: { "svc-label": label } });
 
 async function openLogin(page: Page, { url }: ConsoleServer): Promise<void> {
   await page.goto(`${url}/console/`);

@@ -58,6 +58,7 @@ export const listPages = (): Record<string, Opener> => ({
   sources: at("/sources"),
   events: at("/events"),
   publish: at("/publish"),
+  tail: at("/tail"),
   jobs: at("/jobs"),
   tokens: at("/settings"),
   "signing keys": at("/settings?part=keys"),

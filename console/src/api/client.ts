@@ -62,8 +62,49 @@ export async function request(method: string, path: string, given: Given = {}): 
   const text = await response.text();
   const body = parse(text);
   if (response.ok) return body;
-  if (response.status === 401 && !path.startsWith("/console/")) onSessionEnd();
-  throw new Trouble(response.status, readError(body) ?? `the server answered ${response.status}`);
+  throw refuse(response.status, path, body);
+}
+
+/** Returns the error for a refusal. Shows the login if the session has ended. */
+function refuse(status: number, path: string, body: unknown): Trouble {
+  if (status === 401 && !path.startsWith("/console/")) onSessionEnd();
+  return new Trouble(status, readError(body) ?? `the server answered ${status}`);
+}
+
+/** How long a line of a stream may be. A longer line is an error. */
+const maxLineLength = 4 * 1024 * 1024;
+
+/**
+ * Sends a request whose response is a stream of lines of JSON, and passes the lines on as they come. Returns
+ * when the stream ends. Throws `Trouble` if the request is refused or the connection is lost.
+ */
+export async function follow<R extends RouteName>(
+  route: R,
+  sent: Sent<R>,
+  take: (line: Response<R>) => void,
+): Promise<void> {
+  const path = toPath(route, sent);
+  const response = await fetchFrom(route.slice(0, route.indexOf(" ")), path, sent);
+  if (!response.ok || !response.body) throw refuse(response.status, path, parse(await response.text()));
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await readPiece(reader, sent.signal);
+    if (done) return;
+    const lines = (rest + value).split("\n");
+    rest = lines.pop() ?? "";
+    if (rest.length > maxLineLength) throw new Trouble(0, "the server sent a line that is too long");
+    for (const line of lines) if (line !== "") take(JSON.parse(line) as Response<R>);
+  }
+}
+
+async function readPiece(reader: ReadableStreamDefaultReader<string>, signal: AbortSignal | undefined) {
+  try {
+    return await reader.read();
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new Trouble(0, "the connection was lost");
+  }
 }
 
 /** Sends a request and returns the response as it comes. Throws `Trouble` if the server does not answer. */

@@ -49,6 +49,16 @@ const exact = new Intl.DateTimeFormat("en-GB", {
   timeZoneName: "short",
 });
 
+const millisClock = new Intl.DateTimeFormat("en-GB", {
+  hour: "2-digit",
+  minute: "2-digit",
+  second: "2-digit",
+  fractionalSecondDigits: 3,
+});
+
+/** Returns a time of day with its milliseconds. */
+export const formatTimeOfDay = (time: number): string => millisClock.format(time);
+
 /** Returns a time of day, with the date if it is not near `now`. */
 export const formatClock = (time: number, now: number): string =>
   Math.abs(now - time) < day ? clock.format(time) : dayAndClock.format(time);

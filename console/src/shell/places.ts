@@ -1,5 +1,6 @@
 import type { LucideIcon } from "lucide-react";
 import {
+  Activity,
   ArrowDownToLine,
   Bell,
   Clock,
@@ -59,6 +60,7 @@ export const places: readonly { title: string | null; pages: readonly Place[] }[
     title: "Tools",
     pages: [
       { to: "/publish", name: "Publish", icon: Send, key: "p" },
+      { to: "/tail", name: "Tail", icon: Activity, key: "t" },
       { to: "/jobs", name: "Jobs", icon: ListChecks, key: "j" },
     ],
   },

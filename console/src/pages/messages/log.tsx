@@ -12,7 +12,8 @@ import { Empty } from "../../parts/trouble.tsx";
 import type { LogEntry } from "./states.ts";
 import { logStates } from "./states.ts";
 
-const fields: readonly FilterField[] = [
+/** The filters of the log. */
+export const logFields: readonly FilterField[] = [
   { name: "messageId", title: "Message", hint: "msg_…" },
   { name: "label", title: "Label" },
   { name: "url", title: "URL", hint: "https://…" },
@@ -24,6 +25,13 @@ const fields: readonly FilterField[] = [
   { name: "scheduleId", title: "Schedule" },
   { name: "callerIP", title: "Caller" },
   { name: "state", title: "State", options: Object.keys(logStates) },
+];
+
+/** The filters of the list also bound its time. */
+const listFields: readonly FilterField[] = [
+  ...logFields,
+  { name: "fromDate", title: "From", hint: "Unix milliseconds" },
+  { name: "toDate", title: "To", hint: "Unix milliseconds" },
 ];
 
 /** Returns the key of an entry. */
@@ -41,7 +49,7 @@ export function LogList({ view }: { view: string }) {
     <>
       <div className="toolbar">
         <FilterBar
-          fields={view === "log" ? fields : fields.filter(({ name }) => name !== "state")}
+          fields={view === "log" ? listFields : listFields.filter(({ name }) => name !== "state")}
           fallback="label"
           placeholder="Filter by label, URL or id"
         />
