@@ -292,7 +292,7 @@ addMoveCommand(program, { print });
  * a machine can read command lines.
  */
 function isFlag(name: ServerSettingName): boolean {
-  return name !== "operatorPassword";
+  return name !== "operatorPassword" && name !== "otlpHeaders";
 }
 
 type Flags = Partial<Record<ServerSettingName | "config", string>>;

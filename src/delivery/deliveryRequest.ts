@@ -84,7 +84,7 @@ const makeTraceHeaders = (trace: TraceContext, { message, attempt }: Delivery): 
 ];
 
 /** Returns the id of the span of an attempt. No two attempts have the same. */
-const toSpanId = (messageId: string, attempt: number): string =>
+export const toSpanId = (messageId: string, attempt: number): string =>
   hash("sha256", `${messageId} ${attempt}`, "hex").slice(0, 16);
 
 const makeHeaderError = (name: string): Unsendable =>

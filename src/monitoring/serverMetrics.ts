@@ -4,6 +4,7 @@ import type { Millis } from "../core/model/message.ts";
 import type { Metrics } from "./metrics.ts";
 import type { Labels, Metric, Sample } from "./metricsText.ts";
 import { readProcessMetrics } from "./processMetrics.ts";
+import type { SpanCounts } from "./spanExporter.ts";
 import type { StoreSample } from "./storeSampler.ts";
 
 /** Where the metrics of a server come from. */
@@ -17,6 +18,8 @@ export type MetricSources = {
   inFlight(): number;
   /** Whether all deliveries are held. */
   isHeld(): boolean;
+  /** The spans of traces, or null if they are sent nowhere. */
+  spans: SpanCounts | null;
 };
 
 /** Returns all metrics. Nothing here reads the store: a scrape only reads numbers that are in memory. */
@@ -27,6 +30,7 @@ export const readMetrics = (sources: MetricSources): Metric[] => [
   ...readStoreMetrics(sources),
   ...readCommitMetrics(sources.metrics),
   ...readRequestMetrics(sources.metrics),
+  ...readSpanMetrics(sources.spans),
   ...readProcessMetrics(),
 ];
 
@@ -243,6 +247,17 @@ function readRequestMetrics({ routes }: Metrics): Metric[] {
     },
   ];
 }
+
+const readSpanMetrics = (spans: SpanCounts | null): Metric[] =>
+  spans === null
+    ? []
+    : [
+        counter(
+          "waypost_trace_spans",
+          "Spans that the OTLP endpoint took, and spans that were dropped.",
+          byLabel("outcome", spans),
+        ),
+      ];
 
 const histogram = (name: string, help: string, values: Metrics["lateness"]): Metric => ({
   type: "histogram",

@@ -12,6 +12,8 @@ import {
   keyRing,
   networkList,
   originList,
+  otlpEndpoint,
+  otlpHeaders,
   planPrices,
   portOrNone,
   price,
@@ -53,6 +55,18 @@ export const serverSettings = {
     default: "127.0.0.1",
     value: "<address>",
     help: "address for --metrics-port; every client that reaches it can read figures about all accounts",
+  },
+  otlpEndpoint: {
+    takes: otlpEndpoint,
+    default: "",
+    value: "<url>",
+    help: "OpenTelemetry collector that receives traces at <url>/v1/traces; also OTEL_EXPORTER_OTLP_ENDPOINT",
+  },
+  otlpHeaders: {
+    takes: otlpHeaders,
+    default: "",
+    value: "<headers>",
+    help: "headers for --otlp-endpoint, such as api-key=secret; also OTEL_EXPORTER_OTLP_HEADERS",
   },
   operatorPassword: {
     takes: z
@@ -297,9 +311,15 @@ export const toVariable = (name: ServerSettingName): string =>
   `WAYPOST_${toKebabCase(name).replaceAll("-", "_").toUpperCase()}`;
 
 /** Secrets. They are hidden, and a variable with the ending `_FILE` may name a file with the value. */
-const secrets: ReadonlySet<ServerSettingName> = new Set(["operatorPassword", "databaseUrl"]);
+const secrets: ReadonlySet<ServerSettingName> = new Set(["operatorPassword", "databaseUrl", "otlpHeaders"]);
 /** The keys already have a setting that names their file. */
 const isHidden = (name: ServerSettingName): boolean => secrets.has(name) || name === "keys";
+
+/** Variables of OpenTelemetry, which its users already set. */
+const standardVariables: Partial<Record<ServerSettingName, string>> = {
+  otlpEndpoint: "OTEL_EXPORTER_OTLP_ENDPOINT",
+  otlpHeaders: "OTEL_EXPORTER_OTLP_HEADERS",
+};
 
 const places: readonly SettingPlaces[] = serverSettingNames.map((name) => ({
   name,
@@ -307,6 +327,7 @@ const places: readonly SettingPlaces[] = serverSettingNames.map((name) => ({
   variable: toVariable(name),
   default: serverSettings[name].default,
   isSecret: secrets.has(name),
+  ...(name in standardVariables && { standardVariable: standardVariables[name] }),
 }));
 
 /** Flags as texts. `config` names a configuration file. */

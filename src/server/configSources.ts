@@ -14,6 +14,8 @@ export type SettingPlaces = {
   variable: string;
   default: string;
   isSecret: boolean;
+  /** A variable that other programs use as well. The setting's own variable overrides it. */
+  standardVariable?: string;
 };
 
 /** The name of the variable that names a file with the value of a secret. */
@@ -35,7 +37,10 @@ export function collectSettings(
   const find = (setting: SettingPlaces): FoundSetting => {
     const flag = flags[setting.name];
     if (flag !== undefined) return { text: flag, from: setting.flag };
-    const fromVariable = readVariable(setting, environment);
+    const { standardVariable: variable } = setting;
+    const fromVariable =
+      readVariable(setting, environment) ??
+      (variable === undefined ? null : readVariable({ ...setting, variable }, environment));
     if (fromVariable) return fromVariable;
     const text = inFile.get(setting.name);
     return text === undefined

@@ -1,4 +1,5 @@
 import type { Server } from "node:http";
+import type { Logger } from "pino";
 import packageFile from "../../package.json" with { type: "json" };
 import { elapsed, systemClock } from "../clock/clock.ts";
 import { Metrics } from "../monitoring/metrics.ts";
@@ -7,7 +8,13 @@ import type { MetricsFormat } from "../monitoring/metricsText.ts";
 import { contentTypes, formatMetrics, pickFormat } from "../monitoring/metricsText.ts";
 import { readDiskFigures } from "../monitoring/diskFigures.ts";
 import { readMetrics } from "../monitoring/serverMetrics.ts";
+import { SpanExporter } from "../monitoring/spanExporter.ts";
 import { StoreSampler } from "../monitoring/storeSampler.ts";
+import { Tracing } from "../monitoring/tracing.ts";
+import { toSpanId } from "../delivery/deliveryRequest.ts";
+import type { DispatcherLog } from "../delivery/dispatcher.ts";
+import type { CommandInput } from "../core/commands/index.ts";
+import type { NodeId } from "../core/model/message.ts";
 import type { Store } from "../store/store.ts";
 import { formatUrl } from "./addresses.ts";
 import type { ServerConfig } from "./config.ts";
@@ -16,6 +23,10 @@ import { toStorePath } from "./dataFolder.ts";
 /** The metrics of a server, and the samples of its store. */
 export type Observation = {
   metrics: Metrics;
+  /** Counts an attempt, and adds its span if traces are on. */
+  addAttempt: DispatcherLog["attempt"];
+  /** Makes the spans of traces. Null: no OTLP endpoint is set. */
+  tracing: Tracing | null;
   /** Returns the metrics for a client with this Accept header. */
   read(accept: string | undefined): { contentType: string; text: string };
   /** Takes the first sample and listens for scrapes. Returns the address of the metrics, or null. */
@@ -24,11 +35,15 @@ export type Observation = {
 };
 
 /** The parts of a server that its metrics show. */
-type Observed = { store: Store; inFlight(): number; isHeld(): boolean };
+type Observed = { store: Store; node: NodeId; log: Logger; inFlight(): number; isHeld(): boolean };
 
 /** Observes a store and everything that is done with it. */
-export function observe(settings: ServerConfig, { store, inFlight, isHeld }: Observed): Observation {
+export function observe(settings: ServerConfig, observed: Observed): Observation {
+  const { store, inFlight, isHeld } = observed;
   const metrics = new Metrics(elapsed);
+  const exporter = createExporter(settings, observed);
+  const tracing =
+    exporter && new Tracing({ now: () => systemClock.now(), add: (span) => exporter.add(span), toSpanId });
   store.observe(metrics.batches);
   const isEmbedded = settings.databaseUrl === "";
   const sampler = new StoreSampler({
@@ -46,12 +61,18 @@ export function observe(settings: ServerConfig, { store, inFlight, isHeld }: Obs
         now: () => systemClock.now(),
         inFlight,
         isHeld,
+        spans: exporter && exporter.counts,
       }),
       how,
     );
   let server: Server | null = null;
   return {
     metrics,
+    tracing,
+    addAttempt: (delivery, outcome, settled) => {
+      metrics.countAttempt(delivery, outcome, settled);
+      if (tracing !== null) tracing.addAttempt(delivery, outcome, settled);
+    },
     read: (accept) => {
       const how = pickFormat(accept);
       return { contentType: contentTypes[how], text: format(how) };
@@ -66,16 +87,44 @@ export function observe(settings: ServerConfig, { store, inFlight, isHeld }: Obs
     stop: async () => {
       server?.close();
       server?.closeAllConnections();
-      await sampler.stop();
+      await Promise.all([sampler.stop(), exporter?.stop()]);
     },
   };
 }
 
-/** Returns a store that measures how long publishes take. */
-export const measurePublishes = (store: Store, metrics: Metrics): Store => ({
-  ...store,
-  execute: (name, input, options) =>
-    name === "publish"
-      ? metrics.measurePublish(() => store.execute(name, input, options))
-      : store.execute(name, input, options),
-});
+/** Returns what sends the spans of traces, or null without an OTLP endpoint. */
+const createExporter = (
+  { otlpEndpoint: endpoint, otlpHeaders: headers }: ServerConfig,
+  { node, log }: Observed,
+): SpanExporter | null =>
+  endpoint === ""
+    ? null
+    : new SpanExporter({
+        target: { endpoint, headers },
+        source: { version: packageFile.version, node },
+        clock: systemClock,
+        warn: (message) => log.warn(message),
+      });
+
+/** Returns a store that measures how long publishes take, and makes their spans if traces are on. */
+export function observePublishes(store: Store, { metrics, tracing }: Observation): Store {
+  const measured: Store = {
+    ...store,
+    execute: (name, input, options) =>
+      name === "publish"
+        ? metrics.measurePublish(() => store.execute(name, input, options))
+        : store.execute(name, input, options),
+  };
+  if (tracing === null) return measured;
+  return {
+    ...measured,
+    execute: (name, input, options) => {
+      if (name !== "publish") return measured.execute(name, input, options);
+      const published = tracing.publish(input as CommandInput<"publish">, (traced) =>
+        measured.execute("publish", traced, options),
+      );
+      // The compiler does not see that `name` is the name of this command.
+      return published as Promise<never>;
+    },
+  };
+}

@@ -13,7 +13,7 @@ import { formatUrl } from "./addresses.ts";
 import { readCapacityLimits, toDeliverLimits } from "./capacityLimits.ts";
 import type { ServerConfig } from "./config.ts";
 import type { Observation } from "./observe.ts";
-import { measurePublishes, observe } from "./observe.ts";
+import { observe, observePublishes } from "./observe.ts";
 import type { NewAccount } from "./credentials.ts";
 import { type OpenedStore, openStore } from "./openStore.ts";
 import { createAttemptLog, createRepairLog, createRequestLog, logHold } from "./serverLog.ts";
@@ -153,7 +153,7 @@ async function serveStore(
   const { present, created } = await findOrCreateAccounts(opened, firstAccounts);
   if (created.length === 0 && present.every(isDeleted)) log.warn(noAccountWarning);
   const observation = observe(settings, {
-    store,
+    ...{ store, node, log },
     inFlight: () => work.dispatcher.inFlight,
     isHeld: () => work.holdWatch.isHeld,
   });
@@ -225,10 +225,7 @@ type WorkParts = {
   observation: Observation;
 };
 
-function createWork(
-  settings: ServerConfig,
-  { store, log, newId, node, observation: { metrics } }: WorkParts,
-) {
+function createWork(settings: ServerConfig, { store, log, newId, node, observation }: WorkParts) {
   const clock = systemClock;
   const egress = createEgress({ allow: settings.egressAllow });
   const capacityLimits = readCapacityLimits(settings, log);
@@ -246,7 +243,7 @@ function createWork(
   const logAttempt = createAttemptLog(log);
   const deliveryLog: DispatcherLog = {
     attempt: (delivery, outcome, settled) => {
-      metrics.countAttempt(delivery, outcome, settled);
+      observation.addAttempt(delivery, outcome, settled);
       logAttempt(delivery, outcome, settled);
     },
     failure: logFailure,
@@ -291,7 +288,7 @@ const createApiParts = (
   settings: ServerConfig,
   { store, work, log, observation }: { store: Store; work: Work; log: Logger; observation: Observation },
 ) => ({
-  store: measurePublishes(store, observation.metrics),
+  store: observePublishes(store, observation),
   metrics: observation.read,
   count: observation.metrics.countRequest.bind(observation.metrics),
   now: () => systemClock.now(),

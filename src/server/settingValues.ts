@@ -127,3 +127,48 @@ export const portOrNone = z.union([z.literal("").transform(() => null), integer(
 
 /** A folder, a URL or an address: text that is used as it is. */
 export const text = z.string().min(1, "must not be empty");
+
+/** The base address of a collector, or an empty text for none. */
+export const otlpEndpoint = z.string().superRefine((endpoint, context) => {
+  if (endpoint === "") return;
+  const url = URL.parse(endpoint);
+  const problem =
+    !url || !/^https?:$/.test(url.protocol)
+      ? "must be a URL such as http://127.0.0.1:4318"
+      : url.username !== "" || url.password !== ""
+        ? "must not contain credentials; put them into WAYPOST_OTLP_HEADERS"
+        : url.search !== "" || url.hash !== ""
+          ? "must not contain a query or a fragment; remove it"
+          : null;
+  if (problem !== null) context.addIssue({ code: "custom", message: problem });
+});
+
+const headerPattern = /^\s*([!#$%&'*+.^_`|~0-9A-Za-z-]{1,100})\s*=\s*(.{0,4000}?)\s*$/s;
+const headerValuePattern = /^[\x20-\x7e]*$/;
+
+/** Headers such as `api-key=secret,tenant=7`, with values in percent encoding. */
+export const otlpHeaders = z.string().transform((headersText, context) => {
+  const headers: [name: string, value: string][] = [];
+  for (const item of headersText.split(",").filter((piece) => piece.trim() !== "")) {
+    const [, name = "", given = ""] = headerPattern.exec(item) ?? [];
+    const value = decodeValue(given);
+    if (name === "" || value === null || !headerValuePattern.test(value)) {
+      // The text is secret, so the message does not show it.
+      context.addIssue({
+        code: "custom",
+        message: `header ${headers.length + 1} is not valid; use a value such as api-key=secret,tenant=7`,
+      });
+      return z.NEVER;
+    }
+    headers.push([name, value]);
+  }
+  return headers;
+});
+
+function decodeValue(given: string): string | null {
+  try {
+    return decodeURIComponent(given);
+  } catch {
+    return null;
+  }
+}
