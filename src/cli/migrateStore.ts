@@ -48,7 +48,7 @@ export function addMoveCommand(program: Command, { print }: { print(line: string
 /** Reports whether a store has encrypted secrets. A move copies them unchanged, without their keys. */
 async function hasEncryptedSecrets({ query }: MoveEndpoint): Promise<boolean> {
   const found = await Promise.all(
-    ["accounts", "sources"].map((table) =>
+    ["accounts", "sources", "server_settings"].map((table) =>
       query(`select 1 from ${table} where detail like '%"sealed":"%' limit 1`, []),
     ),
   );

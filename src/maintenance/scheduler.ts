@@ -1,7 +1,9 @@
 import { removableAt, isDeleted } from "../core/commands/account.ts";
 import type { Retention } from "../core/commands/retention.ts";
 import { retentionFor } from "../core/commands/retention.ts";
+import type { Terms } from "../core/model/accountTerms.ts";
 import type { Account, AccountId, Millis } from "../core/model/message.ts";
+import { serverAccount } from "../core/values/basics.ts";
 import type { Store, Unsubscribe } from "../store/store.ts";
 import type { Clock } from "../clock/clock.ts";
 import { WorkSignal } from "./workSignal.ts";
@@ -33,6 +35,9 @@ const shortLivedCheck = hour;
  */
 const shortRetention = hour;
 const promptPause = 30 * second;
+
+/** The owner of the audit log of the server, which expires like that of an account without limits. */
+const serverOwner: Owner = { id: serverAccount };
 
 /** Runs every task when its time has come. A failed run is repeated, and does not affect other tasks. */
 export class MaintenanceScheduler {
@@ -114,6 +119,7 @@ export function createRetentionTask({
       const times = await Promise.all(
         accounts.map((account) => findNextExpiry(account, { store, retention, accounts })),
       );
+      times.push(await store.read.nextExpiryAt(serverAccount, retention));
       // Data stored from now on is reported by `onWork`.
       return [...times, workSignal.since === null ? null : workSignal.since + shortLivedCheck].reduce<Millis>(
         (earliest, at) => Math.min(earliest, at ?? Infinity),
@@ -144,27 +150,27 @@ export function createPromptRetentionTask({
   retention: Retention;
 }): MaintenanceTask {
   const workSignal = new WorkSignal({ store, clock });
-  const listAccounts = async (): Promise<{ account: Account; shortest: Millis }[]> => {
-    const accounts = (await store.read.accounts()).map((account) => ({
+  const listOwners = async (): Promise<{ account: Owner; shortest: Millis }[]> => {
+    const owners = [serverOwner, ...(await store.read.accounts())].map((account) => ({
       account,
       shortest: minRetention(retentionFor(account, retention)),
     }));
-    return accounts.filter(({ shortest }) => shortest < shortRetention);
+    return owners.filter(({ shortest }) => shortest < shortRetention);
   };
   return {
     name: "retention below an hour",
     pause: promptPause,
     nextAt: async () => {
-      const shortAccounts = await listAccounts();
+      const shortOwners = await listOwners();
       const times = await Promise.all(
-        shortAccounts.map(({ account }) =>
+        shortOwners.map(({ account }) =>
           store.read.nextExpiryAt(account.id, retentionFor(account, retention)),
         ),
       );
       const newest =
         workSignal.since === null
           ? []
-          : shortAccounts.map(({ shortest }) => (workSignal.since ?? 0) + shortest + 1);
+          : shortOwners.map(({ shortest }) => (workSignal.since ?? 0) + shortest + 1);
       return Math.min(Infinity, ...times.map((at) => at ?? Infinity), ...newest);
     },
     onWork: (listener) => {
@@ -173,10 +179,13 @@ export function createPromptRetentionTask({
     },
     run: () =>
       workSignal.handle(async () => {
-        for (const { account } of await listAccounts()) await expireOne(account, { store, clock, retention });
+        for (const { account } of await listOwners()) await expireOne(account, { store, clock, retention });
       }),
   };
 }
+
+/** An account, or the server as a whole. */
+type Owner = Pick<Account, "id"> & Terms;
 
 const minRetention = ({ log, deadLetters, audit }: Required<Retention>): Millis =>
   Math.min(log, deadLetters, audit);
@@ -199,7 +208,7 @@ const findRemainingAccount = (accounts: readonly Account[]): AccountId | null =>
 
 /** Removes everything past its retention in an account, a few hundred rows per transaction. */
 async function expireOne(
-  account: Account,
+  account: Owner,
   { store, clock, retention }: { store: Store; clock: Clock; retention: Retention },
 ): Promise<void> {
   const own = { account: account.id, retention: retentionFor(account, retention) };
@@ -222,6 +231,7 @@ async function expireAll({
     retention.log,
   );
   await store.forgetBefore(clock.now() - longestRetention);
+  await expireOne(serverOwner, { store, clock, retention });
   for (const account of accounts) {
     await expireOne(account, { store, clock, retention });
     const at = removableAt(account);

@@ -116,7 +116,7 @@ export function syncFolder(folder: string): void {
 
 /** How many rows are read, or encrypted again, at once. */
 const rowsPerRead = 200;
-const encryptedTableNames: readonly EncryptedTableName[] = ["accounts", "sources"];
+const encryptedTableNames: readonly EncryptedTableName[] = ["accounts", "sources", "serverSettings"];
 
 type ReadStatus = (range: {
   after: readonly [string, string];
@@ -177,7 +177,8 @@ export async function reencrypt(store: Store, source: NonNullable<KeySource>): P
     if (rows.length === 0) return;
     const ids = table === "accounts" ? rows.map(({ account }) => account) : [];
     const keys = table === "sources" ? rows.map(({ account, id }) => [account, id] as const) : [];
-    reencrypted += (await store.execute("rewrite", { accounts: ids, sources: keys })).rewritten;
+    const settings = table === "serverSettings" ? rows.map(({ account }) => account) : [];
+    reencrypted += (await store.execute("rewrite", { accounts: ids, sources: keys, settings })).rewritten;
   };
   for (const table of encryptedTableNames) {
     let stale: EncryptionStatus[] = [];

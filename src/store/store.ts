@@ -220,7 +220,7 @@ export const tableNames: readonly TableName[] = [
     "usage",
     "dayCounts",
   ] as const),
-  ...(["secondCounts", "audit", "jobs", "alerts"] as const),
+  ...(["secondCounts", "audit", "jobs", "alerts", "serverSettings"] as const),
 ];
 
 const tableOrder = new Map<string, number>(tableNames.map((name, index) => [name, index]));

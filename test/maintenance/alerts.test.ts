@@ -6,22 +6,23 @@ import { createAlertTask } from "../../src/maintenance/alerts.ts";
 import type { Deliver } from "../../src/delivery/deliver.ts";
 import { failMessage, listDeadLetters } from "../api/routes/deadLetters/deadLetters.ts";
 import type { TestServer } from "../api/testServer.ts";
-import { createTestServer, otherToken } from "../api/testServer.ts";
+import { createTestServer, operatorPassword, otherToken } from "../api/testServer.ts";
 import { createTestDeliver } from "../delivery/http/destination.ts";
 import { verifyJwt } from "../../src/delivery/signature.ts";
 import { startDestination } from "../process/waypost.ts";
+import { formatBasic } from "../api/routes/accounts/possessions.ts";
 
 const minute = 60_000;
 
-type Options = { isHeld?: boolean; stop?: AbortSignal };
+type Options = { isHeld?: boolean; stop?: AbortSignal; bytes?: { free: number; total: number } | null };
 
 function createTask(
   home: TestServer,
   deliver: Deliver,
-  { isHeld = false, stop = new AbortController().signal }: Options = {},
+  { isHeld = false, bytes = null, stop = new AbortController().signal }: Options = {},
 ) {
   const clock = { now: () => home.clock.now, sleep: () => Promise.resolve() };
-  const disk = () => Promise.resolve(null);
+  const disk = () => Promise.resolve(bytes);
   return createAlertTask({ store: home.store, clock, deliver, disk, stop, isHeld: () => isHeld });
 }
 
@@ -168,5 +169,83 @@ describe("a receiver of alerts", () => {
     expect(await task.nextAt()).toBe(home.clock.now);
     expect((await home.ask("DELETE", "/v2/alerts")).body).toEqual({ deleted: true });
     expect(await task.nextAt()).toBe(Infinity);
+  });
+});
+
+describe("the receiver of alerts of the server", () => {
+  const bytes = Buffer.alloc(32, 7);
+  const secret = `whsec_${bytes.toString("base64")}`;
+  const authorization = formatBasic("operator", operatorPassword);
+  const as =
+    (home: TestServer) =>
+    (method: string, path = "", body?: object) =>
+      home.ask(method, `/v2/admin/alerts${path}`, {
+        token: null,
+        headers: { authorization },
+        ...(body && { body: JSON.stringify(body) }),
+      });
+  const low = { free: 5, total: 100 };
+  const readEvents = async (home: TestServer) =>
+    (await as(home)("GET", "/log")).body.alerts.map(
+      ({ event, subject }: { event: string; subject: string }) => `${event} ${subject}`,
+    );
+
+  test("gets those of the disk, signed by its secret, and an account gets its own nevertheless", async () => {
+    const home = await createTestServer();
+    const receiver = await startDestination();
+    const own = await startDestination();
+    await set(home, own.url);
+    await as(home)("PUT", "", { url: receiver.url, secret });
+    const task = createTask(home, createTestDeliver(), { bytes: low });
+    await task.run();
+    await task.run();
+    expect(own.arrivals).toHaveLength(1);
+    expect(await readLog(home), "the log of the account").toMatchObject([{ event: "disk.low" }]);
+    expect(receiver.arrivals).toHaveLength(1);
+    const [{ headers, body } = { headers: {} as Record<string, unknown>, body: Buffer.alloc(0) }] =
+      receiver.arrivals;
+    expect(JSON.parse(String(body))).toMatchObject({ event: "disk.low", subject: "disk" });
+    expect(String(body)).not.toContain("account");
+    const signed = [headers["webhook-id"], headers["webhook-timestamp"], body].map(String).join(".");
+    const expected = createHmac("sha256", bytes).update(signed).digest("base64");
+    expect(headers["webhook-signature"]).toBe(`v1,${expected}`);
+    expect(Object.keys(headers)).not.toContain("svc-signature");
+    expect(await readEvents(home)).toEqual(["disk.low disk"]);
+    await as(home)("DELETE");
+    expect(await readEvents(home)).toEqual([]);
+    home.clock.now += 60 * minute;
+    await task.run();
+    expect(receiver.arrivals, "after the removal of the URL").toHaveLength(1);
+    expect(own.arrivals).toHaveLength(2);
+  });
+
+  test("gets those of accounts near their quota, once in an hour and again in the next", async () => {
+    const home = await createTestServer();
+    await as(home)("PUT", "", { url: "https://ops.example/", secret, events: ["storage.low"] });
+    await home.ask("POST", "/v2/publish/https://one.example", { body: "x".repeat(2_000), headers: {} });
+    await home.store.execute("changeAccount", {
+      account: "acc_1",
+      change: { limits: { storageBytes: 1_000 } },
+    });
+    const task = createTask(home, createTestDeliver({ allow: [] }), { bytes: low });
+    await task.run();
+    expect(await readEvents(home)).toEqual(["storage.low acc_1"]);
+    home.clock.now += 6 * minute;
+    await task.run();
+    expect(await readEvents(home)).toHaveLength(1);
+    home.clock.now += 60 * minute;
+    await task.run();
+    expect(await readEvents(home)).toEqual(["storage.low acc_1", "storage.low acc_1"]);
+  });
+
+  test("at a private address is not called", async () => {
+    const home = await createTestServer();
+    const receiver = await startDestination();
+    await as(home)("PUT", "", { url: receiver.url, secret });
+    await createTask(home, createTestDeliver({ allow: [] }), { bytes: low }).run();
+    expect(receiver.arrivals).toEqual([]);
+    expect((await as(home)("GET", "/log")).body.alerts).toMatchObject([
+      { state: "pending", error: expect.stringContaining("WAYPOST_EGRESS_ALLOW") },
+    ]);
   });
 });

@@ -12,6 +12,7 @@ import { Memory, memoryStore } from "../model/memoryStore.ts";
 import { withAuditActor } from "../../src/store/auditActor.ts";
 import type { Store } from "../../src/store/store.ts";
 import { makeInput } from "../core/commandRunner.ts";
+import { serverAccount } from "../../src/core/values/basics.ts";
 import { RandomSource } from "./randomSource.ts";
 import { NodeClock, VirtualTime, settled } from "./virtualTime.ts";
 
@@ -26,7 +27,7 @@ let world: VirtualTime;
 let memory: Memory;
 let store: Store;
 let timers: MaintenanceScheduler;
-/** How often the task asked when the next row expires, and removed rows. */
+/** How often the task asked when the next row of an account expires. */
 let looks: number;
 
 beforeEach(async () => {
@@ -48,7 +49,13 @@ beforeEach(async () => {
   });
   const counted: Store = {
     ...store,
-    read: { ...store.read, nextExpiryAt: (...of) => (looks++, store.read.nextExpiryAt(...of)) },
+    read: {
+      ...store.read,
+      nextExpiryAt: (account, ...of) => {
+        if (account !== serverAccount) looks++;
+        return store.read.nextExpiryAt(account, ...of);
+      },
+    },
   };
   const clock = new NodeClock(world, "node");
   const logFailure = (what: string): void => expect.fail(what);
@@ -178,6 +185,16 @@ test("the audit log is kept for the retention of its account, even if that chang
   expect(queues(), "at most as long as the server keeps it").toEqual(["second"]);
   await run(2 * hour);
   expect(queues()).toEqual([]);
+});
+
+test("the audit log of the server is kept for the retention of the server", async () => {
+  const operator = withAuditActor(store, { kind: "operator", address: null });
+  const alerts = { url: "https://ops.example/", events: ["disk.low"], secret: "whsec_s" } as const;
+  await operator.execute("setServerAlerts", { alerts });
+  await run(90 * day - hour);
+  expect([...memory.tables.audit.values()]).toMatchObject([{ account: serverAccount, what: "alerts.set" }]);
+  await run(2 * hour);
+  expect(memory.tables.audit.size).toBe(0);
 });
 
 test("the row of a deleted account is removed when nothing else is left of it, and others stay", async () => {

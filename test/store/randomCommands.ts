@@ -273,7 +273,7 @@ export class RandomCommands {
           destinations: this.#pickOne([[], ["https://one.example/*"], ["nowhere"]]),
         },
       },
-      { name: "rewrite", input: { accounts: [account], sources: [[account, named.id]] } },
+      { name: "rewrite", input: { accounts: [account], sources: [[account, named.id]], settings: [] } },
       {
         name: "takeBurst",
         input: { account, needed: 1 + this.#integerBelow(3), wanted: this.#integerBelow(9) },

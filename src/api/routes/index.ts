@@ -1,6 +1,7 @@
 import type { Route } from "../route/route.ts";
 import { accounts } from "./accounts/accounts.ts";
 import { alerts } from "./accounts/alerts.ts";
+import { serverAlerts } from "./accounts/serverAlerts.ts";
 import { admin } from "./accounts/admin.ts";
 import { audit } from "./accounts/audit.ts";
 import { batch } from "./messages/batch.ts";
@@ -48,7 +49,7 @@ export const routes: readonly Route[] = [
   me,
   ...dlq,
   ...log,
-  audit,
+  ...audit,
   ...schedules,
   ...queues,
   ...flowControl,
@@ -65,6 +66,7 @@ export const routes: readonly Route[] = [
   ...workflowDlq,
   ...jobs,
   ...alerts,
+  ...serverAlerts,
   ...hooks,
   ...sources,
   ...sourceCalls,

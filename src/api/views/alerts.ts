@@ -1,6 +1,6 @@
 import { z } from "zod";
-import type { Alert, AlertSetting } from "../../core/model/alert.ts";
-import { alertEvents } from "../../core/model/alert.ts";
+import type { Alert, AlertSetting, ServerAlertSetting } from "../../core/model/alert.ts";
+import { alertEvents, serverAlertEvents } from "../../core/model/alert.ts";
 
 /** The schema of the URL that receives the alerts of an account. */
 export const alertSettingSchema = z.object({
@@ -27,8 +27,20 @@ export const alertSettingJson = ({
   hasSecret: secret !== undefined,
 });
 
+/** The schema of the URL that receives the alerts of the server as a whole. */
+export const serverAlertSettingSchema = z.object({
+  url: z.string().describe("The URL that receives the alerts."),
+  events: z.array(z.enum(serverAlertEvents)).describe("The events that cause an alert."),
+});
+
+/** Returns a setting of the server as the API shows it, without its secret. */
+export const serverAlertSettingJson = ({
+  url,
+  events,
+}: ServerAlertSetting): z.output<typeof serverAlertSettingSchema> => ({ url, events: [...events] });
+
 /** The schema of an alert in the log. */
-export const alertSchema = z.object({
+const alertSchema = z.object({
   alertId: z.string().describe("The id of the alert. The request to the URL has the same id."),
   event: z.enum(alertEvents).describe("The event."),
   subject: z.string().describe("The thing that it happened to: a host, a queue, a source and so on."),
@@ -44,8 +56,16 @@ export const alertSchema = z.object({
   nextAttemptAt: z.int().optional().describe("When it is sent next, in Unix milliseconds."),
 });
 
+/** The schema of the log of alerts. */
+export const alertLogSchema = z.object({ alerts: z.array(alertSchema).describe("The alerts.") });
+
+/** Returns alerts as the API shows them, those of the newest hour first. */
+export const alertLogJson = (alerts: readonly Alert[]): z.output<typeof alertLogSchema> => ({
+  alerts: alerts.toSorted((a, b) => b.createdAt - a.createdAt).map(alertJson),
+});
+
 /** Returns an alert as the API shows it. */
-export const alertJson = (alert: Alert): z.output<typeof alertSchema> => {
+const alertJson = (alert: Alert): z.output<typeof alertSchema> => {
   const { id, event, subject, text, count, createdAt, state, attempts, status, error, dueAt } = alert;
   return {
     ...{ alertId: id, event, subject, text },

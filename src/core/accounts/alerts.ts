@@ -1,4 +1,4 @@
-import type { Alert, AlertNotice, AlertSetting } from "../model/alert.ts";
+import type { Alert, AlertEvent, AlertNotice, AlertSetting, ServerAlertSetting } from "../model/alert.ts";
 import type { Account, AccountId, LogRow, Millis, Schedule } from "../model/message.ts";
 import { fingerprint } from "../values/fingerprint.ts";
 import { isSuccessStatus } from "../values/status.ts";
@@ -58,19 +58,27 @@ type Situation = {
 };
 
 /** Returns the alerts to create now. An alert that was created in this hour is not repeated. */
-export function findNotices(situation: Situation): AlertNotice[] {
-  const { account, told, now } = situation;
-  const notices = [
-    ...findDeadLetterNotices(situation),
-    ...findHostNotices(situation),
-    ...findGateNotices(situation),
-    ...findScheduleNotices(situation),
-    ...findOtherNotices(situation),
-  ].map(cutNotice);
+export const findNotices = (situation: Situation): AlertNotice[] =>
+  pickNotices(
+    [
+      ...findDeadLetterNotices(situation),
+      ...findHostNotices(situation),
+      ...findGateNotices(situation),
+      ...findScheduleNotices(situation),
+      ...findOtherNotices(situation),
+    ],
+    { ...situation, events: situation.account.alerts.events },
+  );
+
+type NoticeFilter = { events: readonly AlertEvent[] } & Pick<Situation, "told" | "now">;
+
+/** Returns the wanted notices that were not created in this hour, within the limit of an hour. */
+function pickNotices(found: readonly AlertNotice[], { events, told, now }: NoticeFilter): AlertNotice[] {
   const known = new Set(told.map(({ id }) => id));
   const thisHour = told.filter(({ id }) => id.startsWith(toHour(now))).length;
-  return notices
-    .filter(({ event }) => account.alerts.events.includes(event))
+  return found
+    .map(cutNotice)
+    .filter(({ event }) => events.includes(event))
     .filter((notice) => !known.has(toAlertId(notice, now)))
     .slice(0, Math.max(0, maxAlertsPerHour - thisHour));
 }
@@ -181,21 +189,29 @@ function findScheduleNotices({ facts, account: { alerts }, now }: Situation): Al
 /** From this share on, a quota or a disk is near its limit. */
 const nearLimit = 0.9;
 
+const isStorageLow = ({ used, max }: AlertFacts["storage"]): boolean => used >= nearLimit * max;
+
+const findDiskNotices = (disk: AlertFacts["disk"]): AlertNotice[] =>
+  disk !== null && disk.total - disk.free >= nearLimit * disk.total
+    ? [
+        {
+          event: "disk.low",
+          subject: "disk",
+          text: `${disk.free} of ${disk.total} bytes of the disk are free`,
+        },
+      ]
+    : [];
+
 function findOtherNotices({ facts, account, now }: Situation): AlertNotice[] {
-  const { storage, disk, sources } = facts;
+  const { storage, sources } = facts;
   const rotatedAt = account.lastRotation?.at ?? -Infinity;
   const notices: (AlertNotice | false)[] = [
-    storage.used >= nearLimit * storage.max && {
+    isStorageLow(storage) && {
       event: "storage.low",
       subject: "storage",
       text: `${storage.used} of ${storage.max} bytes are used; at the limit, publishes are refused`,
     },
-    disk !== null &&
-      disk.total - disk.free >= nearLimit * disk.total && {
-        event: "disk.low",
-        subject: "disk",
-        text: `${disk.free} of ${disk.total} bytes of the disk are free`,
-      },
+    ...findDiskNotices(facts.disk),
     Math.abs(now - rotatedAt) < alertWindow && {
       event: "signingKey.rotated",
       subject: String(rotatedAt),
@@ -209,6 +225,25 @@ function findOtherNotices({ facts, account, now }: Situation): AlertNotice[] {
     })),
   ];
   return notices.filter((notice) => notice !== false);
+}
+
+/** The bytes that an account uses, and its limit. */
+export type AccountStorage = Pick<Account, "id" | "name"> & AlertFacts["storage"];
+
+type ServerSituation = Pick<Situation, "told" | "now"> & {
+  alerts: ServerAlertSetting;
+  disk: AlertFacts["disk"];
+  accounts: readonly AccountStorage[];
+};
+
+/** Returns the alerts about the server as a whole to create now. */
+export function findServerNotices({ alerts, disk, accounts, ...filter }: ServerSituation): AlertNotice[] {
+  const full = accounts.filter(isStorageLow).map(({ id, name, used, max }): AlertNotice => ({
+    event: "storage.low",
+    subject: id,
+    text: `account ${name}: ${used} of ${max} bytes are used; at the limit, publishes are refused`,
+  }));
+  return pickNotices([...findDiskNotices(disk), ...full], { ...filter, events: alerts.events });
 }
 
 /** Returns a new alert. */
@@ -251,13 +286,13 @@ export const listOldAlerts = (alerts: readonly Alert[], now: Millis): string[] =
     .filter(({ createdAt }, at) => at >= maxKeptAlerts || createdAt < now - alertRetention)
     .map(({ id }) => id);
 
-/** Returns the body of the request that tells an account about an event. */
+/** Returns the body of the request with an alert. `account` is null if the alert is about the server. */
 export const formatAlertBody = (
-  account: Pick<Account, "id" | "name">,
+  account: Pick<Account, "id" | "name"> | null,
   { id, event, subject, text, count, createdAt }: Alert,
 ): string =>
   JSON.stringify({
     ...{ alertId: id, event, subject, text, time: createdAt },
     ...(count !== undefined && { count }),
-    account: { id: account.id, name: account.name },
+    ...(account && { account: { id: account.id, name: account.name } }),
   });

@@ -26,7 +26,7 @@ export const pickAlertKeys = (
   secret === undefined ? pickSigningKeys(account, now) : signWithSecret(secret);
 
 /** Returns the keys of a call that is signed by the rules of Standard Webhooks alone. */
-const signWithSecret = (secret: string): Pick<Delivery, "signingKey" | "standardKeys"> => ({
+export const signWithSecret = (secret: string): Pick<Delivery, "signingKey" | "standardKeys"> => ({
   signingKey: null,
   standardKeys: [secret],
 });

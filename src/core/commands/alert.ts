@@ -1,8 +1,9 @@
 import { leaseAlert, makeAlert, settleAlert, toAlertId } from "../accounts/alerts.ts";
 import { requireAccount } from "../accounts/plans.ts";
-import type { Decision } from "../decision/command.ts";
-import type { Alert, AlertNotice, AlertSetting } from "../model/alert.ts";
+import type { Decision, Draft } from "../decision/command.ts";
+import type { Alert, AlertNotice, AlertSetting, ServerAlertSetting } from "../model/alert.ts";
 import type { Account, AccountId, Millis } from "../model/message.ts";
+import { serverAccount } from "../values/basics.ts";
 
 /** Sets the URL that receives the alerts of an account. Null: there are no more alerts. */
 export const setAlerts: Decision<
@@ -16,6 +17,22 @@ export const setAlerts: Decision<
   },
 };
 
+/** Sets the URL that receives the alerts of the server as a whole. Null: there are no more alerts. */
+export const setServerAlerts: Decision<{ alerts: ServerAlertSetting | null }, { wasSet: boolean }> = {
+  decide: ({ alerts }, draft) => {
+    const wasSet = draft.get("serverSettings", "alerts") !== undefined;
+    if (alerts !== null) draft.put("serverSettings", { id: "alerts", alerts });
+    else if (wasSet) draft.drop("serverSettings", "alerts");
+    return { wasSet };
+  },
+};
+
+/** Reports whether an account, or the server as a whole, has a URL for alerts. */
+const hasReceiver = (draft: Draft, account: AccountId): boolean =>
+  account === serverAccount
+    ? draft.get("serverSettings", "alerts") !== undefined
+    : draft.get("accounts", account)?.alerts !== undefined;
+
 /**
  * Creates the alerts of an account. A notice that another node has recorded in this hour, with `now` as
  * its time, is not recorded again.
@@ -25,7 +42,7 @@ export const noteAlerts: Decision<
   { noted: number }
 > = {
   decide: ({ account, notices, now }, draft) => {
-    if (!draft.get("accounts", account)?.alerts) return { noted: 0 };
+    if (!hasReceiver(draft, account)) return { noted: 0 };
     let noted = 0;
     for (const notice of notices) {
       if (draft.get("alerts", account, toAlertId(notice, now))) continue;

@@ -83,6 +83,15 @@ export const noteMany =
 /** Makes a note about the account itself. */
 export const noteAccount = (action: string) => (): AuditNote => ({ what: action, object: null });
 
+/** Makes a note about the URL that receives alerts. */
+export const noteAlertSetting = (
+  { alerts }: { alerts: object | null },
+  { wasSet }: { wasSet: boolean },
+): AuditNote | null =>
+  alerts === null && !wasSet
+    ? null
+    : { what: alerts === null ? "alerts.delete" : "alerts.set", object: null };
+
 /** Makes a note about a change of an account, by the operator or by its owner. */
 export const noteAccountChange = (change: AccountChange): AuditNote => {
   const [only, ...others] = Object.keys(change);

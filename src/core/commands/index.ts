@@ -6,7 +6,14 @@ import {
   rotateKeys,
   rotateToken,
 } from "./account.ts";
-import { noteAlertOutcome, noteAlerts, removeAlerts, setAlerts, takeAlert } from "./alert.ts";
+import {
+  noteAlertOutcome,
+  noteAlerts,
+  removeAlerts,
+  setAlerts,
+  setServerAlerts,
+  takeAlert,
+} from "./alert.ts";
 import { quarantine } from "./quarantine.ts";
 import {
   audited,
@@ -14,6 +21,7 @@ import {
   noteNamed,
   noteAccount,
   noteAccountChange,
+  noteAlertSetting,
   noteChange,
   noteLimiter,
   noteMany,
@@ -155,11 +163,8 @@ function accountCommands() {
     revokeToken: audited(revokeToken, ({ id }, { revoked }) =>
       revoked ? { what: "token.revoke", object: id } : null,
     ),
-    setAlerts: audited(setAlerts, ({ alerts }, { wasSet }) =>
-      alerts === null && !wasSet
-        ? null
-        : { what: alerts === null ? "alerts.delete" : "alerts.set", object: null },
-    ),
+    setAlerts: audited(setAlerts, noteAlertSetting),
+    setServerAlerts: audited(setServerAlerts, noteAlertSetting),
     openSession: audited(openSession, noteAccount("session.open")),
     closeSession: audited(closeSession, noteAccount("session.close")),
   };
@@ -262,6 +267,7 @@ const accountCommandNames: ReadonlySet<CommandName> = new Set<CommandName>([
   "revokeToken",
   "noteStorage",
   "setAlerts",
+  "setServerAlerts",
 ]);
 
 /** Reports whether a command changes accounts or credentials, which nodes keep in memory. */

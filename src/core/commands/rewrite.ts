@@ -6,10 +6,10 @@ import type { AccountId } from "../model/message.ts";
  * skipped.
  */
 export const rewrite: Decision<
-  { accounts: readonly AccountId[]; sources: readonly Key[] },
+  { accounts: readonly AccountId[]; sources: readonly Key[]; settings: readonly string[] },
   { rewritten: number }
 > = {
-  decide: ({ accounts, sources }, draft) => {
+  decide: ({ accounts, sources, settings }, draft) => {
     let rewritten = 0;
     for (const id of accounts) {
       const account = draft.get("accounts", id);
@@ -20,6 +20,11 @@ export const rewrite: Decision<
       const source = draft.get("sources", ...key);
       if (source) draft.put("sources", { ...source });
       if (source) rewritten++;
+    }
+    for (const id of settings) {
+      const setting = draft.get("serverSettings", id);
+      if (setting) draft.put("serverSettings", { ...setting });
+      if (setting) rewritten++;
     }
     return { rewritten };
   },

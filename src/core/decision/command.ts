@@ -1,7 +1,7 @@
 import type { Deduplication } from "../model/deduplication.ts";
 import type { ActivityName } from "../model/activity.ts";
 import type { AuditEntry } from "../model/auditEntry.ts";
-import type { Alert } from "../model/alert.ts";
+import type { Alert, ServerSetting } from "../model/alert.ts";
 import type { Job } from "../model/job.ts";
 import type {
   Account,
@@ -62,6 +62,8 @@ export type Rows = {
   audit: AuditEntry;
   jobs: Job;
   alerts: Alert;
+  /** Settings of the server as a whole. Their keys have no account: see `serverSettings` in `toKey`. */
+  serverSettings: ServerSetting;
 };
 
 /** The name of a table. */

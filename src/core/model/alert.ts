@@ -23,6 +23,19 @@ export type AlertEvent = (typeof alertEvents)[number];
  */
 export type AlertSetting = { url: string; after: Millis; events: readonly AlertEvent[]; secret?: string };
 
+/** The events that can cause an alert to the operator of the server. */
+export const serverAlertEvents = ["disk.low", "storage.low"] as const satisfies readonly AlertEvent[];
+
+/** The URL that receives the alerts of the server as a whole. `secret` signs them. */
+export type ServerAlertSetting = {
+  url: string;
+  events: readonly (typeof serverAlertEvents)[number][];
+  secret: string;
+};
+
+/** A setting of the server as a whole. */
+export type ServerSetting = { id: "alerts"; alerts: ServerAlertSetting };
+
 /** An event that was noticed. `subject` names the thing that it happened to. The text is for people. */
 export type AlertNotice = {
   event: AlertEvent;

@@ -7,6 +7,8 @@ export type Millis = number;
 export type Bytes = Uint8Array;
 /** The id of an account. */
 export type AccountId = string;
+/** The account in rows about the server as a whole. No account has this id. */
+export const serverAccount: AccountId = "";
 /** The id of a message. */
 export type MessageId = string;
 /**

@@ -3,12 +3,16 @@ import { carriedBalancesId } from "../../core/accounts/usage.ts";
 import { toKey } from "./keys.ts";
 import type { StorageReads } from "./storageReads.ts";
 
-/** Rows of these tables do not count as data, because they are removed together with the account. */
+/**
+ * Rows of these tables do not count as data, because they are removed together with the account or belong to
+ * no account.
+ */
 const {
   accounts: _account,
   dayCounts: _requests,
   secondCounts: _seconds,
   usage: _usage,
+  serverSettings: _settings,
   ...otherTables
 } = toKey;
 const tables = Object.keys(otherTables) as (keyof typeof otherTables)[];

@@ -26,6 +26,7 @@ import { isUnfinished } from "../../core/model/message.ts";
 import type { Usage } from "../../core/model/counts.ts";
 import type { BucketSize } from "../../core/accounts/usage.ts";
 import { bucketRangeFrom, bucketRanges, startOfBucket, worthRemovingAt } from "../../core/accounts/usage.ts";
+import type { ServerAlertSetting } from "../../core/model/alert.ts";
 import type { StoredAlertFacts } from "./alertFacts.ts";
 import { readAlertFacts } from "./alertFacts.ts";
 import type { AuditPage, AuditQuery } from "./audit.ts";
@@ -235,6 +236,9 @@ const createSituationQueries = (storageReads: StorageReads) => ({
     readSituation(storageReads, account, now),
   /** Returns how deliveries to the hosts of an account go. */
   hosts: (account: AccountId): Promise<HostSituation[]> => readHosts(storageReads, account),
+  /** Returns where the alerts of the server as a whole are sent, or null. */
+  serverAlerts: async (): Promise<ServerAlertSetting | null> =>
+    (await storageReads.rows("serverSettings", [["alerts"]]))[0]?.alerts ?? null,
   /** Returns what the alerts of an account depend on. */
   alertFacts: (account: AccountId, now: Millis): Promise<StoredAlertFacts> =>
     readAlertFacts(storageReads, account, now),

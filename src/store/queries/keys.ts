@@ -30,6 +30,7 @@ export const toKey: { [T in TableName]: (row: Rows[T]) => Key } = {
   audit: (row) => [row.account, row.id],
   alerts: (row) => [row.account, row.id],
   jobs: (row) => [row.account, row.id],
+  serverSettings: (row) => [row.id],
 };
 
 /** Returns a key as one text. */

@@ -162,11 +162,12 @@ export type StoredSum = { account: AccountId; bytes: number };
 export type LogName = "log" | "keptLog";
 
 /** Tables with encrypted secrets. */
-export type EncryptedTableName = "accounts" | "sources";
+export type EncryptedTableName = "accounts" | "sources" | "serverSettings";
 /** A range of rows, in the order of their keys. */
 export type EncryptionRange = { after: readonly [account: AccountId, id: string]; limit: number };
 /**
- * How the secrets of a row are encrypted. `id` is empty for an account. `keyVersion`: the version of a key;
+ * How the secrets of a row are encrypted. `id` is empty for an account and for a
+ * setting of the server, whose `account` is its own id. `keyVersion`: the version of a key;
  * `clear` if the secrets are unencrypted; `nothing` if there are none.
  */
 export type EncryptionStatus = { account: AccountId; id: string; keyVersion: number | "clear" | "nothing" };

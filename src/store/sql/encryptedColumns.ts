@@ -1,4 +1,5 @@
 import type { Account } from "../../core/model/message.ts";
+import type { ServerSetting } from "../../core/model/alert.ts";
 import type { WebhookSource } from "../../core/model/webhookSource.ts";
 import type { SecretCipher } from "./keyRing.ts";
 import { parseKeyVersion } from "./keyRing.ts";
@@ -79,12 +80,28 @@ export function readSource(row: Columns, cipher: SecretCipher): WebhookSource {
   return { ...detail, verification, account, id, secretHash: toText(row.secret_hash) } as WebhookSource;
 }
 
+const settingSubject = (id: string): string => `server setting ${id}`;
+
+/** Returns the columns of a setting of the server, which is encrypted. */
+export function writeServerSetting({ id, alerts }: ServerSetting, cipher: SecretCipher): Texts {
+  const sealed = cipher.encrypt(alerts, settingSubject(id));
+  return { id, detail: JSON.stringify(sealed === null ? { alerts } : { sealed }) };
+}
+
+/** Returns the setting in a row. Rows that were written without keys are unencrypted. */
+export function readServerSetting(row: Columns, cipher: SecretCipher): ServerSetting {
+  const { sealed, alerts } = parseDetail<ServerSetting>(row);
+  const id = toText(row.id);
+  const setting = sealed === undefined ? alerts : cipher.decrypt(sealed, settingSubject(id));
+  return { id, alerts: setting } as ServerSetting;
+}
+
 /**
  * Returns the version of the key that encrypted the secrets of a row. `clear`: the secrets are unencrypted.
  * `nothing`: the row has no secrets.
  */
 export function readKeyVersion(row: Columns): number | "clear" | "nothing" {
-  const { sealed, ...detail } = parseDetail<Account & WebhookSource>(row);
+  const { sealed, ...detail } = parseDetail<Account & WebhookSource & ServerSetting>(row);
   if (sealed !== undefined) return parseKeyVersion(sealed);
-  return detail.verification || detail.signingKeys ? "clear" : "nothing";
+  return detail.verification || detail.signingKeys || detail.alerts ? "clear" : "nothing";
 }

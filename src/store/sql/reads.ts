@@ -199,20 +199,21 @@ function createStoredBytesReader(connection: DatabaseConnection): StorageReads["
   };
 }
 
-/** The key of an account is its id. The key of a source is its account and its id. */
+/** The key of an account or a setting is its id. The key of a source is its account and its id. */
 async function readEncryptionStatus(
   connection: DatabaseConnection,
   name: EncryptedTableName,
   { after, limit }: EncryptionRange,
 ): Promise<EncryptionStatus[]> {
-  const id = name === "accounts" ? "''" : "id";
-  const owner = name === "accounts" ? "id" : "account";
-  const order = name === "accounts" ? "id" : "account, id";
-  const afterKey = name === "accounts" ? "id > ?" : "(account, id) > (?, ?)";
-  const values = name === "accounts" ? after.slice(0, 1) : after;
+  const { name: table, key } = tables[name];
+  const hasOneKey = key.length === 1;
+  const id = hasOneKey ? "''" : "id";
+  const owner = hasOneKey ? "id" : "account";
+  const afterKey = hasOneKey ? "id > ?" : "(account, id) > (?, ?)";
+  const values = hasOneKey ? after.slice(0, 1) : after;
   const found = await connection.query(
-    `select ${owner} as account, ${id} as id, detail from ${name}
-      where ${afterKey} order by ${order} limit ?`,
+    `select ${owner} as account, ${id} as id, detail from ${table}
+      where ${afterKey} order by ${key.join(", ")} limit ?`,
     [...values, limit],
   );
   return found.map((row) => ({

@@ -65,6 +65,12 @@ create table alerts (
 ) /*sqlite: without rowid */;
 create index alerts_due on alerts (due_at, account, id) where due_at is not null;
 
+-- Settings of the server as a whole.
+create table server_settings (
+  id text primary key,
+  detail text not null
+) /*sqlite: without rowid */;
+
 -- Usage counters to which each batch adds. An id names the period and the node, so that nodes never update
 -- the same row.
 create table usage (

@@ -10,7 +10,14 @@ import { withChecksums } from "./checksums.ts";
 import { formatStoredMessage, emptyFields } from "./detail.ts";
 import { actionTables } from "./actionTables.ts";
 import type { ColumnType, Tables } from "./table.ts";
-import { readAccount, readSource, writeAccount, writeSource } from "./encryptedColumns.ts";
+import {
+  readAccount,
+  readServerSetting,
+  readSource,
+  writeAccount,
+  writeServerSetting,
+  writeSource,
+} from "./encryptedColumns.ts";
 import {
   readText,
   readNumber,
@@ -377,6 +384,13 @@ export const tables: Tables = withChecksums({
     }),
   },
   ...actionTables,
+  serverSettings: {
+    name: "server_settings",
+    columns: { id: "text", detail: "text" },
+    key: ["id"],
+    write: (setting, cipher = plaintextCipher) => writeServerSetting(setting, cipher),
+    read: (row, cipher = plaintextCipher) => readServerSetting(row, cipher),
+  },
   tags: { name: "tags", ...keyOnlyTable },
   timeIndex: { name: "time_index", ...keyOnlyTable, contested: true, idempotent: true },
 });

@@ -11,6 +11,9 @@ const urlOf = (path: string): string =>
 const rows = routes.map((row) => ({ row, name: `${row.method} ${row.path}`, url: urlOf(row.path) }));
 /** The bodies and headers that requests require to be accepted. */
 const needed: Readonly<Record<string, { body?: string; headers?: Record<string, string> }>> = {
+  "PUT /v2/admin/alerts": {
+    body: `{"url":"https://e.example","secret":"whsec_${"A".repeat(32)}"}`,
+  },
   "PUT /v2/alerts": { body: '{"url":"https://e.example"}' },
   "POST /v2/jobs": { body: '{"action":"dlq.delete","filter":{}}' },
   "POST /v2/batch": { body: '[{"destination":"https://e.example"}]' },

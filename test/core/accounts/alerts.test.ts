@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import type { AlertFacts } from "../../../src/core/accounts/alerts.ts";
 import {
   findNotices,
+  findServerNotices,
   formatAlertBody,
   leaseAlert,
   listOldAlerts,
@@ -160,6 +161,36 @@ describe("an alert is created for", () => {
     ]);
     expect(JSON.stringify(notices)).not.toContain("secret");
     expect(find({ storage: { used: 89, max: 100 }, disk: { free: 11, total: 100 } })).toEqual([]);
+  });
+});
+
+describe("an alert about the server is created for", () => {
+  const alerts = {
+    url: "https://ops.example/",
+    events: ["disk.low", "storage.low"],
+    secret: "whsec_s",
+  } as const;
+  const disk = { free: 10, total: 100 };
+  const accounts = [
+    { id: "acc_1", name: "shop", used: 90, max: 100 },
+    { id: "acc_2", name: "bank", used: 89, max: 100 },
+  ];
+
+  test("the disk and accounts near their limit, once in an hour", () => {
+    const found = findServerNotices({ alerts, disk, accounts, told: [], now });
+    expect(listEvents(found)).toEqual(["disk.low disk", "storage.low acc_1"]);
+    expect(found[1]?.text).toContain("account shop");
+    const told = found.map((notice) => makeAlert("", notice, now));
+    expect(findServerNotices({ alerts, disk, accounts, told, now })).toEqual([]);
+    expect(findServerNotices({ alerts, disk, accounts, told, now: now + hour })).toHaveLength(2);
+  });
+
+  test("the chosen events alone", () => {
+    const chosen = { ...alerts, events: ["storage.low"] as const };
+    expect(listEvents(findServerNotices({ alerts: chosen, disk, accounts, told: [], now }))).toEqual([
+      "storage.low acc_1",
+    ]);
+    expect(findServerNotices({ alerts, disk: null, accounts: [], told: [], now })).toEqual([]);
   });
 });
 

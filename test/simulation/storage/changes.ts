@@ -37,4 +37,5 @@ export const noChanges = (): Changes => ({
   audit: [],
   jobs: [],
   alerts: [],
+  serverSettings: [],
 });

@@ -43,6 +43,7 @@ export class RowWatch {
     audit: new Map(),
     jobs: new Map(),
     alerts: new Map(),
+    serverSettings: new Map(),
   };
   readonly #written: Written[] = [];
 

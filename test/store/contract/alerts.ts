@@ -68,6 +68,37 @@ export function describeAlerts(open: OpenStore): void {
       expect(await list(fixture)).toMatchObject([{ state: "sent", status: 204, dueAt: null }]);
     });
 
+    test("of the server have a setting, and no account sees them", async () => {
+      const fixture = await StoreFixture.open(open);
+      await fixture.account();
+      await fixture.store.execute("setAlerts", { account: "acc", alerts });
+      const { store } = fixture;
+      const note = () =>
+        store.execute("noteAlerts", { account: "", notices: [notice], now: fixture.clock.now });
+      const listServer = () => store.read.listResources("alerts", { account: "", limit: 10 });
+      expect(await store.read.serverAlerts()).toBeNull();
+      expect(await note()).toEqual({ noted: 0 });
+      const setting = { url: "https://ops.example/", events: ["disk.low"], secret: "whsec_s" } as const;
+      expect(await store.execute("setServerAlerts", { alerts: setting })).toEqual({ wasSet: false });
+      expect(await store.read.serverAlerts()).toEqual(setting);
+      expect(await store.execute("rewrite", { accounts: [], sources: [], settings: ["alerts"] })).toEqual({
+        rewritten: 1,
+      });
+      expect(await store.read.serverAlerts()).toEqual(setting);
+      expect(await note()).toEqual({ noted: 1 });
+      expect(await note()).toEqual({ noted: 0 });
+      const [{ id } = { id: "" }] = await listServer();
+      expect(await store.execute("takeAlert", { account: "acc", id })).toBeNull();
+      expect(await store.execute("takeAlert", { account: "", id })).toMatchObject({ attempts: 1 });
+      const outcome = { account: "", id, attempt: 1, status: 200, error: null };
+      expect(await store.execute("noteAlertOutcome", outcome)).toEqual({ state: "sent" });
+      expect(await list(fixture)).toEqual([]);
+      expect(await store.execute("removeAlerts", { account: "", ids: [id] })).toEqual({ removed: 1 });
+      expect(await store.execute("setServerAlerts", { alerts: null })).toEqual({ wasSet: true });
+      expect(await store.execute("setServerAlerts", { alerts: null })).toEqual({ wasSet: false });
+      expect(await store.read.serverAlerts()).toBeNull();
+    });
+
     test("have the facts of their account alone", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();

@@ -75,6 +75,7 @@ export function describeTokens(open: OpenStore): void {
     const all = {
       accounts: ["acc", "other", "none"],
       sources: [["acc", source.id] as const, ["acc", "src_none"] as const],
+      settings: ["alerts"],
     };
     expect(await store.execute("rewrite", all)).toEqual({ rewritten: 3 });
     expect(await store.read.accounts()).toEqual(before);

@@ -277,7 +277,7 @@ test("a change of the source during a move is detected", async () => {
     const from = await source(path);
     let count = 0;
     const insert = async (table: TableLayout, rows: readonly Cell[][]): Promise<void> => {
-      if (++count === 24) throw new Error("the power failed");
+      if (++count === 25) throw new Error("the power failed");
       await to.insert(table, rows);
     };
     await expect(move({ from, to: { ...to, insert }, report: silent })).rejects.toThrow("the power failed");

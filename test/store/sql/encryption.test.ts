@@ -80,6 +80,9 @@ describe("a store with keys", () => {
     const secret = "whsec_alertsecret";
     const alerts = { url, after: 60_000, events: ["disk.low"], secret } as const;
     await store.execute("setAlerts", { account: "acc0", alerts });
+    const serverAlerts = { url, events: ["disk.low"], secret } as const;
+    await store.execute("setServerAlerts", { alerts: serverAlerts });
+    expect(await store.read.serverAlerts()).toEqual(serverAlerts);
     expect((await store.read.account("acc0"))?.alerts).toEqual(alerts);
     expect((await store.read.account("acc0"))?.lastRotation?.key, "the old key signs for one more day").toBe(
       "sig_Jetzt",

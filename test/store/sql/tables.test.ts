@@ -283,6 +283,10 @@ const full: { [T in TableName]: Rows[T] } = {
     status: 500,
     error: "e",
   },
+  serverSettings: {
+    id: "alerts",
+    alerts: { url: "https://ops.example/", events: ["disk.low"], secret: "whsec_s" },
+  },
   jobs: {
     account: "acc",
     id: "job_1",

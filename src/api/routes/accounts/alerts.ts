@@ -2,13 +2,13 @@ import { z } from "zod";
 import { defaultAlertAfter, maxKeptAlerts } from "../../../core/accounts/alerts.ts";
 import { alertEvents } from "../../../core/model/alert.ts";
 import { Refusal } from "../../../core/values/errors.ts";
-import { parseUrl } from "../../../core/values/url.ts";
 import { makeHostWarnings } from "../../publishing/refusedHosts.ts";
 import { warningHeader } from "../../http/warnings.ts";
 import { readObject } from "../../route/readObject.ts";
+import { aboutSecret, alertSecret, alertUrl, mustBeHttp } from "./alertFields.ts";
 import { route } from "../../route/route.ts";
 import { checkMayReadToSend } from "../../route/scope.ts";
-import { alertJson, alertSchema, alertSettingJson, alertSettingSchema } from "../../views/alerts.ts";
+import { alertLogJson, alertLogSchema, alertSettingJson, alertSettingSchema } from "../../views/alerts.ts";
 
 const tag = "Alerts";
 const path = "/v2/alerts";
@@ -28,15 +28,8 @@ const get = route({
   },
 });
 
-/** Reports whether a text is a secret of Standard Webhooks, which has 24 to 64 bytes. */
-function isStandardSecret(text: string): boolean {
-  const [, base64 = ""] = /^whsec_(.*)$/.exec(text) ?? [];
-  const bytes = Buffer.from(base64, "base64");
-  return bytes.length >= 24 && bytes.length <= 64 && bytes.toString("base64") === base64;
-}
-
 const requestSchema = z.strictObject({
-  url: z.string("is not a string").describe("The URL that receives the alerts, as POST requests."),
+  url: alertUrl,
   after: z
     .int("is not a whole number")
     .min(60, "must be at least 60")
@@ -51,14 +44,9 @@ const requestSchema = z.strictObject({
     .min(1, "is empty; use DELETE to send no alerts")
     .optional()
     .describe("The events that cause an alert. Default: all."),
-  secret: z
-    .string("is not a string")
-    .refine(isStandardSecret, "must be whsec_ and 24 to 64 bytes as base64")
+  secret: alertSecret
     .optional()
-    .describe(
-      "The secret that signs the alerts by the rules of Standard Webhooks: whsec_ and 24 to 64 bytes as " +
-        "base64. It is never shown. Default: the signing keys of the account sign them as deliveries.",
-    ),
+    .describe(`${aboutSecret} Default: the signing keys of the account sign them as deliveries.`),
 });
 
 const put = route({
@@ -82,9 +70,7 @@ const put = route({
   refusals: [],
   handle: async ({ account, incoming, context }) => {
     const { url, after, events = alertEvents, secret } = readObject(requestSchema, incoming);
-    const parsed = parseUrl(url);
-    if (!parsed || !/^https?:$/.test(parsed.protocol))
-      throw new Refusal("invalid", "url: must be a URL that begins with http:// or https://");
+    mustBeHttp(url);
     checkMayReadToSend(incoming, "alerts", [url]);
     const alerts = {
       url,
@@ -127,19 +113,13 @@ const log = route({
   summary: "List alerts",
   about: `Lists the last ${maxKeptAlerts} alerts, those of the newest hour first. They are kept for 7 days.`,
   answers: {
-    200: {
-      about: "The alerts.",
-      schema: z.object({ alerts: z.array(alertSchema).describe("The alerts.") }),
-    },
+    200: { about: "The alerts.", schema: alertLogSchema },
   },
   refusals: [],
   handle: async ({ account, context }) => {
     const range = { account: account.id, descending: true, limit: maxKeptAlerts };
     const alerts = await context.store.read.listResources("alerts", range);
-    return {
-      status: 200,
-      body: { alerts: alerts.toSorted((a, b) => b.createdAt - a.createdAt).map(alertJson) },
-    };
+    return { status: 200, body: alertLogJson(alerts) };
   },
 });
 

@@ -1,10 +1,14 @@
 import { z } from "zod";
 import { isAuditId } from "../../../core/values/ids.ts";
+import type { AccountId } from "../../../core/values/basics.ts";
+import { serverAccount } from "../../../core/values/basics.ts";
 import type { AuditEntry } from "../../../core/model/auditEntry.ts";
 import { actorKinds } from "../../../core/model/auditEntry.ts";
 import { Refusal } from "../../../core/values/errors.ts";
 import { cursorParameter } from "../lists/filters.ts";
 import { count, timestamp, singleText, textList } from "../../http/parameters.ts";
+import { operatorRoute } from "../../route/operator.ts";
+import type { Route, RouteContext, RouteResponse } from "../../route/route.ts";
 import { route } from "../../route/route.ts";
 
 const entrySchema = z.object({
@@ -84,8 +88,44 @@ const query = z.object({
   cursor: cursorParameter,
 });
 
-/** The route that reads the audit log. */
-export const audit = route({
+const answers = {
+  200: {
+    about: "A page of the audit log.",
+    schema: z.object({
+      entries: z.array(entrySchema).describe("The entries, newest first."),
+      cursor: z
+        .string()
+        .optional()
+        .describe("The cursor to pass for the next page. Absent on the last page."),
+    }),
+  },
+};
+
+/** Returns a page of the audit log of an account, or of the server as a whole. */
+async function readPage(
+  { store }: Pick<RouteContext, "store">,
+  account: AccountId,
+  { action, object, by, fromDate, toDate, count, cursor }: z.output<typeof query>,
+): Promise<RouteResponse> {
+  if (cursor !== undefined && !isAuditId(cursor))
+    throw new Refusal("invalid", "cursor: unknown; use the cursor of the previous page");
+  if ((fromDate ?? 0) > (toDate ?? Infinity))
+    throw new Refusal("invalid", "fromDate: is later than toDate; swap them");
+  const filter = {
+    ...(action && { what: action }),
+    ...(object !== undefined && { object }),
+    ...(by && { by }),
+    ...(fromDate !== undefined && { from: fromDate }),
+    ...(toDate !== undefined && { to: toDate }),
+  };
+  const page = await store.read.audit({ account, filter, cursor: cursor ?? null, count });
+  return {
+    status: 200,
+    body: { entries: page.entries.map(entryJson), ...(page.cursor !== null && { cursor: page.cursor }) },
+  };
+}
+
+const ofAccount = route({
   method: "GET",
   path: "/v2/audit",
   tag: "Audit log",
@@ -95,39 +135,24 @@ export const audit = route({
     "and bulk actions, newest first. Publishes and posts of workflow steps are in the message log instead. " +
     "A page can have few or no entries and still have a cursor.",
   query,
-  answers: {
-    200: {
-      about: "A page of the audit log.",
-      schema: z.object({
-        entries: z.array(entrySchema).describe("The entries, newest first."),
-        cursor: z
-          .string()
-          .optional()
-          .describe("The cursor to pass for the next page. Absent on the last page."),
-      }),
-    },
-  },
+  answers,
   refusals: [],
-  handle: async ({
-    account,
-    query: { action, object, by, fromDate, toDate, count, cursor = null },
-    context,
-  }) => {
-    if (cursor !== null && !isAuditId(cursor))
-      throw new Refusal("invalid", "cursor: unknown; use the cursor of the previous page");
-    if ((fromDate ?? 0) > (toDate ?? Infinity))
-      throw new Refusal("invalid", "fromDate: is later than toDate; swap them");
-    const filter = {
-      ...(action && { what: action }),
-      ...(object !== undefined && { object }),
-      ...(by && { by }),
-      ...(fromDate !== undefined && { from: fromDate }),
-      ...(toDate !== undefined && { to: toDate }),
-    };
-    const page = await context.store.read.audit({ account: account.id, filter, cursor, count });
-    return {
-      status: 200,
-      body: { entries: page.entries.map(entryJson), ...(page.cursor !== null && { cursor: page.cursor }) },
-    };
-  },
+  handle: ({ account, query, context }) => readPage(context, account.id, query),
 });
+
+const ofServer = operatorRoute({
+  method: "GET",
+  path: "/v2/admin/audit",
+  tag: "Administration",
+  summary: "Read the audit log of the server",
+  about:
+    "Returns the changes to the settings of the server as a whole, newest first: who set or removed the " +
+    "URL of its alerts. A change of an account is in the audit log of the account.",
+  query,
+  answers,
+  refusals: [],
+  handle: ({ query, context }) => readPage(context, serverAccount, query),
+});
+
+/** The routes that read the audit log. */
+export const audit: readonly Route[] = [ofAccount, ofServer];

@@ -69,6 +69,8 @@ const actions: Readonly<Record<string, readonly string[]>> = {
   "DELETE /v2/workflows/dlq/callback/{dlqId}": ["message.cancel"],
   "PUT /v2/alerts": ["alerts.set"],
   "DELETE /v2/alerts": ["alerts.delete"],
+  "PUT /v2/admin/alerts": ["alerts.set"],
+  "DELETE /v2/admin/alerts": ["alerts.delete"],
   "POST /v2/jobs": ["dlq.delete"],
   "DELETE /v2/jobs/{jobId}": ["job.stop"],
   "POST /v2/sources": ["source.create"],
@@ -116,11 +118,13 @@ describe.each(changing.map((row) => ({ row, name: nameOf(row) })))("$name", ({ r
     if (name === "DELETE /v2/admin/accounts/{account}")
       await home.store.execute("changeAccount", { account: "acc_a", change: { state: "passive" } });
     if (name.endsWith("/resume")) await pauseAll(home, mine);
+    if (name === "DELETE /v2/admin/alerts")
+      await home.store.execute("setServerAlerts", {
+        alerts: { url: mine.url, events: ["disk.low"], secret: "whsec_markofowner" },
+      });
     expect(asked(name) ? (await sendRequest(home, request)).status : 200).toBeLessThan(300);
     const found = [...home.memory.tables.audit.values()];
-    expect(
-      found.filter(({ account }) => (account === "acc_a") === (name === "POST /v2/admin/accounts")),
-    ).toEqual([]);
+    expect(found.filter(({ account }) => (account === "acc_a") === belongsToOthers(name))).toEqual([]);
     expect(found.map(({ what }) => what).toReversed()).toEqual(
       row.unaudited === undefined ? actions[name] : [],
     );
@@ -152,6 +156,10 @@ describe.each(changing.map((row) => ({ row, name: nameOf(row) })))("$name", ({ r
     expect(home.memory.tables.audit.size).toBe(0);
   });
 });
+
+/** Reports whether a route changes another account than `acc_a`, or the server as a whole. */
+const belongsToOthers = (name: string): boolean =>
+  name === "POST /v2/admin/accounts" || name.endsWith(" /v2/admin/alerts");
 
 /** Pauses everything, so that it can be resumed. Calls the store without an author, so nothing is audited. */
 async function pauseAll({ store }: TestServer, { ids }: Possessions): Promise<void> {

@@ -190,6 +190,9 @@ const extraParts = ({
     body: { url: "https://e.example", step: { stepId: 2, stepName: "s", stepType: "Wait" } },
   },
   "POST /v2/tokens": { body: { verbs: ["read"] } },
+  "PUT /v2/admin/alerts": {
+    body: { url: "https://e.example", secret: `whsec_${Buffer.alloc(24).toString("base64")}` },
+  },
   "PUT /v2/alerts": { body: { url: "https://e.example" } },
   "POST /v2/jobs": { body: { action: "dlq.delete", filter: {} } },
   "POST /v2/sources": { body: { name: "s", destination: "https://e.example" } },

@@ -1,0 +1,99 @@
+import type { Clock } from "../clock/clock.ts";
+import { alertTimeout, formatAlertBody, listOldAlerts, maxKeptAlerts } from "../core/accounts/alerts.ts";
+import type { Alert, AlertNotice } from "../core/model/alert.ts";
+import type { Account, AccountId, Delivery, Millis, Outcome } from "../core/model/message.ts";
+import { makeStoredMessage, noMessageSettings, noSendSettings } from "../core/model/message.ts";
+import type { Store } from "../store/store.ts";
+
+// Records and sends the alerts of one receiver: that of an account, or that of the server as a whole.
+
+/** The most alerts of a receiver that are sent at once. */
+const sendsAtOnce = 5;
+
+/** The services that send alerts. */
+export type AlertSender = {
+  store: Store;
+  clock: Clock;
+  /** Makes one request. The rules for destinations hold as for deliveries. */
+  deliver(delivery: Delivery): AlertCall;
+  /** Reports whether nothing may be sent. */
+  isHeld(): boolean;
+  /** Aborted when the server stops. A receiver that does not respond must not delay that. */
+  stop: AbortSignal;
+};
+
+/** A request with an alert. `abort` ends it if it has not ended. */
+type AlertCall = { outcome: Promise<Outcome>; abort(): void };
+
+/** A receiver of alerts. `about`: the account that they are about; null if they are about the server. */
+export type AlertReceiver = {
+  account: AccountId;
+  about: Pick<Account, "id" | "name"> | null;
+  url: string;
+  pickKeys(now: Millis): Pick<Delivery, "signingKey" | "standardKeys">;
+  /** Returns the alerts to create now, given those that are kept. */
+  findNotices(told: readonly Alert[], now: Millis): AlertNotice[];
+};
+
+/** Records new alerts of a receiver, sends those that are due, and removes old ones. */
+export async function tellReceiver(receiver: AlertReceiver, sender: AlertSender): Promise<void> {
+  const { store, clock } = sender;
+  const { account } = receiver;
+  const listAlerts = (): Promise<readonly Alert[]> =>
+    store.read.listResources("alerts", { account, descending: true, limit: 2 * maxKeptAlerts });
+  const now = clock.now();
+  const told = await listAlerts();
+  const notices = receiver.findNotices(told, now);
+  if (notices.length > 0) await store.execute("noteAlerts", { account, notices, now });
+  const due = (notices.length > 0 ? await listAlerts() : told).filter(
+    ({ dueAt }) => dueAt !== null && dueAt <= clock.now(),
+  );
+  if (!sender.isHeld())
+    await Promise.all(due.slice(-sendsAtOnce).map(({ id }) => sendAlert(receiver, id, sender)));
+  const ids = listOldAlerts(told, now);
+  if (ids.length > 0) await store.execute("removeAlerts", { account, ids });
+}
+
+/** Sends an alert if it is due and no other node sends it. A failure is recorded, and tried again later. */
+async function sendAlert(
+  receiver: AlertReceiver,
+  id: string,
+  { store, clock, deliver, stop }: AlertSender,
+): Promise<void> {
+  if (stop.aborted) return;
+  const { account } = receiver;
+  const alert = await store.execute("takeAlert", { account, id });
+  if (!alert) return;
+  const { outcome, abort } = deliver(toDelivery(receiver, alert, clock.now()));
+  stop.addEventListener("abort", abort);
+  if (stop.aborted) abort();
+  const { status, error } = await outcome.finally(() => stop.removeEventListener("abort", abort));
+  const result = { status, error: error?.slice(0, longestError) ?? null };
+  await store.execute("noteAlertOutcome", { account, id, attempt: alert.attempts, ...result });
+}
+
+const longestError = 300;
+
+/** Returns the request with an alert. */
+function toDelivery({ account, about, url, pickKeys }: AlertReceiver, alert: Alert, now: Millis): Delivery {
+  const message = makeStoredMessage(
+    {
+      ...noMessageSettings,
+      ...noSendSettings,
+      brand: "svc",
+      url,
+      headers: [["Content-Type", "application/json"]],
+      body: new TextEncoder().encode(formatAlertBody(about, alert)),
+    },
+    {
+      account,
+      id: alert.id,
+      createdAt: alert.createdAt,
+      notBefore: alert.createdAt,
+      startedAtOnce: false,
+      retries: 0,
+      timeout: alertTimeout,
+    },
+  );
+  return { message, attempt: alert.attempts, ...pickKeys(now) };
+}
