@@ -2,6 +2,7 @@ import { ConnectionLost } from "./http/connection.ts";
 import { EgressRefusal } from "./http/egress.ts";
 import { PoolClosed } from "./http/pool.ts";
 import { BadResponse } from "./http/response.ts";
+import { ProxyFailure } from "./http/tunnel.ts";
 
 /** Thrown for a message that cannot be sent over HTTP. The text may be shown to the publisher. */
 export class Unsendable extends Error {}
@@ -12,7 +13,7 @@ export const abortedError = "aborted";
 /** Returns why there is no response: a short text that contains nothing of what was received. */
 export function toErrorText(error: unknown): string {
   if (error instanceof EgressRefusal || error instanceof Unsendable) return error.message;
-  if (error instanceof BadResponse) return error.message;
+  if (error instanceof BadResponse || error instanceof ProxyFailure) return error.message;
   if (error instanceof ConnectionLost) return lostError;
   if (error instanceof PoolClosed) return abortedError;
   const code = readErrorCode(error);

@@ -3,6 +3,7 @@ import { shortestPassword } from "../api/route/operator.ts";
 import { defaultRefusedPerSecond } from "../api/auth/refusedRequests.ts";
 import type { SettingPlaces } from "./configSources.ts";
 import { collectSettings, ConfigRefused, toFileVariable } from "./configSources.ts";
+import { egressRows } from "./egressRows.ts";
 import { defaultAddress } from "./defaultAddress.ts";
 import { limits } from "../core/values/limits.ts";
 import { minute } from "../core/values/time.ts";
@@ -111,12 +112,7 @@ export const serverSettings = {
     value: "<mode>",
     help: "transaction if PostgreSQL is behind a pooler in transaction mode, such as PgBouncer",
   },
-  egressAllow: {
-    takes: networkList,
-    default: "",
-    value: "<networks>",
-    help: "non-public networks that deliveries may call, such as 10.0.0.0/8,::1/128",
-  },
+  ...egressRows,
   maxDeliveries: {
     takes: integer(1, 100_000),
     default: "1024",
@@ -311,7 +307,12 @@ export const toVariable = (name: ServerSettingName): string =>
   `WAYPOST_${toKebabCase(name).replaceAll("-", "_").toUpperCase()}`;
 
 /** Secrets. They are hidden, and a variable with the ending `_FILE` may name a file with the value. */
-const secrets: ReadonlySet<ServerSettingName> = new Set(["operatorPassword", "databaseUrl", "otlpHeaders"]);
+const secrets: ReadonlySet<ServerSettingName> = new Set([
+  "operatorPassword",
+  "databaseUrl",
+  "egressProxy",
+  "otlpHeaders",
+]);
 /** The keys already have a setting that names their file. */
 const isHidden = (name: ServerSettingName): boolean => secrets.has(name) || name === "keys";
 

@@ -71,8 +71,8 @@ function readSecret(file: string, variable: string): string {
   return text;
 }
 
-/** Reads a file that `source` names. */
-function readText(path: string, source: string): string {
+/** Reads a file that `source` names. Throws `ConfigRefused`. */
+export function readText(path: string, source: string): string {
   try {
     return readFileSync(path, "utf8");
   } catch (error) {

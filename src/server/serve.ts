@@ -11,6 +11,7 @@ import type { ApiOptions } from "../api/server/fastify.ts";
 import { createApi } from "../api/server/fastify.ts";
 import { formatUrl } from "./addresses.ts";
 import { readCapacityLimits, toDeliverLimits } from "./capacityLimits.ts";
+import { formatProxy, openEgress, proxyWarning } from "./egressSettings.ts";
 import type { ServerConfig } from "./config.ts";
 import type { Observation } from "./observe.ts";
 import { observe, observePublishes } from "./observe.ts";
@@ -33,19 +34,12 @@ import { createDeliver } from "../delivery/deliver.ts";
 import { HoldWatch } from "../delivery/holdWatch.ts";
 import type { DispatcherLog } from "../delivery/dispatcher.ts";
 import { Dispatcher } from "../delivery/dispatcher.ts";
-import { createEgress } from "../delivery/http/egress.ts";
+import type { Egress } from "../delivery/http/egress.ts";
 import { createAlertTask } from "../maintenance/alerts.ts";
-import { createSpaceTask } from "../maintenance/giveBackSpace.ts";
 import { JobRunner } from "../maintenance/jobs.ts";
+import { createTasks } from "../maintenance/tasks.ts";
 import { createSelfCheckTask } from "../maintenance/selfCheck.ts";
-import { createSpendingDuty } from "../maintenance/meterSpending.ts";
-import { createStorageTask } from "../maintenance/storage.ts";
-import { createTrimmingTask } from "../maintenance/trimHistory.ts";
-import {
-  createPromptRetentionTask,
-  createRetentionTask,
-  MaintenanceScheduler,
-} from "../maintenance/scheduler.ts";
+import { MaintenanceScheduler } from "../maintenance/scheduler.ts";
 import type { OnDamage } from "../store/sqlite/fileCheck.ts";
 import type { Store } from "../store/store.ts";
 import { toApiSettings, toPrices, toRetention } from "./apiSettings.ts";
@@ -82,6 +76,7 @@ export async function serve(
   { log, firstAccounts, hold = false, onBroken = () => undefined }: ServeOptions,
 ): Promise<RunningServer> {
   disablePretenuring();
+  const egress = openEgress(settings);
   const newId = createIdGenerator(systemRandom);
   const node = newId("nod", systemClock.now());
   const health: Health = { outdated: false, damage: null };
@@ -97,7 +92,9 @@ export async function serve(
   const opened = await openStore(settings, { node, log, onOutdated, onBroken, onDamage });
   try {
     if (hold) await opened.store.hold.set(true);
-    const served = await serveStore(settings, { log, firstAccounts, opened, health, node });
+    const served = await serveStore(settings, { log, firstAccounts, opened, health, node, egress });
+    const proxy = formatProxy(settings);
+    if (proxy !== null) log.warn({ proxy }, proxyWarning);
     const kind = settings.databaseUrl === "" ? "sqlite" : "postgres";
     log.info({ version: packageFile.version, store: kind, node, recovered: opened.recovered }, "started");
     return served;
@@ -118,6 +115,7 @@ type ServeStoreOptions = {
   opened: OpenedStore;
   health: Health;
   node: NodeId;
+  egress: Egress;
 };
 
 /**
@@ -146,7 +144,7 @@ const otherTables = "another version has replaced the tables, so this node has s
 
 async function serveStore(
   settings: ServerConfig,
-  { log, firstAccounts, opened, health, node }: ServeStoreOptions,
+  { log, firstAccounts, opened, health, node, egress }: ServeStoreOptions,
 ): Promise<RunningServer> {
   const { store, keys, close } = opened;
   const newId = createIdGenerator(systemRandom);
@@ -157,7 +155,7 @@ async function serveStore(
     inFlight: () => work.dispatcher.inFlight,
     isHeld: () => work.holdWatch.isHeld,
   });
-  const work = createWork(settings, { store, log, newId, node, observation });
+  const work = createWork(settings, { store, log, newId, node, egress, observation });
   const { dispatcher, scheduler, jobRunner } = work;
   let isStopping = false;
   const createAdmin = (actor: Actor) =>
@@ -222,12 +220,12 @@ type WorkParts = {
   log: Logger;
   newId: ReturnType<typeof createIdGenerator>;
   node: NodeId;
+  egress: Egress;
   observation: Observation;
 };
 
-function createWork(settings: ServerConfig, { store, log, newId, node, observation }: WorkParts) {
+function createWork(settings: ServerConfig, { store, log, newId, node, egress, observation }: WorkParts) {
   const clock = systemClock;
-  const egress = createEgress({ allow: settings.egressAllow });
   const capacityLimits = readCapacityLimits(settings, log);
   const longWork = createLongWork();
   const deliverer = createDeliver({
@@ -327,21 +325,6 @@ const createConsoleParts = (
     userHeader: { name: trustUserHeader, isTrusted: createNetworkCheck(trustProxy) },
   }),
 });
-
-type TaskOptions = { store: Store; clock: typeof systemClock } & {
-  retention: ReturnType<typeof toRetention>;
-  prices: ReturnType<typeof toPrices>;
-};
-
-/** Returns all background work of the server. */
-const createTasks = ({ store, clock, retention, prices }: TaskOptions) => [
-  createRetentionTask({ store, clock, retention }),
-  createPromptRetentionTask({ store, clock, retention }),
-  createTrimmingTask({ store, clock }),
-  createSpendingDuty({ store, clock, prices }),
-  createStorageTask({ store, clock }),
-  createSpaceTask({ store, clock }),
-];
 
 /**
  * Opens all ports, and returns the address of the metrics. Closes the first port if another cannot be opened:

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { createEgress } from "../delivery/http/egress.ts";
+import type { ForwardProxy } from "../delivery/http/tunnel.ts";
 import { parseDuration } from "../core/values/duration.ts";
 import { planNames } from "../core/accounts/plans.ts";
 import type { PlanName } from "../core/model/accountTerms.ts";
@@ -110,6 +111,36 @@ export const proxyList = textList.superRefine((proxyTexts, context) => {
     });
   }
 });
+
+/** The URL of a proxy, or an empty text for none. */
+export const forwardProxy = z.string().transform((text, context): ForwardProxy | null => {
+  if (text === "") return null;
+  const url = URL.parse(text);
+  const isUsable = url?.protocol === "http:" && `${url.pathname}${url.search}${url.hash}` === "/";
+  if (url && isUsable)
+    return {
+      hostname: url.hostname.replace(/^\[|\]$/g, ""),
+      port: Number(url.port || 80),
+      authorization: url.username === "" ? null : formatProxyCredentials(url),
+    };
+  // The text may have a password, so the error does not repeat it.
+  context.addIssue({
+    code: "custom",
+    message: "must be the URL of a proxy without a path, such as http://user:password@proxy.example:3128",
+  });
+  return z.NEVER;
+});
+
+const formatProxyCredentials = ({ username, password }: URL): string =>
+  `Basic ${Buffer.from([username, password].map(decodeText).join(":")).toString("base64")}`;
+
+function decodeText(encoded: string): string {
+  try {
+    return decodeURIComponent(encoded);
+  } catch {
+    return encoded;
+  }
+}
 
 /** Encryption keys, or an empty text for none. */
 export const keyRing = z.string().superRefine((keysText, context) => {

@@ -78,6 +78,19 @@ export const socketReadOptions = {
   },
 };
 
+/** Lets a socket that ignores `socketReadOptions` report its reads in the same way. */
+export const reportReads = (socket: Socket): void =>
+  void socket.on("data", (bytes: Buffer) => socket.emit(readEvent, bytes));
+
+/**
+ * Calls `take` for each read of a socket that was opened with `socketReadOptions`. Returns a function that
+ * stops.
+ */
+export function onSocketRead(socket: Socket, take: (bytes: Buffer) => void): () => void {
+  socket.on(readEvent, take);
+  return () => void socket.off(readEvent, take);
+}
+
 /**
  * One connection to a destination. It carries one request at a time, so that aborting an attempt does not
  * affect another. It speaks HTTP/1.1 without a library: a request and its response cost a third of what they
@@ -114,7 +127,7 @@ export class HttpConnection {
     this.#host = host;
     this.#owner = owner;
     this.#longWork = longWork;
-    socket.on(readEvent, (bytes: Buffer) => this.#read(bytes));
+    onSocketRead(socket, (bytes) => this.#read(bytes));
     socket.on("error", (error) => this.#handleLost(error));
     socket.on("end", () => this.#handleEnd());
     socket.on("close", () => this.#handleEnd());

@@ -1,10 +1,9 @@
 import { BlockList, isIP, type LookupFunction } from "node:net";
-import { createSecureContext } from "node:tls";
 import { callbackify } from "node:util";
-import { buildConnector } from "undici";
+import type { buildConnector } from "undici";
 import type { Millis } from "../../core/model/message.ts";
 import type { RefusedHosts } from "../../core/values/refusedHost.ts";
-import { socketReadOptions } from "./connection.ts";
+import { createConnector, type EgressCertificates } from "./connector.ts";
 import type { Resolve } from "./dns.ts";
 import {
   createResolver,
@@ -15,6 +14,7 @@ import {
   resolvingAccount,
   shareLookups,
 } from "./dns.ts";
+import type { ForwardProxy } from "./tunnel.ts";
 import { BoundedMap } from "../../core/values/boundedMap.ts";
 
 /** Decides which addresses may be called. All requests that leave the server use its connector. */
@@ -26,17 +26,24 @@ export type Egress = {
   /**
    * Returns a connector that opens sockets for `HttpConnection`. The connector resolves a name once per
    * connection. If any address of the name may not be called, it calls none. Otherwise it calls one of
-   * exactly these addresses, so changing the name in between has no effect. It never uses a proxy, even if
-   * the environment names one, because a proxy would resolve the name again.
+   * exactly these addresses, so changing the name in between has no effect.
+   *
+   * It uses a proxy only if `EgressOptions` names one, and ignores `HTTPS_PROXY` and similar variables. A
+   * proxy resolves the name itself, so only addresses and loopback names in the URL are refused.
    */
   connector(connectTimeout: Millis): buildConnector.connector;
 };
 
 /**
  * `allow` lists networks (`10.0.0.0/8`, `::1/128`) and addresses that may be called although they are not
- * public.
+ * public. Without `proxy`, connections are direct.
  */
-export type EgressOptions = { allow: readonly string[]; resolve?: Resolve };
+export type EgressOptions = {
+  allow: readonly string[];
+  resolve?: Resolve;
+  certificates?: EgressCertificates;
+  proxy?: ForwardProxy | null;
+};
 
 /**
  * Thrown if a connection was refused because of its address. The text may be shown to the publisher. It
@@ -62,7 +69,12 @@ const neverAllowedAdvice = "it is a link-local or metadata address, which is ref
  * Returns an egress that allows public addresses and those in `allow`. Throws an Error that names a malformed
  * entry.
  */
-export function createEgress({ allow, resolve }: EgressOptions): Egress {
+export function createEgress({
+  allow,
+  resolve,
+  certificates = noCertificates,
+  proxy = null,
+}: EgressOptions): Egress {
   const allowed = parseNetworks(allow);
   const mayCall = (address: string): boolean => {
     const plain = toPlainAddress(address);
@@ -90,16 +102,31 @@ export function createEgress({ allow, resolve }: EgressOptions): Egress {
       throw new EgressRefusal(denied, hostname);
     }
     refused.delete(hostname);
-    if (addresses.length === 0)
-      throw Object.assign(new Error(`${hostname} has no address`), { code: "ENOTFOUND" });
-    return addresses.slice(0, maxAddresses).map((address) => ({ address, family: isIP(address) }));
+    return toAnswers(hostname, addresses);
   };
+  // The operator has chosen the proxy, so it may have any address.
+  const resolveProxy = async (hostname: string): Promise<LookupAnswer[]> =>
+    toAnswers(hostname, await resolveOnce(hostname));
+  const refuse = (hostname: string): EgressRefusal | null => {
+    if (isIP(hostname) !== 0) return mayCall(hostname) ? null : new EgressRefusal(hostname, hostname);
+    const [address = ""] = loopback;
+    const isRefused = proxy !== null && isLoopbackName(hostname) && !loopback.some(mayCall);
+    return isRefused ? new EgressRefusal(address, hostname) : null;
+  };
+  const lookup = toLookupFunction(proxy ? resolveProxy : resolveAllowed);
   return {
     mayCall,
     refusedHost,
-    connector: (connectTimeout) =>
-      guardedConnector(mayCall, toLookupFunction(resolveAllowed), connectTimeout),
+    connector: (timeout) => createConnector({ refuse, lookup, timeout, certificates, proxy }),
   };
+}
+
+const noCertificates: EgressCertificates = { authorities: [], clients: new Map() };
+
+function toAnswers(hostname: string, addresses: readonly string[]): LookupAnswer[] {
+  if (addresses.length === 0)
+    throw Object.assign(new Error(`${hostname} has no address`), { code: "ENOTFOUND" });
+  return addresses.slice(0, maxAddresses).map((address) => ({ address, family: isIP(address) }));
 }
 
 type LookupAnswer = { address: string; family: number };
@@ -110,38 +137,6 @@ const loopbackNetworks = "127.0.0.0/8,::1/128";
 
 /** The maximum number of addresses of one name that are tried. */
 const maxAddresses = 8;
-
-function guardedConnector(
-  mayCall: Egress["mayCall"],
-  lookup: LookupFunction,
-  timeout: Millis,
-): buildConnector.connector {
-  // An address has 500 ms to respond before the next one is tried. Node's 250 ms are too short for distant
-  // continents. HTTP/2 is off on purpose: an attempt is one request on one connection, and its end does not
-  // affect another attempt.
-  const settings = {
-    lookup,
-    timeout,
-    ...socketReadOptions,
-    allowH2: false,
-    autoSelectFamily: true,
-    autoSelectFamilyAttemptTimeout: 500,
-  };
-  const connectPlain = buildConnector(settings);
-  let connectSecure: buildConnector.connector | null = null;
-  return (options, callback) => {
-    // Node does not call `lookup` for an address.
-    if (isIP(options.hostname) !== 0 && !mayCall(options.hostname)) {
-      queueMicrotask(() => callback(new EgressRefusal(options.hostname, options.hostname), null));
-      return;
-    }
-    if (options.protocol !== "https:") return connectPlain(options, callback);
-    // One context for all connections: making one loads all root certificates.
-    connectSecure ??= buildConnector({ ...settings, secureContext: createSecureContext() });
-    // The connector returns the socket, which is closed if the caller stops waiting.
-    return connectSecure(options, callback);
-  };
-}
 
 function toLookupFunction(resolve: (hostname: string) => Promise<LookupAnswer[]>): LookupFunction {
   const ask = callbackify(resolve);

@@ -5,10 +5,10 @@ import type { Millis } from "../../core/model/message.ts";
 import type { ParsedUrl } from "../../core/values/url.ts";
 import { parseUrl } from "../../core/values/url.ts";
 import type { ServerConfig } from "../config.ts";
+import { formatProxy, openEgress, proxyWarning } from "../egressSettings.ts";
 import { toErrorText as toDeliveryErrorText } from "../../delivery/deliveryError.ts";
 import { lookUpWithSystem } from "../../delivery/http/dns.ts";
 import type { Egress } from "../../delivery/http/egress.ts";
-import { createEgress } from "../../delivery/http/egress.ts";
 import type { Check, Finding, CheckResult } from "./finding.ts";
 import { formatSpan, ok, problem, runChecks, skipped, toErrorText, warning } from "./finding.ts";
 
@@ -47,8 +47,14 @@ export async function explainEgress(url: string, settings: ServerConfig): Promis
   const target = parsed && /^https?:$/.test(parsed.protocol) ? parsed : null;
   if (target === null)
     return [{ check: "url", verdict: "problem", text: `"${url}" is not an http:// or https:// URL` }];
-  const egress = createEgress({ allow: settings.egressAllow });
-  const findings = await runChecks([{ name: "addresses", run: () => checkAddresses(target, egress) }]);
+  const egress = openEgress(settings);
+  const proxy = formatProxy(settings);
+  const findings = await runChecks([
+    {
+      name: "addresses",
+      run: () => (proxy === null ? checkAddresses(target, egress) : checkUrlAlone(target, egress)),
+    },
+  ]);
   if (findings.some(({ verdict }) => verdict === "problem")) return findings;
   return [
     ...findings,
@@ -65,7 +71,18 @@ async function checkAddresses({ hostname }: ParsedUrl, egress: Egress): Promise<
   if (refused.length === 0) return ok(`${name} is ${addresses.join(", ")}, which deliveries may call`);
   const [first = ""] = refused;
   const found = first === name ? name : `${name} is ${refused.join(", ")}, which`;
-  const allow = egress.refusedHost(first)?.allow ?? null;
+  return makeRefusalProblem(found, egress.refusedHost(first)?.allow ?? null);
+}
+
+/** Checks a URL that goes to a proxy, which resolves the name. */
+function checkUrlAlone({ hostname }: ParsedUrl, egress: Egress): CheckResult {
+  const refused = egress.refusedHost(hostname);
+  return refused
+    ? makeRefusalProblem(hostname.replace(/^\[|\]$/g, ""), refused.allow)
+    : warning(proxyWarning, "set the proxy up so that it refuses private addresses");
+}
+
+function makeRefusalProblem(found: string, allow: string | null): CheckResult {
   return problem(
     `${found} is not public, so deliveries to it are refused`,
     allow === null
@@ -78,8 +95,9 @@ async function checkAddresses({ hostname }: ParsedUrl, egress: Egress): Promise<
 async function checkConnection(
   { protocol, hostname, port, host }: ParsedUrl,
   egress: Egress,
-  { connectTimeout }: ServerConfig,
+  settings: ServerConfig,
 ): Promise<CheckResult> {
+  const { connectTimeout } = settings;
   const connector = egress.connector(connectTimeout);
   const since = elapsed();
   const given = {
@@ -92,11 +110,13 @@ async function checkConnection(
   if (opened instanceof Error)
     return problem(
       `a connection to ${host} fails: ${toDeliveryErrorText(opened)}`,
-      "check that the destination runs, its certificate, and the firewall in between",
+      "check that the destination runs, its certificate, and the firewall or proxy in between",
     );
   const secured =
     protocol === "https:" ? `, ${opened.getProtocol?.() ?? "TLS"} with a valid certificate` : "";
-  const text = `connected to ${opened.remoteAddress} in ${formatSpan(elapsed() - since)}${secured}`;
+  const proxy = formatProxy(settings);
+  const via = proxy === null ? `to ${opened.remoteAddress}` : `through the proxy ${proxy}`;
+  const text = `connected ${via} in ${formatSpan(elapsed() - since)}${secured}`;
   opened.destroy();
   return ok(text);
 }

@@ -13,7 +13,7 @@ import { createLongWork, systemClock } from "../../../src/clock/clock.ts";
 import type { HttpRequest } from "../../../src/delivery/http/connection.ts";
 import { ConnectionPool, type ConnectionPoolOptions } from "../../../src/delivery/http/pool.ts";
 import { createDeliver, type Deliver, type DeliverOptions } from "../../../src/delivery/deliver.ts";
-import { createEgress } from "../../../src/delivery/http/egress.ts";
+import { createEgress, type EgressOptions } from "../../../src/delivery/http/egress.ts";
 import type { Resolve } from "../../../src/delivery/http/dns.ts";
 
 /** Listens on loopback until the test ends, then closes every connection. Returns the port. */
@@ -133,6 +133,7 @@ export type Setup = Partial<DeliverOptions["limits"]> & {
   allow?: string[];
   resolve?: Resolve;
   newId?: DeliverOptions["newId"];
+  egress?: Partial<EgressOptions>;
 };
 
 /** Returns a `deliver` that may call loopback. It is closed when the test ends. */
@@ -140,10 +141,11 @@ export function createTestDeliver({
   allow = ["127.0.0.0/8", "::1/128"],
   resolve,
   newId = (kind) => `${kind}_id`,
+  egress,
   ...limits
 }: Setup = {}): Deliver {
   const { deliver, close } = createDeliver({
-    egress: createEgress({ allow, ...(resolve ? { resolve } : {}) }),
+    egress: createEgress({ allow, ...(resolve ? { resolve } : {}), ...egress }),
     clock: systemClock,
     longWork: createLongWork(),
     limits: { responseBytes: 1_000, connectTimeout: 2_000, connectionsPerOrigin: 10, ...limits },
