@@ -1,6 +1,7 @@
 import type { systemClock } from "../clock/clock.ts";
 import { createSpaceTask } from "./giveBackSpace.ts";
 import { createSpendingDuty } from "./meterSpending.ts";
+import { createEarlyRemovalTask } from "./removeEarly.ts";
 import { createPromptRetentionTask, createRetentionTask } from "./scheduler.ts";
 import { createStorageTask } from "./storage.ts";
 import { createTrimmingTask } from "./trimHistory.ts";
@@ -9,14 +10,17 @@ import type { Store } from "../store/store.ts";
 type TaskOptions = { store: Store; clock: typeof systemClock } & {
   retention: Parameters<typeof createRetentionTask>[0]["retention"];
   prices: Parameters<typeof createSpendingDuty>[0]["prices"];
+  /** Receives the number of rows that were removed because the disk has little room. */
+  onRemovedEarly(rows: number): void;
 };
 
 /** Returns the background work of every server. */
-export const createTasks = ({ store, clock, retention, prices }: TaskOptions) => [
+export const createTasks = ({ store, clock, retention, prices, onRemovedEarly }: TaskOptions) => [
   createRetentionTask({ store, clock, retention }),
   createPromptRetentionTask({ store, clock, retention }),
   createTrimmingTask({ store, clock }),
   createSpendingDuty({ store, clock, prices }),
   createStorageTask({ store, clock }),
   createSpaceTask({ store, clock }),
+  createEarlyRemovalTask({ store, clock, retention, onRemoved: onRemovedEarly }),
 ];

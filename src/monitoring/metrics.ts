@@ -31,6 +31,8 @@ export class Metrics {
     rejected: 0,
     unavailable: 0,
   };
+  /** The rows of history that were removed before their retention had ended. */
+  removedEarly = 0;
   readonly attemptDuration = new Histogram(timeBounds);
   readonly lateness = new Histogram(timeBounds);
   readonly scheduleLateness = new Histogram(timeBounds);

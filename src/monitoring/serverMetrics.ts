@@ -20,6 +20,8 @@ export type MetricSources = {
   isHeld(): boolean;
   /** The spans of traces, or null if they are sent nowhere. */
   spans: SpanCounts | null;
+  /** The state of the disk of the store. Null if it is the disk of a database server. */
+  diskLack(): { isLow: boolean; isShort: boolean } | null;
 };
 
 /** Returns all metrics. Nothing here reads the store: a scrape only reads numbers that are in memory. */
@@ -28,6 +30,7 @@ export const readMetrics = (sources: MetricSources): Metric[] => [
   ...readMessageMetrics(sources),
   ...readWorkflowMetrics(sources.metrics),
   ...readStoreMetrics(sources),
+  ...readDiskLack(sources),
   ...readCommitMetrics(sources.metrics),
   ...readRequestMetrics(sources.metrics),
   ...readSpanMetrics(sources.spans),
@@ -209,6 +212,28 @@ function readStoreMetrics({ sample, now, isHeld }: MetricSources): Metric[] {
           gauge("waypost_wal_bytes", "The size of the write-ahead log.", single(disk.walBytes)),
           gauge("waypost_disk_free_bytes", "Free space of the data folder's disk.", single(disk.freeBytes)),
         ]),
+  ];
+}
+
+function readDiskLack({ metrics, diskLack }: MetricSources): Metric[] {
+  const lack = diskLack();
+  if (lack === null) return [];
+  return [
+    gauge(
+      "waypost_disk_low",
+      "1 while new messages are refused because the disk is almost full.",
+      single(lack.isLow ? 1 : 0),
+    ),
+    gauge(
+      "waypost_disk_short",
+      "1 while history is removed before its retention ends, because the disk has little room.",
+      single(lack.isShort ? 1 : 0),
+    ),
+    counter(
+      "waypost_history_removed_early",
+      "Rows of history that were removed while the disk had little room.",
+      single(metrics.removedEarly),
+    ),
   ];
 }
 

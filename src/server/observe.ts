@@ -62,6 +62,10 @@ export function observe(settings: ServerConfig, observed: Observed): Observation
         inFlight,
         isHeld,
         spans: exporter && exporter.counts,
+        diskLack: () =>
+          store.isDiskLow && store.isDiskShort
+            ? { isLow: store.isDiskLow(), isShort: store.isDiskShort() }
+            : null,
       }),
       how,
     );

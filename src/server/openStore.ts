@@ -166,10 +166,18 @@ async function openFolder(
   }
 }
 
-function logDisk(log: Logger, { isLow, freeBytes, leastFreeBytes }: DiskReport): void {
-  if (isLow) log.error({ freeBytes, leastFreeBytes }, lowDiskError);
-  else log.warn({ freeBytes, leastFreeBytes }, "the disk has room again; new messages are accepted");
+function logDisk(log: Logger, { what, is, freeBytes, neededBytes }: DiskReport): void {
+  const sizes = { freeBytes, neededBytes };
+  if (what === "short")
+    if (is) log.warn(sizes, shortDiskWarning);
+    else log.info(sizes, "history is kept for its whole retention again");
+  else if (is) log.error(sizes, lowDiskError);
+  else log.warn(sizes, "the disk has room again; new messages are accepted");
 }
+
+const shortDiskWarning =
+  "the disk has little room: history is removed before its retention ends, the oldest first; unfinished " +
+  "messages and dead letters are kept; free some space (sizes in bytes)";
 
 const lowDiskError =
   "the disk is almost full: new messages are refused with disk-low, and what was accepted is delivered; " +

@@ -252,7 +252,10 @@ function createWork(settings: ServerConfig, { store, log, newId, node, egress, o
   const stopping = new AbortController();
   const scheduler = new MaintenanceScheduler({
     tasks: [
-      ...createTasks({ store, clock, retention, prices }),
+      ...createTasks({
+        ...{ store, clock, retention, prices },
+        onRemovedEarly: (rows) => void (observation.metrics.removedEarly += rows),
+      }),
       createAlertTask({
         ...{ store, clock, deliver: deliverer.deliver, stop: stopping.signal },
         isHeld: () => holdWatch.isHeld,
@@ -299,6 +302,7 @@ const createApiParts = (
   health: () => ({
     inFlight: work.dispatcher.inFlight,
     ...(work.holdWatch.isHeld && { held: true }),
+    ...(store.isDiskShort?.() && { diskShort: true }),
     ...(store.isDiskLow?.() && { diskLow: true }),
   }),
   isHeld: () => work.holdWatch.isHeld,

@@ -60,6 +60,11 @@ export interface Store {
    */
   isDiskLow?(): boolean;
   /**
+   * Reports whether history should be removed before its retention ends, because the disk has little room. It
+   * looks at the disk at each call.
+   */
+  isDiskShort?(): boolean;
+  /**
    * Gives a little free space of a database file back to the disk. Reports whether there may be more. If this
    * property is missing, the database does this by itself.
    */

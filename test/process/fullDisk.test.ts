@@ -1,5 +1,5 @@
 import { spawnSync } from "node:child_process";
-import { closeSync, openSync, rmSync, writeFileSync, writeSync } from "node:fs";
+import { closeSync, openSync, rmSync, statfsSync, writeFileSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { request } from "undici";
@@ -92,3 +92,65 @@ test("a disk that fills up refuses new messages, sends accepted ones, and loses 
   expect(err).toContain("the disk is almost full: new messages are refused with disk-low");
   expect(err).toContain("the disk has room again");
 });
+
+test(
+  "a disk that fills up loses old history first, and refuses no publish",
+  { tags: "long" },
+  async ({ skip }) => {
+    const disk = mountDisk("96m");
+    if (disk === null) return skip("only root can mount a small disk");
+    const destination = await startDestination();
+    const server = await startWaypost(["dev", "--port", "0", "--data", join(disk, "data")]);
+    const headers = { authorization: `Bearer ${developmentToken}` };
+    const read = async (path: string) => {
+      const answer = await request(`${server.url}${path}`, { headers });
+      return { status: answer.statusCode, text: await answer.body.text() };
+    };
+    const body = Buffer.alloc(200_000, 1);
+    const publish = async (url: string, more: object = {}): Promise<string> => {
+      const answer = await request(`${server.url}/v2/publish/${url}`, {
+        method: "POST",
+        headers: { ...headers, "svc-retries": "0", ...more },
+        body,
+      });
+      const { messageId } = (await answer.body.json()) as { messageId: string };
+      expect(answer.statusCode).toBe(200);
+      return messageId;
+    };
+    const isFinished = async (id: string): Promise<boolean> =>
+      (await read(`/v2/messages/${id}`)).text.includes('"finishedAt"');
+    const until = async (isSo: () => Promise<boolean>): Promise<void> => {
+      while (!(await isSo())) await pause(200);
+    };
+
+    const failed = await publish("http://127.0.0.1:9/refused");
+    const waiting = await publish(destination.url, { "svc-delay": "1h" });
+    const old: string[] = [];
+    for (let at = 0; at < 100; at++) old.push(await publish(destination.url));
+    for (const id of [failed, ...old]) await until(() => isFinished(id));
+    expect((await read("/v2/health")).text).not.toContain("diskShort");
+    // The last minute of history is never removed early.
+    await pause(61_000);
+    const { bavail, bsize } = statfsSync(disk);
+    writeFileSync(join(disk, "ballast"), Buffer.alloc(bavail * bsize - 26 * mebi));
+    await until(async () => !(await isFinished(old[0] ?? "")));
+    await until(async () => !(await read("/v2/health")).text.includes("diskShort"));
+
+    const last = await publish(destination.url);
+    await until(() => isFinished(last));
+    expect(await isFinished(old.at(-1) ?? "")).toBe(true);
+    expect(JSON.parse((await read(`/v2/messages/${waiting}`)).text)).toMatchObject({ state: "pending" });
+    const deadLetter = JSON.parse((await read(`/v2/messages/${failed}`)).text);
+    expect(deadLetter.body === body.toString()).toBe(true);
+    expect(deadLetter.state).toBe("failed");
+    expect(deadLetter.outcomes[0].error).toContain("refused");
+    const { text } = await read("/metrics");
+    expect(text).toMatch(/waypost_history_removed_early_total [1-9]/);
+    expect(text).toMatch(/waypost_disk_short 0/);
+    server.kill("SIGTERM");
+    const { err } = await server.ended;
+    expect(err).toContain("the disk has little room: history is removed before its retention ends");
+    expect(err).toContain("history is kept for its whole retention again");
+    expect(err).not.toContain("new messages are refused");
+  },
+);

@@ -8,8 +8,11 @@ const keptPart = 1 / 8;
 /** The most pages of one step, so that a step delays others by a few milliseconds. */
 const pagesPerStep = 64;
 
-/** Returns how many free pages of a database file the next step gives back to the disk, or 0. */
-export function countPagesToGiveBack({ pages, free }: FilePages): number {
-  const kept = Math.max(minKept, Math.ceil(pages * keptPart));
+/**
+ * Returns how many free pages of a database file the next step gives back to the disk, or 0. `keepsNone`: the
+ * disk has little room, so all free pages go back.
+ */
+export function countPagesToGiveBack({ pages, free }: FilePages, keepsNone: boolean): number {
+  const kept = keepsNone ? 0 : Math.max(minKept, Math.ceil(pages * keptPart));
   return Math.max(0, Math.min(free - kept, pagesPerStep));
 }

@@ -15,7 +15,7 @@ import type { ServerConfig } from "../config.ts";
 import { findFolderWarning, toStorePath } from "../dataFolder.ts";
 import { elapsed, systemClock } from "../../clock/clock.ts";
 import { limitToDescriptors } from "../../core/fairness/descriptors.ts";
-import { isDiskLow, leastFreeBytes } from "../../core/fairness/diskGuard.ts";
+import { historyFreeBytes, isDiskLow, leastFreeBytes } from "../../core/fairness/diskGuard.ts";
 import type { Millis } from "../../core/model/message.ts";
 import { second } from "../../core/values/time.ts";
 import { descriptorLimit } from "../../delivery/http/descriptors.ts";
@@ -116,9 +116,14 @@ function checkDisk(folder: string): CheckResult {
   const unfit = unfitFileSystems.get(type);
   if (unfit !== undefined) return warning(`${folder} ${unfit}`, "choose a local disk with --data");
   if (files > 0 && ffree < fewInodes) return warning(`${text}, but only ${ffree} inodes are free`, fix);
-  return use.free < 2 * least
-    ? warning(`${text}; below ${formatBytes(least)}, the server refuses new messages`, fix)
-    : ok(`${text}; the store has ${formatBytes(sumStoreBytes(folder))}`);
+  const store = sumStoreBytes(folder);
+  return use.free < Math.max(2 * least, historyFreeBytes({ ...use, store }))
+    ? warning(
+        `${text}; soon the server removes old history early, and below ${formatBytes(least)} it refuses ` +
+          "new messages",
+        fix,
+      )
+    : ok(`${text}; the store has ${formatBytes(store)}`);
 }
 
 /** Returns the bytes of the files of a store. */

@@ -152,9 +152,11 @@ async function checkServer(url: string): Promise<CheckResult> {
   const { status, text } = await fetchReply(`${url}/v2/health/ready`);
   if (status !== 200)
     return problem(`the server at ${url} is not ready: ${text || `status ${status}`}`, "read its log");
-  const health = JSON.parse(text) as { held?: boolean; diskLow?: boolean };
+  const health = JSON.parse(text) as { held?: boolean; diskLow?: boolean; diskShort?: boolean };
   if (health.diskLow)
     return problem("the server refuses new messages: its disk is almost full", "free some space");
+  if (health.diskShort)
+    return warning("the server removes history early: its disk has little room", "free some space");
   if (health.held) return warning("the server holds all deliveries", "waypost unhold");
   return ok(`the server at ${url} is ready`);
 }

@@ -53,7 +53,7 @@ type WaitingCall = CommandCall & {
 };
 
 /** The functions of a storage from which a store is created. */
-export type StoreBackend = {
+export type StoreBackend = Pick<Store, "giveBackSpace" | "isDiskLow" | "isDiskShort"> & {
   runBatch: RunBatch;
   read: Queries;
   nextDueAt(): Promise<Millis | null>;
@@ -70,8 +70,6 @@ export type StoreBackend = {
   onAccountsChanged?(listener: () => void): void;
   notifyAccountsChanged?(): Promise<void>;
   forgetBefore?(time: Millis): Promise<void>;
-  giveBackSpace?(): Promise<boolean>;
-  isDiskLow?(): boolean;
   /** If it is missing, the hold is kept in memory. */
   hold?: Hold;
   sessionLease?: SessionLease;
@@ -104,6 +102,7 @@ export function createGroupCommitStore(backend: StoreBackend): Store {
     attach: (sink) => group.attach(sink),
     observe,
     ...(backend.isDiskLow && { isDiskLow: backend.isDiskLow }),
+    ...(backend.isDiskShort && { isDiskShort: backend.isDiskShort }),
     ...(backend.giveBackSpace && { giveBackSpace: backend.giveBackSpace }),
     hold: backend.hold ?? createHoldInMemory(),
     forgetBefore: async (time) => backend.forgetBefore?.(time),

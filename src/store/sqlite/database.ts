@@ -5,6 +5,7 @@ import type { DatabaseConnection, Database, Dialect } from "../sql/database.ts";
 import { LostUpdate } from "../sql/database.ts";
 import type { OnDamage } from "./fileCheck.ts";
 import { formatRemedy } from "./fileCheck.ts";
+import type { FileSpace } from "./diskGuard.ts";
 import type { WalLength } from "./walCheckpoint.ts";
 import type { KeySource, SecretCipher } from "../sql/keyRing.ts";
 import { createCipher } from "../sql/keyRing.ts";
@@ -47,11 +48,13 @@ export type SqliteDatabase = Database & {
   writeCount(): number;
   /** Returns the length of the write-ahead log. */
   walLength(): WalLength;
+  /** Returns the bytes of the file, and those of its free pages. */
+  readFile(): FileSpace;
   /**
    * Gives some free pages of the file back to the disk, in one transaction. Reports whether it gave any. The
    * file becomes smaller at the next checkpoint.
    */
-  giveBackSpace(): Promise<boolean>;
+  giveBackSpace(keepsNone: boolean): Promise<boolean>;
   /** Creates the tables if there are none. Throws `StorageRefused` if another version created them. */
   createTables(how?: { isMoveTarget?: boolean }): Promise<void>;
   /** Writes a number that nothing reads. Rejects if the disk cannot store it. */
@@ -151,7 +154,8 @@ export function openSqlite(
       const { log, checkpointed } = checkpointStatus.get() ?? {};
       return { written: Number(log) * pageBytes, checkpointed: Number(checkpointed) * pageBytes };
     },
-    giveBackSpace: () => transaction(async () => giveBackSpace(db)),
+    readFile: createFileReader(db, pageBytes),
+    giveBackSpace: (keepsNone) => transaction(async () => giveBackSpace(db, keepsNone)),
     createTables: (how) =>
       transaction(() => createTables(connection, "sqlite", { ...creationIn(db, path), ...how })),
     isConflict: (error) => error instanceof LostUpdate,
@@ -162,9 +166,19 @@ export function openSqlite(
   };
 }
 
-function giveBackSpace(db: DatabaseSync): boolean {
+function createFileReader(db: DatabaseSync, pageBytes: number): () => FileSpace {
+  const pageCount = db.prepare("pragma page_count");
+  const freeCount = db.prepare("pragma freelist_count");
+  return () => ({
+    store: Number(pageCount.get()?.page_count) * pageBytes,
+    reusable: Number(freeCount.get()?.freelist_count) * pageBytes,
+  });
+}
+
+function giveBackSpace(db: DatabaseSync, keepsNone: boolean): boolean {
   const read = (name: string): number => Number(db.prepare(`pragma ${name}`).get()?.[name]);
-  const count = countPagesToGiveBack({ pages: read("page_count"), free: read("freelist_count") });
+  const pages = { pages: read("page_count"), free: read("freelist_count") };
+  const count = countPagesToGiveBack(pages, keepsNone);
   if (count > 0) db.exec(`pragma incremental_vacuum(${count})`);
   return count > 0;
 }

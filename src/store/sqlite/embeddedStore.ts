@@ -35,7 +35,7 @@ export type EmbeddedStoreOptions = {
    * file again, shows what the disk has kept.
    */
   onBroken?(error: Error): void;
-  /** Called when the disk has become low, and when it has room again. */
+  /** Called when the disk has become low or short, and when it has room again. */
   onDisk?(report: DiskReport): void;
   /** Receives each damage once. */
   onDamage?: OnDamage;
@@ -76,7 +76,7 @@ export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Stor
     readFreeBytes: () => disk.readFreeBytes(),
     checkpoint,
   });
-  const diskGuard = guardDisk(options, disk);
+  const diskGuard = guardDisk(options, disk, database);
   const momentSource = { ...options.momentSource, isDiskLow: () => diskGuard.isLow() };
   // The connection must not be used for anything else in the middle of a transaction.
   const inSequence = createSequencer();
@@ -97,7 +97,8 @@ export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Stor
     read: reading.queries,
     nextDueAt: () => withUnavailableRefusal(inSequence(() => readNextDueAt(database.connection))),
     isDiskLow: () => diskGuard.isLow(),
-    ...createUpkeep({ database, commits, walCheckpoints, inSequence }),
+    isDiskShort: () => diskGuard.isShort(),
+    ...createUpkeep({ database, commits, walCheckpoints, diskGuard, inSequence }),
     probe: async () => {
       commits.requireFreeSpace();
       await inSequence(() => database.probe());
@@ -114,9 +115,11 @@ export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Stor
 const guardDisk = (
   { path, elapsed, onDisk = () => undefined }: EmbeddedStoreOptions,
   disk: Disk,
+  database: SqliteDatabase,
 ): DiskGuard =>
   new DiskGuard({
     readSpace: () => disk.readSpace(),
+    readFile: () => database.readFile(),
     // Not from the connection, which may be in a transaction.
     logBytes: () => statSync(`${path}-wal`, { throwIfNoEntry: false })?.size ?? 0,
     elapsed,
@@ -127,6 +130,7 @@ type Upkeep = {
   database: SqliteDatabase;
   commits: CommitSync;
   walCheckpoints: WalCheckpoints;
+  diskGuard: DiskGuard;
   inSequence: ReturnType<typeof createSequencer>;
 };
 
@@ -135,6 +139,7 @@ function createUpkeep({
   database,
   commits,
   walCheckpoints,
+  diskGuard,
   inSequence,
 }: Upkeep): Required<Pick<StoreBackend, "hold" | "giveBackSpace">> {
   return {
@@ -149,7 +154,8 @@ function createUpkeep({
     giveBackSpace: async () => {
       await walCheckpoints.finish();
       commits.throwIfFailed();
-      const hasGiven = await inSequence(() => database.giveBackSpace());
+      const keepsNone = diskGuard.isShort() || diskGuard.isLow();
+      const hasGiven = await inSequence(() => database.giveBackSpace(keepsNone));
       if (hasGiven) {
         await commits.sync();
         walCheckpoints.recordWritten(bytesPerBatch);

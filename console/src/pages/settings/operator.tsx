@@ -45,12 +45,15 @@ function Health() {
   const found = useRead("GET /v2/health/ready");
   const act = useDo();
   const endHold = () => send("POST /v2/admin/unhold");
-  const { held = false, diskLow = false, inFlight } = found.data ?? {};
+  const { held = false, diskLow = false, diskShort = false, inFlight } = found.data ?? {};
   const facts = found.data
     ? [
         diskLow
           ? { state: "failed" as const, word: "Refuses new messages: the disk is almost full" }
           : { state: "delivered" as const, word: "Accepts messages" },
+        ...(diskShort
+          ? [{ state: "retrying" as const, word: "Removes old history early: the disk has little room" }]
+          : []),
         held
           ? { state: "paused" as const, word: "Holds all deliveries" }
           : { state: "delivered" as const, word: "Delivers messages" },

@@ -17,6 +17,13 @@ const healthSchema = z.looseObject({
     .literal(true)
     .optional()
     .describe("Present while new messages are refused because the disk of the server is almost full."),
+  diskShort: z
+    .literal(true)
+    .optional()
+    .describe(
+      "Present while history is removed before its retention ends, the oldest first, because the disk of " +
+        "the server has little room.",
+    ),
   inFlight: z
     .int()
     .min(0)
