@@ -1,5 +1,5 @@
 import type { Alert, AlertEvent, AlertNotice, AlertSetting, ServerAlertSetting } from "../model/alert.ts";
-import type { Account, AccountId, LogRow, Millis, Schedule } from "../model/message.ts";
+import type { Account, AccountId, LogRow, Millis, Schedule, StoredMessage } from "../model/message.ts";
 import { fingerprint } from "../values/fingerprint.ts";
 import { isSuccessStatus } from "../values/status.ts";
 import { hour, minute, second } from "../values/time.ts";
@@ -30,7 +30,7 @@ const longestText = 500;
 
 /** A dead letter, as far as alerts need it. */
 type FailedFact = { url: string; status: number | null; error: string | null };
-/** The message that has waited longest at a gate with this name. */
+/** The oldest message that waits at a gate with this name. `since`: when it was due. */
 type BlockedFact = { gate: "queue" | "key"; name: string; since: Millis };
 /** A source with rejections within the window. */
 type RejectingFact = { id: string; name: string; rejections: number; reason: string };
@@ -155,6 +155,12 @@ const formatFailure = ({ lastFailure }: HostAttempts): string =>
     : (lastFailure?.error ?? "no response");
 
 const formatSpan = (span: Millis): string => `${Math.round(span / minute)} min`;
+
+/** Returns when a message that waits at a gate was due. `last` is its newest log entry if it had attempts. */
+export const readDueTime = (
+  { notBefore }: Pick<StoredMessage, "notBefore">,
+  last: Pick<LogRow, "nextDueAt"> | null,
+): Millis => Math.max(notBefore, last?.nextDueAt ?? 0);
 
 const findGateNotices = ({ facts, account: { alerts }, now }: Situation): AlertNotice[] =>
   facts.blocked

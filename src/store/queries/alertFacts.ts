@@ -1,8 +1,7 @@
 import { listGateBounds, parseGate } from "../../core/admission/gate.ts";
 import type { AlertFacts } from "../../core/accounts/alerts.ts";
-import { alertWindow } from "../../core/accounts/alerts.ts";
-import type { AccountId, Millis } from "../../core/model/message.ts";
-import { readIdTime } from "../../core/values/ids.ts";
+import { alertWindow, readDueTime } from "../../core/accounts/alerts.ts";
+import type { AccountId, MessageId, Millis } from "../../core/model/message.ts";
 import { listDeadLetters } from "./deadLetters.ts";
 import { hostLogEntries } from "./situation.ts";
 import type { StorageReads } from "./storageReads.ts";
@@ -11,7 +10,10 @@ import type { StorageReads } from "./storageReads.ts";
 export type StoredAlertFacts = Pick<AlertFacts, "deadLetters" | "log" | "blocked" | "schedules" | "sources">;
 
 const maxDeadLetters = 200;
-const maxWaitlists = 1_000;
+/** The most waiting messages of which the queues and keys are listed. */
+const maxHeld = 1_000;
+/** The most queues, and the most keys, whose oldest message is read. */
+const maxWaitlists = 100;
 const maxSchedules = 1_000;
 const maxSources = 100;
 const maxRejections = 100;
@@ -52,12 +54,41 @@ export async function readAlertFacts(
 
 async function readBlocked(storageReads: StorageReads, account: AccountId, gate: "queue" | "key") {
   const { after, before } = listGateBounds(gate);
-  const held = await storageReads.countHeld({ account, from: after, to: before, limit: maxWaitlists });
-  return held.map(({ waitlist, oldestId }) => ({
-    gate,
-    name: parseGate(waitlist).name,
-    since: readIdTime(oldestId),
-  }));
+  const held = await storageReads.countHeld({ account, from: after, to: before, limit: maxHeld });
+  const oldest = held.toSorted((a, b) => (a.oldestId < b.oldestId ? -1 : 1)).slice(0, maxWaitlists);
+  const dueTimes = await readDueTimes(
+    storageReads,
+    account,
+    oldest.map(({ oldestId }) => oldestId),
+  );
+  return oldest.flatMap(({ waitlist, oldestId }) => {
+    const since = dueTimes.get(oldestId);
+    return since === undefined ? [] : [{ gate, name: parseGate(waitlist).name, since }];
+  });
+}
+
+/** Returns when messages that wait at a gate were due. Messages that have left the gate are missing. */
+async function readDueTimes(
+  storageReads: StorageReads,
+  account: AccountId,
+  ids: readonly MessageId[],
+): Promise<ReadonlyMap<MessageId, Millis>> {
+  const keys = ids.map((id) => [account, id] as const);
+  const [states, messages] = await Promise.all([
+    storageReads.rows("messages", keys),
+    storageReads.rows("storedMessages", keys, { bodies: false }),
+  ]);
+  const byId = new Map(messages.map((message) => [message.id, message]));
+  const times = await Promise.all(
+    states.map(async ({ id, attempts }): Promise<[MessageId, Millis][]> => {
+      const message = byId.get(id);
+      if (!message) return [];
+      const range = { account, descending: true, limit: 1, bodies: false } as const;
+      const [last = null] = attempts > 0 ? await storageReads.messageLog(id, range) : [];
+      return [[id, readDueTime(message, last)]];
+    }),
+  );
+  return new Map(times.flat());
 }
 
 async function readRejecting(storageReads: StorageReads, account: AccountId, now: Millis) {
