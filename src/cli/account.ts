@@ -91,6 +91,7 @@ export function addAccountCommands<Flags extends object>(
         );
       }),
   );
+  addHostsCommand(command, { withAdmin, print });
   for (const [verb, state, about] of [
     ["disable", "passive", "make an account read-only"],
     ["enable", "active", "re-enable a disabled account"],
@@ -100,6 +101,23 @@ export function addAccountCommands<Flags extends object>(
         print(formatAccountLine(await admin.change((await findAccount(admin, idOrName)).id, { state }))),
       ),
     );
+}
+
+/** Adds the command `waypost account hosts`. */
+function addHostsCommand<Flags extends object>(
+  command: (usage: string, about: string) => Command,
+  { withAdmin, print }: Pick<AccountCommandContext<Flags>, "withAdmin" | "print">,
+): void {
+  command(
+    "hosts <account> <hosts...>",
+    'set the hosts that an account may send to, such as api.example.com or *.example.com; "any" allows all',
+  ).action((idOrName: string, hosts: readonly string[], flags: Flags) =>
+    withAdmin(flags, async (admin) => {
+      const { id } = await findAccount(admin, idOrName);
+      const isAny = hosts.length === 1 && hosts[0] === "any";
+      print(formatAccount(await admin.change(id, { allowedHosts: isAny ? null : hosts })));
+    }),
+  );
 }
 
 function withLimitFlags(command: Command): Command {
@@ -138,6 +156,7 @@ function formatAccount(account: Account): string {
     `state: ${account.state ?? "active"}`,
     `plan: ${readPlan(account)}`,
     `Standard Webhooks: ${account.signsStandard ? "on" : "off"}`,
+    `hosts: ${account.allowedHosts?.join(", ") ?? "any"}`,
     `created: ${new Date(account.createdAt).toISOString()}`,
     `read-only token: ${makeReadOnlyToken(account)}`,
     ...(account.dropped ? [`deleted because of a limit: ${formatDropped(account.dropped)}`] : []),

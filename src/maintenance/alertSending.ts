@@ -30,6 +30,8 @@ export type AlertReceiver = {
   account: AccountId;
   about: Pick<Account, "id" | "name"> | null;
   url: string;
+  /** Why the URL must not be called, or null. */
+  refusal: string | null;
   pickKeys(now: Millis): Pick<Delivery, "signingKey" | "standardKeys">;
   /** Returns the alerts to create now, given those that are kept. */
   findNotices(told: readonly Alert[], now: Millis): AlertNotice[];
@@ -64,7 +66,10 @@ async function sendAlert(
   const { account } = receiver;
   const alert = await store.execute("takeAlert", { account, id });
   if (!alert) return;
-  const { outcome, abort } = deliver(toDelivery(receiver, alert, clock.now()));
+  const { outcome, abort } =
+    receiver.refusal === null
+      ? deliver(toDelivery(receiver, alert, clock.now()))
+      : { outcome: Promise.resolve({ status: null, error: receiver.refusal }), abort: () => undefined };
   stop.addEventListener("abort", abort);
   if (stop.aborted) abort();
   const { status, error } = await outcome.finally(() => stop.removeEventListener("abort", abort));

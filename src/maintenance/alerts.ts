@@ -1,5 +1,6 @@
 import type { AlertFacts } from "../core/accounts/alerts.ts";
 import { findNotices } from "../core/accounts/alerts.ts";
+import { findForbiddenHost } from "../core/accounts/allowedHosts.ts";
 import { readLimit, readPlan } from "../core/accounts/plans.ts";
 import { pickAlertKeys } from "../core/accounts/signingKeys.ts";
 import type { AlertSetting } from "../core/model/alert.ts";
@@ -65,6 +66,7 @@ async function tellAccount(account: ToldAccount, options: AlertTaskOptions): Pro
       account: account.id,
       about: account,
       url: alerts.url,
+      refusal: findForbiddenHost(account, alerts.url)?.unsendable ?? null,
       pickKeys: (now) => pickAlertKeys(account, alerts.secret, now),
       findNotices: (told, now) => findNotices({ account, facts, told, now }),
     },

@@ -32,6 +32,7 @@ export class ServerAlerts {
         account: serverAccount,
         about: null,
         url: alerts.url,
+        refusal: null,
         pickKeys: () => signWithSecret(alerts.secret),
         findNotices: (told, now) => findServerNotices({ alerts, disk: bytes, accounts, told, now }),
       },

@@ -113,6 +113,21 @@ describe("a receiver of alerts", () => {
     ]);
   });
 
+  test("on a host that is no longer allowed is not called", async () => {
+    const home = await createTestServer();
+    const receiver = await startDestination();
+    await set(home, `${receiver.url}/ops`);
+    await failMessage(home, "https://one.example", {});
+    await home.store.execute("changeAccount", {
+      account: "acc_1",
+      change: { allowedHosts: ["one.example"] },
+    });
+    await createTask(home, createTestDeliver()).run();
+    expect(receiver.arrivals).toEqual([]);
+    const [alert] = await readLog(home);
+    expect(alert).toMatchObject({ error: "the host 127.0.0.1 is not allowed for this account" });
+  });
+
   test("gets nothing while deliveries are held, and afterwards the alerts", async () => {
     const home = await createTestServer();
     const receiver = await startDestination();

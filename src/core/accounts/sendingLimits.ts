@@ -1,3 +1,4 @@
+import { findHostRefusal } from "./allowedHosts.ts";
 import { formatRaiseHint, readLimits } from "./plans.ts";
 import type { LimitName } from "../model/accountTerms.ts";
 import type {
@@ -23,13 +24,17 @@ export function findBodyRefusal(account: Account, body: Uint8Array): Refused | n
   return { refused: "too-large", message: `body: ${problem}${formatRaiseHint(account, "messageBytes")}` };
 }
 
-/** Returns a refusal if settings of an input or of its callbacks exceed a limit, or null. */
+/**
+ * Returns a refusal if settings of an input or of its callbacks exceed a limit, or if the account may not
+ * send to one of their hosts, or null.
+ */
 export function findSendingRefusal(
   account: Account,
-  input: SendSettings & Pick<MessageInput, "delay" | "notBefore">,
+  input: SendSettings & Pick<MessageInput, "delay" | "notBefore"> & Partial<Pick<MessageInput, "url">>,
   now: Millis,
 ): Refused | null {
   return (
+    findHostRefusal(account, input.url === undefined ? [] : [input.url]) ??
     findDelayRefusal(account, input, now) ??
     findSettingsRefusal(account, input) ??
     findCallbackRefusal(account, input.callback, now) ??
@@ -58,6 +63,7 @@ function findCallbackRefusal(
 ): Refused | null {
   if (!callback) return null;
   return (
+    findHostRefusal(account, [callback.url]) ??
     findDelayRefusal(account, { delay: callback.delay ?? null, notBefore: null }, now) ??
     findSettingsRefusal(account, callback) ??
     findCallbackRefusal(account, callback.callback, now) ??

@@ -1,4 +1,5 @@
 import type { Draft, Moment } from "../decision/command.ts";
+import { findForbiddenHost } from "../accounts/allowedHosts.ts";
 import { pickSigningKeys } from "../accounts/signingKeys.ts";
 import { countBytes } from "../accounts/usage.ts";
 import { spans } from "../values/limits.ts";
@@ -30,7 +31,8 @@ export function lease(
     waitlist: null,
   });
   countBytes(draft, state.account, { bytesOut: state.size });
-  draft.deliver({ message, attempt: state.attempts, ...pickSigningKeys(account, moment.now) });
+  const keys = pickSigningKeys(account, moment.now);
+  draft.deliver({ message, attempt: state.attempts, ...keys, ...findForbiddenHost(account, message.url) });
 }
 
 /** Names the running attempt of a message. */

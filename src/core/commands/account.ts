@@ -4,6 +4,7 @@ import type { Decision, Draft } from "../decision/command.ts";
 import { Refusal } from "../values/errors.ts";
 import { spans } from "../values/limits.ts";
 import type { Account, AccountId, Millis, SigningKeys } from "../model/message.ts";
+import { normalizeAllowedHosts } from "../accounts/allowedHosts.ts";
 import { isRecentRotation } from "../accounts/signingKeys.ts";
 import {
   requireActiveAccount,
@@ -50,6 +51,7 @@ export type AccountChange = Partial<
     | "reservedPrice"
     | "hasProductionPack"
     | "signsStandard"
+    | "allowedHosts"
   >
 > & { limits?: { readonly [L in LimitName]?: number | null } };
 
@@ -57,10 +59,14 @@ export type AccountChange = Partial<
  * Returns the account with a change. Throws `Refusal` if the number of requests for the daily warning exceeds
  * the number at which requests are refused, because the warning could never be shown.
  */
-export function withChange<A extends Terms>(account: A, { limits, ...change }: AccountChange): A {
+export function withChange<A extends Terms>(
+  account: A,
+  { limits, allowedHosts, ...change }: AccountChange,
+): A {
   const changed = {
     ...account,
     ...change,
+    ...(allowedHosts !== undefined && { allowedHosts: allowedHosts && normalizeAllowedHosts(allowedHosts) }),
     ...(limits && { limits: mergeLimitChanges(account.limits, limits) }),
   };
   const warned = limits?.requestsPerDay;

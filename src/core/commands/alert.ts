@@ -1,4 +1,5 @@
 import { leaseAlert, makeAlert, settleAlert, toAlertId } from "../accounts/alerts.ts";
+import { mustAllowHosts } from "../accounts/allowedHosts.ts";
 import { requireAccount } from "../accounts/plans.ts";
 import type { Decision, Draft } from "../decision/command.ts";
 import type { Alert, AlertNotice, AlertSetting, ServerAlertSetting } from "../model/alert.ts";
@@ -12,6 +13,7 @@ export const setAlerts: Decision<
 > = {
   decide: ({ account: id, alerts }, draft) => {
     const { alerts: before, ...account }: Account = requireAccount(draft.get("accounts", id));
+    if (alerts) mustAllowHosts(account, [alerts.url]);
     draft.put("accounts", alerts === null ? account : { ...account, alerts });
     return { alerts, wasSet: before !== undefined };
   },

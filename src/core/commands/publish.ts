@@ -9,6 +9,7 @@ import { listRecipients, damagedGroupRefusal } from "./urlGroup.ts";
 import { findBodyRefusal, findSendingRefusal } from "../accounts/sendingLimits.ts";
 import type { StepInput } from "../workflows/history.ts";
 import { findOngoingRun, postStep } from "../workflows/history.ts";
+import { findHostRefusal } from "../accounts/allowedHosts.ts";
 import { findBudgetRefusal } from "../accounts/budget.ts";
 import type { Deduplication } from "../model/deduplication.ts";
 import { deduplicationEnd } from "../model/deduplication.ts";
@@ -28,6 +29,7 @@ import type { StartInput } from "../workflows/start.ts";
 import { listNamedRuns, startRun } from "../workflows/start.ts";
 import { findTopicRefusal } from "../sending/topics.ts";
 import { countBytes } from "../accounts/usage.ts";
+import { listRunUrls } from "../model/publishRights.ts";
 import type { Scope } from "../model/rights.ts";
 import { findScopeRefusal } from "../model/rights.ts";
 import { findContentRefusal } from "../workflows/contentScope.ts";
@@ -235,6 +237,12 @@ function publishOne(publishing: Publishing, input: MessageInput): PublishResult 
       refused: "not-found",
       message: `destination: URL group ${input.group} does not exist or has no endpoints`,
     };
+  const hostRefusal = findHostRefusal(
+    account,
+    all.map(({ url }) => url),
+    input.group,
+  );
+  if (hostRefusal) return hostRefusal;
   return {
     each: all.map((one) => {
       const published = acceptOnce(publishing, one);
@@ -294,7 +302,8 @@ function findDuplicate(
 }
 
 function findLimitRefusal(account: Account, input: MessageInput, now: Millis): Refused | null {
-  const refusal = findBodyRefusal(account, input.body);
+  const refusal =
+    findBodyRefusal(account, input.body) ?? findHostRefusal(account, [input.url, ...listRunUrls(input.post)]);
   if (refusal) return isPostedByRun(input) ? { ...refusal, refused: "step-refused" } : refusal;
   return findSendingRefusal(account, input, now);
 }

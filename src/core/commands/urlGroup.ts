@@ -3,6 +3,7 @@ import { Refusal } from "../values/errors.ts";
 import { limits } from "../values/limits.ts";
 import { fingerprint } from "../values/fingerprint.ts";
 import type { AccountId, Endpoint, UrlGroup, HeaderList, MessageInput } from "../model/message.ts";
+import { mustAllowHosts } from "../accounts/allowedHosts.ts";
 import { takeQuota } from "../sending/quotas.ts";
 import { requireActiveAccount, formatRaiseHint, readLimits } from "../accounts/plans.ts";
 import { mustHaveStorage } from "../accounts/storageQuota.ts";
@@ -77,6 +78,10 @@ export const addEndpoints: Decision<Named & { endpoints: readonly Endpoint[] }, 
     const owner = requireActiveAccount(draft.get("accounts", account));
     mustHaveStorage(owner, { continuesRun: false, isDiskLow });
     checkCount(added.length, { where: "in one request", max: limits.endpoints });
+    mustAllowHosts(
+      owner,
+      added.map(({ url }) => url),
+    );
     const known = draft.get("urlGroups", account, name);
     const group =
       known && !known.damaged

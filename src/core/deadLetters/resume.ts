@@ -95,7 +95,7 @@ export const resumeRun: Decision<ResumeInput, Resumed> = {
     const next = makeResumedRun(moment, run, overrides);
     const refusal = findSendingRefusal(
       account,
-      { ...next.settings, delay: overrides.delay ?? null, notBefore: null },
+      { ...next.settings, url: next.url, delay: overrides.delay ?? null, notBefore: null },
       moment.now,
     );
     if (refusal) throw new Refusal(refusal.refused, refusal.message);

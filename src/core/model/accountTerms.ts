@@ -78,6 +78,10 @@ export type Terms = {
   hasProductionPack?: boolean;
   /** Deliveries are also signed by the rules of Standard Webhooks. */
   signsStandard?: boolean;
+  /**
+   * The hosts that the account may send to: see `core/accounts/allowedHosts.ts`. Absent or null: every host.
+   */
+  allowedHosts?: readonly string[] | null;
   /** The URL that receives the alerts of the account. Absent: there are no alerts. */
   alerts?: AlertSetting;
   /** The owner of the account: a person's address, or the id of a team. */

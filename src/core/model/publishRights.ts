@@ -156,7 +156,7 @@ export function findForbiddenDestination(
 }
 
 /** Returns the other URLs of a run: its own endpoint, and the endpoint of the run that invokes it. */
-const listRunUrls = (post: DestinationTarget["post"]): string[] =>
+export const listRunUrls = (post: DestinationTarget["post"]): string[] =>
   [post?.url, post?.invoker?.url].filter((url) => url !== undefined);
 
 /** Returns the URLs of all callbacks, including callbacks of callbacks. */

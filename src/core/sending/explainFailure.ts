@@ -60,7 +60,20 @@ const serverErrors: readonly KnownFailure[] = [
     error: /^TLS problem: .*(SELF_SIGNED|UNABLE_TO_|ISSUER)/,
     explanation:
       "The certificate of the destination is not from a known authority, or the destination does not " +
-      "send the intermediate certificates. Install the complete chain there.",
+      "send the intermediate certificates. Install the complete chain there, or have the operator name the " +
+      "authority with WAYPOST_EGRESS_CA.",
+  },
+  {
+    error: /^the host .* is not allowed for this account/,
+    explanation:
+      "The operator has limited the hosts that this account may send to. Have the operator add the host " +
+      "(waypost account hosts), and retry the message.",
+  },
+  {
+    error: /^(the proxy |connecting through the proxy)/,
+    explanation:
+      "Deliveries leave this server through a proxy, which did not open a connection. The destination " +
+      "received nothing. The operator should check the proxy (waypost doctor egress).",
   },
   {
     error: /^TLS problem/,

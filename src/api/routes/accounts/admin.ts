@@ -7,6 +7,7 @@ import {
 import type { AccountRequest } from "../../../core/commands/accountRequest.ts";
 import { Refusal } from "../../../core/values/errors.ts";
 import type { Account } from "../../../core/model/message.ts";
+import { maxAllowedHosts } from "../../../core/accounts/allowedHosts.ts";
 import { aboutLimits } from "../../../core/accounts/aboutLimits.ts";
 import { defaultTimeout, limitNames, planNames, readPlan } from "../../../core/accounts/plans.ts";
 import { readServerLimits } from "../../../core/commands/retention.ts";
@@ -54,6 +55,10 @@ const accountSchema = z.object({
   ownLimits: z
     .array(z.string())
     .describe("The names of the limits that the account has instead of those of its plan."),
+  allowedHosts: z
+    .array(z.string())
+    .nullable()
+    .describe("The hosts that the account may send to. null means every host."),
   storedBytes: z.int().describe("The bytes that the account stores now. The quota is limits.storageBytes."),
 });
 
@@ -98,6 +103,7 @@ function accountJson(
     defaultTimeout: defaultTimeout(account),
     limits: Object.fromEntries(limitNames.map((name) => [name, effectiveLimits[name]] as const)),
     ownLimits: limitNames.filter((name) => account.limits?.[name] !== undefined),
+    allowedHosts: account.allowedHosts ? [...account.allowedHosts] : null,
     storedBytes,
   };
 }
@@ -142,6 +148,14 @@ const accountFields = {
     .nullable()
     .optional()
     .describe("The price of the plan in dollars. null means the server's price for the plan."),
+  allowedHosts: z
+    .array(z.string(), "is neither a list of hosts, nor null")
+    .nullable()
+    .optional()
+    .describe(
+      "The hosts that the account may send to, such as api.example.com, or *.example.com for all " +
+        `subdomains: at most ${maxAllowedHosts}. null allows every host.`,
+    ),
   limits: limitsSchema.describe("Limits of the account that replace those of its plan."),
 };
 const creationSchema = z.strictObject({
@@ -158,6 +172,7 @@ const toAccountChange = ({
   reservedPrice,
   limits = {},
   standardWebhooks,
+  allowedHosts,
 }: z.output<typeof changeSchema>) => {
   const written = Object.entries(limits).flatMap(([name, value]) =>
     value === undefined ? [] : [[name, value === null ? "plan" : String(value)] as const],
@@ -168,7 +183,11 @@ const toAccountChange = ({
   const change = parseAccountChange(asked, (field) =>
     field === "plan" || field === "reservedPrice" ? field : `limits.${field}`,
   );
-  return { ...change, ...(standardWebhooks !== undefined && { signsStandard: standardWebhooks }) };
+  return {
+    ...change,
+    ...(allowedHosts !== undefined && { allowedHosts }),
+    ...(standardWebhooks !== undefined && { signsStandard: standardWebhooks }),
+  };
 };
 
 const findAccount = async (accountAdmin: AccountAdmin, named: string): Promise<Account> =>
@@ -248,7 +267,7 @@ const change = operatorRoute({
   method: "PATCH",
   path: `${accountsPath}/{account}`,
   tag,
-  summary: "Change the plan or the limits of an account",
+  summary: "Change the plan, the limits or the hosts of an account",
   about:
     "If the operator sets the plan, the account itself can no longer change it. The limits are " +
     `${limitNames.join(", ")}.`,
@@ -261,7 +280,7 @@ const change = operatorRoute({
     if (Object.keys(asked).length === 0)
       throw new Refusal(
         "invalid",
-        "body: nothing to change; give plan, reservedPrice, limits or standardWebhooks",
+        "body: nothing to change; give plan, reservedPrice, limits, allowedHosts or standardWebhooks",
       );
     const { id } = await findAccount(accountAdmin, params.account);
     return respondWithAccount(await accountAdmin.change(id, toAccountChange(asked)), context);
