@@ -1,6 +1,7 @@
 import type { Command } from "commander";
 import { systemClock } from "../clock/clock.ts";
 import type { Api, ClientContext, OutputFlags, Shown } from "./api.ts";
+import { requireId } from "./apiPath.ts";
 import { connectToApi, printShown, withJson } from "./api.ts";
 import { CommandFailed } from "./terminal/commandFailed.ts";
 import type { Fields } from "./terminal/fields.ts";
@@ -63,7 +64,7 @@ export function addBulkCommand(group: Command, context: ClientContext, action: B
 type Given = { ids: readonly string[]; flags: BulkFlags };
 
 async function runAction(api: Api, action: BulkAction, { ids, flags }: Given): Promise<void> {
-  const [id] = ids;
+  const [id] = ids.map(requireId);
   const filters = readFilters(action.filters, flags, systemClock.now());
   const filtered = Object.keys(filters).length > 0;
   if ((id === undefined ? 0 : 1) + (filtered ? 1 : 0) + (flags.all ? 1 : 0) !== 1)

@@ -1,5 +1,6 @@
 import type { Command } from "commander";
 import type { ClientContext, OutputFlags } from "./api.ts";
+import { apiPath } from "./apiPath.ts";
 import { connectToApi, printShown, showResult, withJson, withOutput } from "./api.ts";
 import { addBulkCommand } from "./bulkCommand.ts";
 import { ageField, failure, field, labels, longField, numberField } from "./columns.ts";
@@ -60,15 +61,13 @@ export function addDeadLetterCommands(program: Command, context: ClientContext):
   ).action((id: string, flags: OutputFlags) => {
     const api = connectToApi(context);
     return showResult(flags, async () => {
-      const letter = await api.read({ path: toPath(id) });
+      const letter = await api.read({ path: apiPath`/v2/dlq/${id}` });
       return { value: letter, describe: () => describeDeadLetter(letter) };
     });
   });
   addDeadLetterActions(dlq, context);
   addReplayCommand(dlq, context);
 }
-
-const toPath = (id: string): string => `/v2/dlq/${encodeURIComponent(id)}`;
 
 function addDeadLetterActions(dlq: Command, context: ClientContext): void {
   const shared = {
@@ -84,7 +83,7 @@ function addDeadLetterActions(dlq: Command, context: ClientContext): void {
     verb: "retry",
     hasCanary: true,
     one: async (api, id) => {
-      const path = `/v2/dlq/retry/${encodeURIComponent(id)}`;
+      const path = apiPath`/v2/dlq/retry/${id}`;
       const result = await api.read({ method: "POST", path });
       const line = `${toSafeLine(id)} became ${readLine(result, "messageId")}`;
       return { value: result, describe: () => [line] };
@@ -98,7 +97,7 @@ function addDeadLetterActions(dlq: Command, context: ClientContext): void {
     verb: "delete",
     hasCanary: false,
     one: async (api, id) => {
-      const result = await api.read({ method: "DELETE", path: toPath(id) });
+      const result = await api.read({ method: "DELETE", path: apiPath`/v2/dlq/${id}` });
       const line = readNumber(result, "deleted") === 0 ? "was deleted already" : "deleted";
       return { value: result, describe: () => [`${toSafeLine(id)} ${line}`] };
     },
@@ -129,7 +128,7 @@ function addReplayCommand(dlq: Command, context: ClientContext): void {
     };
     const result = await connectToApi(context).read({
       method: "POST",
-      path: `${toPath(id)}/replay`,
+      path: apiPath`/v2/dlq/${id}/replay`,
       headers: { ...toRequestHeaders(flags.header ?? []), "content-type": "application/json" },
       body: JSON.stringify(request),
     });

@@ -1,4 +1,5 @@
 import type { Api, OutputFlags } from "./api.ts";
+import { apiPath } from "./apiPath.ts";
 import { continueIfUnavailable, pause, printShown } from "./api.ts";
 import { CommandFailed, exitCodes } from "./terminal/commandFailed.ts";
 import type { Fields } from "./terminal/fields.ts";
@@ -42,8 +43,7 @@ export async function followJob(api: Api, id: string, flags: OutputFlags): Promi
 }
 
 /** Reads a job. */
-export const readJob = (api: Api, id: string): Promise<Fields> =>
-  api.read({ path: `/v2/jobs/${encodeURIComponent(id)}` });
+export const readJob = (api: Api, id: string): Promise<Fields> => api.read({ path: apiPath`/v2/jobs/${id}` });
 
 const hasEnded = (job: Fields): boolean => ["stopped", "done", "failed"].includes(readLine(job, "state"));
 

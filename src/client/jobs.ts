@@ -1,5 +1,6 @@
 import type { Command } from "commander";
 import type { ClientContext, OutputFlags } from "./api.ts";
+import { apiPath } from "./apiPath.ts";
 import { connectToApi, printShown, showResult, withJson, withOutput } from "./api.ts";
 import { ageField, field, numberField } from "./columns.ts";
 import { describeJob, followJob, readJob } from "./jobProgress.ts";
@@ -43,7 +44,7 @@ export function addJobCommands(program: Command, context: ClientContext): void {
   );
   withJson(withId("stop", "stop a job after the entries that it is handling")).action(
     async (id: string, flags: OutputFlags) => {
-      const path = `/v2/jobs/${encodeURIComponent(id)}`;
+      const path = apiPath`/v2/jobs/${id}`;
       const job = await connectToApi(context).read({ method: "DELETE", path });
       printShown(flags, { value: job, describe: () => describeJob(job) });
     },

@@ -1,5 +1,6 @@
 import type { Command } from "commander";
 import type { ClientContext, OutputFlags, Shown } from "./api.ts";
+import { apiPath } from "./apiPath.ts";
 import { connectToApi, printShown, showResult, withJson, withOutput } from "./api.ts";
 import { addBulkCommand } from "./bulkCommand.ts";
 import { ageField, field, labels, longField, numberField } from "./columns.ts";
@@ -52,7 +53,7 @@ export function addMessageCommands(program: Command, context: ClientContext): vo
     hasCanary: false,
     toFilter: (ids) => ({ messageIds: ids }),
     one: async (api, id): Promise<Shown> => {
-      const result = await api.read({ method: "DELETE", path: toPath(id) });
+      const result = await api.read({ method: "DELETE", path: apiPath`/v2/messages/${id}` });
       const line = readNumber(result, "cancelled") === 0 ? "had ended already" : "cancelled";
       return { value: result, describe: () => [`${toSafeLine(id)} ${line}`] };
     },
@@ -66,7 +67,7 @@ function addMessageViews(messages: Command, context: ClientContext): void {
     (id: string, flags: OutputFlags) => {
       const api = connectToApi(context);
       return showResult(flags, async () => {
-        const message = await api.read({ path: toPath(id) });
+        const message = await api.read({ path: apiPath`/v2/messages/${id}` });
         return { value: message, describe: () => describeMessage(message) };
       });
     },
@@ -75,21 +76,22 @@ function addMessageViews(messages: Command, context: ClientContext): void {
     (id: string, flags: OutputFlags) => {
       const api = connectToApi(context);
       return showResult(flags, async () => {
-        const message = await api.read({ path: toPath(id) });
+        const message = await api.read({ path: apiPath`/v2/messages/${id}` });
         return { value: message, describe: () => explainMessage(message) };
       });
     },
   );
   withJson(withId("send-now", "send a message now, before its delay or its next retry is due")).action(
     async (id: string, flags: OutputFlags) => {
-      const result = await connectToApi(context).read({ method: "POST", path: `${toPath(id)}/send-now` });
+      const result = await connectToApi(context).read({
+        method: "POST",
+        path: apiPath`/v2/messages/${id}/send-now`,
+      });
       const line = result["changed"] === true ? "is due now" : "was due already; nothing changed";
       printShown(flags, { value: result, describe: () => [`${toSafeLine(id)} ${line}`] });
     },
   );
 }
-
-const toPath = (id: string): string => `/v2/messages/${encodeURIComponent(id)}`;
 
 /** Returns the fields that a message and a dead letter have in common. */
 export const describeSettings = (message: Fields): (readonly [string, string])[] => [

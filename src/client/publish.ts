@@ -1,5 +1,6 @@
 import type { Command } from "commander";
 import type { ClientContext, OutputFlags } from "./api.ts";
+import { apiPath } from "./apiPath.ts";
 import { connectToApi, printShown, withJson } from "./api.ts";
 import { CommandFailed } from "./terminal/commandFailed.ts";
 import { isObject, readLine } from "./terminal/fields.ts";
@@ -49,7 +50,7 @@ export function addPublishCommands(program: Command, context: ClientContext): vo
     .option("--deduplication-id <id>", "id under which a second message is not accepted")
     .action(async (destination: string, flags: PublishFlags) => {
       const queue = flags.queue;
-      const base = queue === undefined ? "/v2/publish/" : `/v2/enqueue/${encodeURIComponent(queue)}/`;
+      const base = queue === undefined ? "/v2/publish/" : apiPath`/v2/enqueue/${queue}/`;
       const result = await send(context, `${base}${requireDestination(destination)}`, flags);
       // A URL group has a message for each endpoint.
       const made = Array.isArray(result) ? result.filter(isObject) : isObject(result) ? [result] : [];

@@ -1,5 +1,6 @@
 import type { Command } from "commander";
 import type { ClientContext, OutputFlags } from "./api.ts";
+import { apiPath } from "./apiPath.ts";
 import { connectToApi, printShown, showResult, withJson, withOutput } from "./api.ts";
 import { ageField, failure, field, flagField, longField, numberField } from "./columns.ts";
 import type { Fields } from "./terminal/fields.ts";
@@ -20,7 +21,7 @@ const resources: Readonly<Record<string, List & { about: string; pauses?: (name:
     about: "queues",
     path: "/v2/queues",
     none: "no queues",
-    pauses: (name) => `/v2/queues/${encodeURIComponent(name)}`,
+    pauses: (name) => apiPath`/v2/queues/${name}`,
     columns: [
       field("QUEUE", "name"),
       numberField("WAITING", "lag"),
@@ -34,7 +35,7 @@ const resources: Readonly<Record<string, List & { about: string; pauses?: (name:
     about: "flow-control keys",
     path: "/v2/flowControl",
     none: "no flow-control keys",
-    pauses: (key) => `/v2/flowControl/${encodeURIComponent(key)}`,
+    pauses: (key) => apiPath`/v2/flowControl/${key}`,
     columns: [
       longField("KEY", "flowControlKey"),
       numberField("WAITING", "waitlistSize"),
@@ -96,7 +97,7 @@ const resources: Readonly<Record<string, List & { about: string; pauses?: (name:
     about: "schedules",
     path: "/v2/schedules",
     none: "no schedules",
-    pauses: (id) => `/v2/schedules/${encodeURIComponent(id)}`,
+    pauses: (id) => apiPath`/v2/schedules/${id}`,
     columns: [
       field("SCHEDULE", "scheduleId"),
       field("CRON", "cron"),
@@ -191,7 +192,7 @@ function addRunNowCommand(schedules: Command, context: ClientContext): void {
     .description("publish the message of a schedule now")
     .argument("<id>", "id of the schedule");
   withJson(command).action(async (id: string, flags: OutputFlags) => {
-    const path = `/v2/schedules/${encodeURIComponent(id)}/run`;
+    const path = apiPath`/v2/schedules/${id}/run`;
     const result = await connectToApi(context).read({ method: "POST", path });
     const describe = (): string[] =>
       readObjects(result, "messages").map(

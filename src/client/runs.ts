@@ -1,5 +1,6 @@
 import type { Command } from "commander";
 import type { Api, ClientContext, OutputFlags, Shown } from "./api.ts";
+import { apiPath, requireId } from "./apiPath.ts";
 import { connectToApi, showResult, withOutput } from "./api.ts";
 import { addBulkCommand } from "./bulkCommand.ts";
 import { ageField, field, labels, longField } from "./columns.ts";
@@ -52,7 +53,7 @@ export function addRunCommands(program: Command, context: ClientContext): void {
   withId("why", "say what a run waits for, or why it failed").action((id: string, flags: OutputFlags) => {
     const api = connectToApi(context);
     return showResult(flags, async () => {
-      const status = await api.read({ path: `/v2/workflows/runs/${encodeURIComponent(id)}/status` });
+      const status = await api.read({ path: apiPath`/v2/workflows/runs/${id}/status` });
       return { value: status, describe: () => explainRun(status) };
     });
   });
@@ -87,7 +88,7 @@ function addRunActions(runs: Command, context: ClientContext): void {
     one: async (api, id): Promise<Shown> => {
       const result = await api.read({
         method: "DELETE",
-        path: `/v2/workflows/runs/${encodeURIComponent(id)}`,
+        path: apiPath`/v2/workflows/runs/${id}`,
         query: { cancel: "true" },
       });
       const line = readNumber(result, "cancelled") === 0 ? "had ended already" : "cancelled";
@@ -108,7 +109,7 @@ function toFailedRunFilter(ids: readonly string[]): Fields {
 
 async function continueRun(api: Api, verb: "resume" | "restart", id: string): Promise<Shown> {
   const failed = isDeadLetterId(id) ? id : await findFailedRun(api, id);
-  const path = `/v2/workflows/dlq/${verb}/${encodeURIComponent(failed)}`;
+  const path = apiPath`/v2/workflows/dlq/${verb}/${failed}`;
   const result = await api.read({ method: "POST", path });
   return {
     value: result,
@@ -117,7 +118,7 @@ async function continueRun(api: Api, verb: "resume" | "restart", id: string): Pr
 }
 
 async function findFailedRun(api: Api, runId: string): Promise<string> {
-  const query = { workflowRunId: runId, order: "latestFirst", count: 1 };
+  const query = { workflowRunId: requireId(runId), order: "latestFirst", count: 1 };
   const page = await api.read({ path: "/v2/workflows/dlq", query });
   const id = readRaw(readObjects(page, "messages")[0] ?? {}, "dlqId");
   if (id !== "") return id;
@@ -129,7 +130,10 @@ async function findFailedRun(api: Api, runId: string): Promise<string> {
 }
 
 async function readRun(api: Api, id: string): Promise<Fields> {
-  const page = await api.read({ path: "/v2/workflows/logs", query: { workflowRunId: id, count: 1 } });
+  const page = await api.read({
+    path: "/v2/workflows/logs",
+    query: { workflowRunId: requireId(id), count: 1 },
+  });
   const run = readObjects(page, "runs")[0];
   if (run) return run;
   throw new CommandFailed(

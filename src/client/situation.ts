@@ -1,6 +1,7 @@
 import type { Command } from "commander";
 import { systemClock } from "../clock/clock.ts";
 import type { Api, ClientContext, OutputFlags } from "./api.ts";
+import { apiPath } from "./apiPath.ts";
 import { connectToApi, showResult, withOutput } from "./api.ts";
 import type { Fields } from "./terminal/fields.ts";
 import { readLine, readLines, readNumber, readObject, readObjects, readRaw } from "./terminal/fields.ts";
@@ -36,7 +37,7 @@ export function addSituationCommands(program: Command, context: ClientContext): 
 async function readStatistics(api: Api, period: string): Promise<Fields> {
   const me = await api.read({ path: "/v2/me" });
   const id = readRaw(readObject(me, "account"), "id");
-  return api.read({ path: `/v2/svc/stats/${encodeURIComponent(id)}`, query: { period } });
+  return api.read({ path: apiPath`/v2/svc/stats/${id}`, query: { period } });
 }
 
 /** Returns a count of the API, which may be a lower bound. */

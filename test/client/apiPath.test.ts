@@ -1,0 +1,72 @@
+import { Command } from "commander";
+import { describe, expect, test } from "vitest";
+import { apiPath } from "../../src/client/apiPath.ts";
+import { addClientCommands } from "../../src/client/commands.ts";
+import { CommandFailed } from "../../src/client/terminal/commandFailed.ts";
+import { developmentToken, startDestination } from "../process/waypost.ts";
+
+/** Ids with which a path is that of a whole list, as it is written or after a proxy has normalized it. */
+const dangerous = ["", " ", ".", ".."];
+
+describe("a path", () => {
+  test("has ids as one part each", () =>
+    expect(apiPath`/v2/messages/${"a/../b?c#d e"}/send-now`).toBe(
+      "/v2/messages/a%2F..%2Fb%3Fc%23d%20e/send-now",
+    ));
+
+  test.each(dangerous)("is refused with the id %j", (id) =>
+    expect(() => apiPath`/v2/messages/${id}`).toThrow(/names nothing/),
+  );
+});
+
+/** Returns every command that takes an id, a name or a destination, as its words. */
+function listCommands(command: Command, words: readonly string[] = []): string[][] {
+  const own = command.registeredArguments.length > 0 ? [[...words]] : [];
+  return [...own, ...command.commands.flatMap((one) => listCommands(one, [...words, one.name()]))];
+}
+
+async function startProgram() {
+  const server = await startDestination(() => ({ status: 200, body: "{}" }));
+  const environment = { WAYPOST_URL: server.url, WAYPOST_TOKEN: developmentToken };
+  const open = (): Command => {
+    const program = new Command().exitOverride().configureOutput({ writeErr: () => undefined });
+    addClientCommands(program, { environment });
+    return program;
+  };
+  const run = (words: readonly string[]): Promise<unknown> =>
+    open()
+      .parseAsync(words, { from: "user" })
+      .then(
+        () => "it was done",
+        (error: unknown) => error,
+      );
+  return { server, run, commands: listCommands(open()) };
+}
+
+describe("an id that names nothing", () => {
+  test("reaches no server, whichever command it is given to", async () => {
+    const { server, run, commands } = await startProgram();
+    expect(commands.length).toBeGreaterThan(20);
+    for (const words of commands)
+      for (const id of dangerous) {
+        // A destination is not an id: the server reads it as it was written, and refuses what is not a URL.
+        if (/^(publish|trigger)/.test(words.join(" ")) && id.startsWith(".")) continue;
+        const error = await run([...words, id]);
+        expect(error, `${words.join(" ")} ${JSON.stringify(id)}`).toBeInstanceOf(CommandFailed);
+        expect(error).toMatchObject({ exitCode: 2 });
+      }
+    expect(server.arrivals).toEqual([]);
+  });
+
+  test("is refused among other ids", async () => {
+    const { server, run, commands } = await startProgram();
+    const many = commands.filter((words) =>
+      /^(messages cancel|dlq (retry|delete)|runs)/.test(words.join(" ")),
+    );
+    expect(many.length).toBeGreaterThan(5);
+    for (const words of many.filter((one) => !["get", "why"].includes(one[1] ?? "")))
+      expect(await run([...words, "a", "", "--yes"]), words.join(" ")).toMatchObject({ exitCode: 2 });
+    expect(await run(["publish", "https://example.com", "--queue", ""])).toMatchObject({ exitCode: 2 });
+    expect(server.arrivals).toEqual([]);
+  });
+});
