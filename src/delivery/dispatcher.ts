@@ -64,8 +64,6 @@ export class Dispatcher {
   readonly #running: RunningDeliveries;
   readonly #leaseRenewal: LeaseRenewal;
   readonly #waitingHosts: WaitingHosts;
-  /** Deliveries that have ended and whose outcomes are not stored yet. */
-  #settling = 0;
   /**
    * When an outcome last could not be stored because the storage was unavailable. Storing it is retried soon
    * after.
@@ -123,6 +121,7 @@ export class Dispatcher {
       readCapacity: () => this.readCapacity(),
       deliver: (delivery) => this.#send(delivery),
       abort: (lease) => this.#running.abort(lease),
+      settled: (lease) => this.#running.settle(lease),
       fault: (message) => this.#options.log.failure("the stored data is inconsistent", new Error(message)),
     });
     this.#unsubscribe = store.onDue((at) => this.#claimAt(at));
@@ -142,7 +141,7 @@ export class Dispatcher {
     await this.#loop;
     const emptied = new Promise<void>((resolve) => (this.#resolveEmpty = resolve));
     const cancelGrace = new AbortController();
-    if (this.#running.count + this.#settling > 0)
+    if (this.#running.count + this.#running.ended > 0)
       await Promise.race([emptied, clock.sleep(clock.now() + grace, cancelGrace.signal)]);
     cancelGrace.abort();
     this.#isCut = true;
@@ -207,7 +206,7 @@ export class Dispatcher {
    * that wait, for example for a retry, are not counted.
    */
   get inFlight(): number {
-    return this.#running.count + this.#settling;
+    return this.#running.count + this.#running.ended;
   }
 
   /** Claims due messages, up to the free capacity, and schedules the next claim. */
@@ -308,6 +307,7 @@ export class Dispatcher {
       leasedAt: this.#options.clock.now(),
       index: notRunning,
       responseRoom,
+      isSettled: false,
     };
     if (this.#isCut) running.call.abort();
     this.#running.add(running);
@@ -319,6 +319,8 @@ export class Dispatcher {
     const { log } = this.#options;
     const { delivery, call } = running;
     const outcome = await call.outcome;
+    // A settled delivery has nothing to store, but only an outcome gives its capacity to others that wait.
+    const isAwaited = !running.isSettled || !this.#running.hasSpareCapacity(running, this.#options.capacity);
     this.#running.uncount(running);
     // The lease has been given back, so the outcome is not stored.
     if (running.index === notRunning) {
@@ -326,14 +328,15 @@ export class Dispatcher {
       return this.#checkEmpty();
     }
     this.#running.remove(running);
+    this.#running.countEnded(running, 1);
     this.#wakeDenied(delivery);
-    this.#settling++;
     if (this.#isOutOfCapacity) this.wake();
-    const settled = await this.#settle(delivery, outcome);
+    const settled = isAwaited && (await this.#settle(delivery, outcome));
     running.responseRoom.close();
     if (outcome.body.byteLength > 0) this.#wakeDenied(delivery);
-    if (settled) log.attempt(delivery, outcome, settled.became);
-    this.#settling--;
+    const became = running.isSettled ? "delivered" : settled && settled.became;
+    if (became) log.attempt(delivery, outcome, became);
+    this.#running.countEnded(running, -1);
     this.#checkEmpty();
   }
 
@@ -352,7 +355,7 @@ export class Dispatcher {
   }
 
   #checkEmpty(): void {
-    if (this.#running.count + this.#settling === 0) this.#resolveEmpty();
+    if (this.#running.count + this.#running.ended === 0) this.#resolveEmpty();
   }
 
   /**

@@ -37,7 +37,7 @@ export class LeaseRenewal {
     while (this.#options.running.count > 0) {
       const runningBefore = this.#options.running.list();
       await clock.sleep(clock.now() + period, new AbortController().signal);
-      const stillRunning = runningBefore.filter(({ index }) => index !== notRunning);
+      const stillRunning = runningBefore.filter(({ index, isSettled }) => index !== notRunning && !isSettled);
       if (stillRunning.length > 0) await this.#renewAll(stillRunning);
     }
     this.#isRenewing = false;
@@ -49,7 +49,7 @@ export class LeaseRenewal {
    */
   async renewOverdue(): Promise<void> {
     const before = this.#options.clock.now() - (3 * spans.lease) / 4;
-    const overdue = this.#options.running.list().filter(({ leasedAt }) => leasedAt < before);
+    const overdue = this.#options.running.list().filter((one) => !one.isSettled && one.leasedAt < before);
     if (overdue.length > 0) await this.#renewAll(overdue);
   }
 

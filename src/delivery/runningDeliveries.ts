@@ -1,11 +1,13 @@
-import type { AccountId, Delivery, LeaseRef, Millis } from "../core/model/message.ts";
+import type { TakenCapacity } from "../core/admission/capacity.ts";
+import { hasCapacity } from "../core/admission/capacity.ts";
+import type { AccountId, Delivery, LeaseRef, MessageId, Millis } from "../core/model/message.ts";
 import type { DeliveryCall } from "./deliver.ts";
 import { BodyByteBudget } from "./http/bodyBytes.ts";
 
 /**
  * A running delivery. `leasedAt` is when its lease was last taken or renewed, by this node's clock. `index`
  * is its position in the list of running deliveries, or `notRunning`. `responseRoom` is the memory of its
- * response.
+ * response. `isSettled`: its message has finished, and its outcome need not be stored.
  */
 export type Running = {
   delivery: Delivery;
@@ -14,7 +16,10 @@ export type Running = {
   leasedAt: Millis;
   index: number;
   responseRoom: { close(): void };
+  isSettled: boolean;
 };
+
+const nothingTaken: TakenCapacity = { all: 0, lane: 0, bytes: 0, laneBytes: 0 };
 
 /** The index of a delivery that has not started, has ended, or was given back. */
 export const notRunning = -1;
@@ -25,6 +30,11 @@ export class RunningDeliveries {
   #list: Running[] = [];
   readonly #byLane = new Map<string, number>();
   readonly #byAccount = new Map<AccountId, number>();
+  /** Deliveries that have ended, by lane. Their outcomes are being stored. */
+  readonly #endedByLane = new Map<string, number>();
+  #ended = 0;
+  /** The deliveries of messages of runs, which a step can settle. */
+  readonly #ofRuns = new Map<MessageId, Running>();
   /** The memory for the bodies of messages being sent and of their responses. */
   readonly bodyBytes: BodyByteBudget;
 
@@ -36,6 +46,11 @@ export class RunningDeliveries {
   /** The number of running deliveries. */
   get count(): number {
     return this.#list.length;
+  }
+
+  /** The number of deliveries that have ended, and whose outcome is not stored yet. */
+  get ended(): number {
+    return this.#ended;
   }
 
   /** The number of deliveries by lane (`laneName`). */
@@ -57,6 +72,8 @@ export class RunningDeliveries {
   add(running: Running): void {
     running.index = this.#list.length;
     this.#list.push(running);
+    const { message } = running.delivery;
+    if (message.run) this.#ofRuns.set(message.id, running);
     this.#count(running, 1);
   }
 
@@ -73,6 +90,25 @@ export class RunningDeliveries {
       last.index = running.index;
     }
     running.index = notRunning;
+    this.#forget(running);
+  }
+
+  #forget(running: Running): void {
+    const { id } = running.delivery.message;
+    if (this.#ofRuns.get(id) === running) this.#ofRuns.delete(id);
+  }
+
+  /** Marks a delivery as settled. */
+  settle({ account, messageId, attempt }: LeaseRef): void {
+    const running = this.#ofRuns.get(messageId);
+    if (running?.delivery.message.account === account && running.delivery.attempt === attempt)
+      running.isSettled = true;
+  }
+
+  /** Counts a delivery as ended (`by` is 1) until its outcome is stored (-1). */
+  countEnded({ lane }: Running, by: 1 | -1): void {
+    this.#ended += by;
+    addToCount(this.#endedByLane, lane, by);
   }
 
   /** Aborts the request of a cancelled message. Its places are released when the outcome is settled. */
@@ -88,9 +124,34 @@ export class RunningDeliveries {
   abortAll(): LeaseRef[] {
     const left = this.#list;
     this.#list = [];
+    this.#ofRuns.clear();
     for (const running of left) running.index = notRunning;
     for (const { call } of left) call.abort();
-    return left.map(({ delivery }) => toLeaseRef(delivery));
+    return left.flatMap(({ delivery, isSettled }) => (isSettled ? [] : toLeaseRef(delivery)));
+  }
+
+  /**
+   * Reports whether one more delivery to the same destination could begin while this one still runs, and
+   * while nothing uses the capacity of deliveries whose outcomes are being stored. Then no message waits for
+   * its capacity.
+   */
+  hasSpareCapacity(
+    { lane, delivery }: Running,
+    { total, perHost }: { total: number; perHost: number },
+  ): boolean {
+    const { bodyBytes } = this;
+    const capacity = {
+      free: total - this.count - this.#ended,
+      perHost,
+      backlog: false,
+      runningByLane: new Map([[lane, (this.#byLane.get(lane) ?? 0) + (this.#endedByLane.get(lane) ?? 0)]]),
+      bytes: { free: bodyBytes.free, perBatch: 0, byLane: { [lane]: bodyBytes.ofLane(lane) } },
+      heldByAccount: {
+        deliveries: { total, byAccount: this.#byAccount },
+        bytes: bodyBytes.heldBy(delivery.message.account),
+      },
+    };
+    return hasCapacity(capacity, nothingTaken, lane);
   }
 
   #count({ delivery, lane }: Running, by: 1 | -1): void {

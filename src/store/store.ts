@@ -122,6 +122,8 @@ export type DeliverySink = {
   deliver(delivery: Delivery): void;
   /** Called for a delivery in flight whose outcome is no longer needed. */
   abort(lease: LeaseRef): void;
+  /** Called for a delivery in flight that is settled, whatever its outcome. */
+  settled(lease: LeaseRef): void;
   /** Called for a state of the data that should be impossible. The message goes to the server's log. */
   fault(message: string): void;
 };
@@ -154,6 +156,7 @@ export type BatchResult = {
   replies: CommandReply[];
   deliveries: Delivery[];
   abortedLeases: LeaseRef[];
+  settledLeases: LeaseRef[];
   dueAt: Millis | null;
   faults: string[];
   activities: readonly Activity[];

@@ -124,6 +124,7 @@ export async function createTestServer(
     }),
     deliver: (delivery) => void deliveries.push(withSentBody(delivery)),
     abort: () => undefined,
+    settled: () => undefined,
     fault: (what) => {
       throw new Error(what);
     },

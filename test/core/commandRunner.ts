@@ -44,6 +44,8 @@ export class CommandRunner {
   deliveries: readonly Delivery[] = [];
   /** The attempts that the last command aborted. */
   calledOff: readonly LeaseRef[] = [];
+  /** The deliveries in flight that the last command settled. */
+  settledLeases: readonly LeaseRef[] = [];
   /** The faults that the last command reported. */
   faults: readonly string[] = [];
   readonly #createParts: (node: string) => StoreBackend;
@@ -63,12 +65,12 @@ export class CommandRunner {
 
   /** Runs a command. Throws its refusal or error. */
   async run<N extends CommandName>(name: N, input: CommandInput<N>): Promise<CommandResult<N>> {
-    const { replies, deliveries, abortedLeases, faults } = await this.#createParts(this.node).runBatch(
-      [{ name, input }],
-      this.capacity,
-    );
+    const { replies, deliveries, abortedLeases, settledLeases, faults } = await this.#createParts(
+      this.node,
+    ).runBatch([{ name, input }], this.capacity);
     this.deliveries = deliveries.map(withSentBody);
     this.calledOff = abortedLeases;
+    this.settledLeases = settledLeases;
     this.faults = faults;
     const [reply] = replies;
     if (reply && "answer" in reply) return reply.answer as CommandResult<N>;

@@ -177,6 +177,11 @@ export function memoryLoader(memory: Memory): Loader {
         withBodies({ bodies: false }),
       );
     },
+    usedRunIds: async (runIds) =>
+      runIds.filter(
+        ([account, runId]) =>
+          filterRows(memory.tables.runs, (run) => run.account === account && run.runId === runId).length > 0,
+      ),
     quotaCounts: async (needs) =>
       needs.map((need) => listRange(memory, readQuotaRange(need.name).table, toQuotaRange(need)).length),
     expired: async ({ account, limit, ...before }) => ({

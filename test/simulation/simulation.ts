@@ -113,6 +113,7 @@ class Simulation {
       virtualTime,
       hosts: destinations.hosts,
       ask: (request) => this.#ask(request),
+      posts: (call, messageId) => this.#checker.postedSteps.noteOrigin(call, messageId),
       stepRan: (run, stepId) => runs.noteStepRan(run, stepId),
       reportViolation: (why) => assertHolds(false, why),
       cover: (what) => happened.add(what),

@@ -101,6 +101,7 @@ export class StoreFixture {
   bytes = { total: 2 ** 30, perBatch: 2 ** 25 };
   readonly faults: string[] = [];
   readonly calledOff: LeaseRef[] = [];
+  readonly settledLeases: LeaseRef[] = [];
   readonly #delivered: Delivery[] = [];
   readonly #inFlight = new Map<string, Delivery>();
 
@@ -113,6 +114,7 @@ export class StoreFixture {
       readCapacity: () => this.#freeCapacity(),
       fault: (what) => this.faults.push(what),
       abort: (held) => this.calledOff.push(held),
+      settled: (lease) => this.settledLeases.push(lease),
       deliver: (shared) => {
         const delivery = withSentBody(shared);
         this.#delivered.push(delivery);

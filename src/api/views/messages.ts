@@ -8,6 +8,7 @@ import type {
   LogRow,
   Redaction,
 } from "../../core/model/message.ts";
+import { isSettledByStep } from "../../core/sending/outcome.ts";
 import type { FailureCallbackInfo } from "../../core/model/deadLetter.ts";
 import { sha256 } from "../http/sha256.ts";
 import { redactBody, redactHeaders } from "../../core/model/redaction.ts";
@@ -133,6 +134,7 @@ export function outcomeJson(row: LogRow, message: StoredMessage): Record<string,
     time: row.time,
     ...responseJson(row, redaction),
     ...(isUnknown ? { responseHeader: null } : {}),
+    settledBy: isSettledByStep(row) ? "step" : null,
     error: row.error,
     explanation: explainFailure(row, toFailureContext(message)),
     ...attemptJson(row),
@@ -224,6 +226,7 @@ function attemptFields({ state, message, row }: LogEntry): Record<string, unknow
   if (state === "DELIVERED")
     return {
       responseStatus: row.status,
+      settledBy: isSettledByStep(row) ? "step" : null,
       ...(message.keepResponse ? responseFields(row, message) : {}),
       ...attempt,
     };

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { explanation } from "./schemas.ts";
+import { explanation, settledBy } from "./schemas.ts";
 
 const millis = (about: string) => z.int().describe(`${about}, in Unix milliseconds.`);
 const headers = (about: string) =>
@@ -328,6 +328,7 @@ export const runEventSchema = z.object({
   nextDeliveryTime: attempts.nextDeliveryTime,
   error: z.string().optional().describe("Why the attempt, the message or the run failed."),
   responseStatus: z.int().min(200).max(999).optional().describe("The HTTP status of the response."),
+  settledBy,
   responseBody: z.string().optional().describe("The body of the response, cut to 16 KiB."),
   responseHeaders: headers("Headers of the response").optional(),
   truncated,

@@ -2,6 +2,7 @@ import { headerMap } from "../../core/sending/callback.ts";
 import { explainFailure } from "../../core/sending/explainFailure.ts";
 import { defaults } from "../../core/values/limits.ts";
 import type { Bytes, HeaderList, LogRow, Millis, Redaction } from "../../core/model/message.ts";
+import { isSettledByStep } from "../../core/sending/outcome.ts";
 import { mergeRedactions, redactBody, redactHeaders } from "../../core/model/redaction.ts";
 import { listStepGroups } from "../../core/workflows/log/log.ts";
 import { formatRunFailure } from "../../core/model/failureText.ts";
@@ -346,7 +347,9 @@ function attemptFields(
     ...(truncated ? { truncated } : {}),
   };
   if (state === "DELIVERED")
-    return row.headers.length > 0 || row.body.length > 0 ? answer : { responseStatus: row.status };
+    return row.headers.length > 0 || row.body.length > 0
+      ? answer
+      : { responseStatus: row.status, settledBy: isSettledByStep(row) ? "step" : null };
   return {
     error: describeError(row),
     nextDeliveryTime: row.nextDueAt,

@@ -68,6 +68,15 @@ export const explanation = z
   .optional()
   .describe("The meaning of the failure, and how to fix its cause. Present for known failures.");
 
+/** The reason why a delivery was settled before it had a response. */
+export const settledBy = z
+  .literal("step")
+  .optional()
+  .describe(
+    "Present for DELIVERED if the endpoint posted the next step of its run, or the end of the run, before " +
+      "it responded. The response is then not recorded.",
+  );
+
 /** The outcome of an attempt, in the view of its message. */
 export const outcomeSchema = z.object({
   time: millis("When the outcome was recorded"),
@@ -77,6 +86,7 @@ export const outcomeSchema = z.object({
     .max(999)
     .optional()
     .describe("The HTTP status of the response. Absent if there was none."),
+  settledBy,
   responseHeader: headers("Headers of the response").optional(),
   responseBody: z.string().optional().describe("The body of the response, cut to 16 KiB, if it is UTF-8."),
   responseBodyBase64: z
@@ -191,6 +201,7 @@ export const logEventSchema = z.object({
     .describe(
       "The HTTP status of the response. Present for ERROR, DELIVERED and CANCELLED if there was a response.",
     ),
+  settledBy,
   responseHeaders: headers("Headers of the response").optional(),
   responseBody: z
     .string()

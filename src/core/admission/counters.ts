@@ -131,6 +131,10 @@ export function countStart(draft: Draft, moment: Moment, state: MessageState): M
  */
 export type EndedDelivery = MessageState & { nextAt?: Millis };
 
+/** Reports whether a limiter counts a message, or a queue slot is held for it, while it is sent. */
+export const hasPlaces = ({ slot, flowControlKey, counted, countedToEndpoint }: MessageState): boolean =>
+  slot !== null || flowControlKey !== null || counted === true || countedToEndpoint === true;
+
 /**
  * Counts the end of a delivery, whether it finished or was given up. Does nothing for a message that is not
  * leased. The limiters of the message are not removed before `nextAt`.

@@ -14,7 +14,7 @@ import { maxLostAttempts } from "../values/limits.ts";
 import type { AccountId, MessageState, Millis, Schedule } from "../model/message.ts";
 import type { Limiter, HostWaitlist } from "../model/limiter.ts";
 import { isUnfinished } from "../model/message.ts";
-import { recordCancellation, noResponse } from "../sending/outcome.ts";
+import { recordRequestEnd, noResponse } from "../sending/outcome.ts";
 import type { Waiter } from "../model/run.ts";
 import { fireSchedules } from "./schedule.ts";
 import { failMessage } from "./settle.ts";
@@ -263,7 +263,7 @@ function retryLostLease(draft: Draft, moment: Moment, state: MessageState): Mess
   const outcome = { ...noResponse, error: formatMissingReport(state) };
   draft.record("lease expired");
   if (!isUnfinished(state)) {
-    recordCancellation(draft, moment, { state, outcome });
+    recordRequestEnd(draft, moment, { state, outcome });
     return null;
   }
   const retried: MessageState = {

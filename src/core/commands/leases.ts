@@ -3,7 +3,7 @@ import { countEnd } from "../admission/counters.ts";
 import { findLeased, toLeaseRef } from "../admission/lease.ts";
 import { isUnfinished } from "../model/message.ts";
 import type { LeaseRef } from "../model/message.ts";
-import { noResponse, recordCancellation } from "../sending/outcome.ts";
+import { noResponse, recordRequestEnd } from "../sending/outcome.ts";
 import { spans } from "../values/limits.ts";
 import { dropMessage, hasRunEnded } from "../workflows/end.ts";
 
@@ -16,7 +16,7 @@ export const renew: Decision<{ leases: readonly LeaseRef[] }, { renewed: number 
     const states = leases.flatMap((one) => findLeased(draft, moment, one) ?? []);
     for (const state of states) {
       draft.put("messages", { ...state, dueAt: moment.now + spans.lease });
-      if (!isUnfinished(state)) draft.abort(toLeaseRef(state));
+      if (state.state === "cancelling") draft.abort(toLeaseRef(state));
     }
     return { renewed: states.length };
   },
@@ -34,7 +34,7 @@ export const returnLeases: Decision<{ leases: readonly LeaseRef[] }, { returned:
       // A lease that is named twice is returned once.
       if (!state) continue;
       returned++;
-      if (!isUnfinished(state)) recordCancellation(draft, moment, { state, outcome: noResponse });
+      if (!isUnfinished(state)) recordRequestEnd(draft, moment, { state, outcome: noResponse });
       else if (hasRunEnded(draft, state)) dropMessage(draft, moment, state);
       else {
         countEnd(draft, moment, state);

@@ -70,9 +70,11 @@ export const publish: Decision<
   hint: ({ account, inputs }) => {
     const urlGroups: Key[] = [];
     const activeRuns: Key[] = [];
+    const runIds: Key[] = [];
     for (const { group, post } of inputs) {
       if (group !== null) urlGroups.push([account, group]);
       if (post) activeRuns.push(...listNamedRuns(account, post));
+      if (post?.kind === "start" && post.runId !== "") runIds.push([account, post.runId]);
     }
     const single = urlGroups.length === 0 ? inputs : inputs.filter(({ group }) => group === null);
     return {
@@ -80,6 +82,7 @@ export const publish: Decision<
       limiters: listLimiterKeysFor(account, inputs),
       urlGroups,
       activeRuns,
+      runIds,
       hostWaitlists: listHostKeysFor(
         account,
         single.map(({ url }) => url),

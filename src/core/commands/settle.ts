@@ -12,7 +12,7 @@ import { toTag } from "../search/tags.ts";
 import type { Failure } from "../sending/outcome.ts";
 import {
   toLoggedResponse,
-  recordCancellation,
+  recordRequestEnd,
   recordDelivery,
   toFailureCallbackInfo,
   isSuccess,
@@ -98,8 +98,8 @@ type SettledAttempt = { account: Account; state: MessageState; outcome: Outcome 
 
 function applyOutcome(draft: Draft, moment: Moment, { account, state, outcome }: SettledAttempt): Settled {
   if (!isUnfinished(state)) {
-    recordCancellation(draft, moment, { state, outcome });
-    return { became: "cancelled" };
+    recordRequestEnd(draft, moment, { state, outcome });
+    return { became: state.state === "cancelling" ? "cancelled" : "delivered" };
   }
   if (isSuccess(outcome) && !state.reportsOutcome) {
     recordDelivery(draft, moment, { account, state, outcome });

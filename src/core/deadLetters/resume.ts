@@ -21,7 +21,7 @@ import type { DeadLetter } from "../model/deadLetter.ts";
 import { defaultCallback, mustMergeFlowControl } from "./overrides.ts";
 import { requireActiveAccount } from "../accounts/plans.ts";
 import { findSendingRefusal } from "../accounts/sendingLimits.ts";
-import type { Run, Step } from "../model/run.ts";
+import type { LastCall, Run, Step } from "../model/run.ts";
 import { historySize } from "../model/run.ts";
 import type { ResumePlan } from "./resumePlan.ts";
 import { planRestart, planResume } from "./resumePlan.ts";
@@ -34,6 +34,7 @@ import {
   toStepId,
 } from "../model/stepId.ts";
 import { sendFailureCallback, reportedStepsNeed } from "../workflows/outcome.ts";
+import { makeLastCall } from "../workflows/posted.ts";
 import { createRun } from "../workflows/start.ts";
 import { mustHaveStorage } from "../accounts/storageQuota.ts";
 
@@ -204,6 +205,7 @@ function copyHistory(
 ): void {
   let size = 0;
   let firstMessage = "";
+  let lastCall: LastCall | null = null;
   plan.forEach(({ step, resend }, position) => {
     size += historySize(step.body.byteLength);
     // The key of an unreadable step is its position, which changes if a step before it was left out.
@@ -232,9 +234,12 @@ function copyHistory(
       });
     const messageId = message?.id ?? step.messageId;
     if (position === 0) firstMessage = messageId;
+    lastCall = message
+      ? makeLastCall(run, { messageId, stepKey, head: step.head, first: message.run?.first })
+      : null;
     draft.put("steps", { ...step, id: toStepId(run.id, stepKey), run: run.id, position, messageId });
   });
-  draft.put("activeRuns", { ...active, steps: plan.length, size, firstMessage });
+  draft.put("activeRuns", { ...active, steps: plan.length, size, firstMessage, lastCall });
 }
 
 /**
@@ -257,6 +262,7 @@ function makeResumedRun(moment: Moment, run: Run, overrides: RunOverrides): Run 
     endedAt: null,
     labels,
     origin: run.id,
+    sharesId: true,
     // The run that invoked the failed one has received the failure and no longer waits.
     invoker: null,
     steps: 0,

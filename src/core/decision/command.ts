@@ -140,7 +140,11 @@ export type DueNeed = {
  * The keys of rows that a decision nearly always reads, and the due rows. The store loads them together
  * before the decision runs. A row that is missing here costs time, and never changes the result.
  */
-export type Hint = { readonly [T in TableName]?: readonly Key[] } & { readonly due?: DueNeed };
+export type Hint = { readonly [T in TableName]?: readonly Key[] } & {
+  readonly due?: DueNeed;
+  /** Run ids of new runs: see `Draft.wasRunIdUsed`. */
+  readonly runIds?: readonly Key[];
+};
 
 /** Expired rows of an account, without the bodies of `keptLog`, `deadLetters` and `steps`. */
 export type ExpiredRows = {
@@ -191,6 +195,8 @@ export interface Draft {
   listRunRows<T extends RunTableName>(table: T, run: RunNeed, event?: string): readonly RunRows[T][];
   /** Returns the history of a run, or one entry of it, in no particular order. */
   listSteps(account: AccountId, run: RunKey, stepKey?: string): readonly Step[];
+  /** Reports whether an earlier run had this run id, as far as its row still exists. */
+  wasRunIdUsed(account: AccountId, runId: string): boolean;
   /**
    * Returns all messages that are still in a waitlist, in order of acceptance. They are loaded as far as the
    * caller goes, `limit` at a time.
@@ -225,6 +231,11 @@ export interface Draft {
    * needed. The dispatcher may then abort the request.
    */
   abort(lease: LeaseRef): void;
+  /**
+   * Tells this node's dispatcher, when the batch has been stored, that a delivery in flight is settled, so
+   * that its outcome need not be stored.
+   */
+  settled(lease: LeaseRef): void;
 }
 
 /** The deliveries that a node may start now: see `core/admission/capacity.ts`. */

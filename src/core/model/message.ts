@@ -226,16 +226,16 @@ export type WithoutBody<Row extends { body: Bytes }> = Omit<Row, "body">;
  * - `pending`: the message waits for `dueAt`, its send time.
  * - `active`: a node has leased the message and is sending it. `dueAt` is the end of the lease; after that
  *   time the message is due again.
- * - `cancelling`: the message was cancelled while it was active. It counts as finished, but its request still
- *   runs. The row keeps the lease and the places at the gates until the request has an outcome or the lease
- *   ends.
+ * - `cancelling`, `settled`: the message was cancelled, or settled by a step of its run, while it was active.
+ *   It counts as finished, but its request still runs. The row keeps the lease and the places at the gates
+ *   until the request has an outcome or the lease ends.
  * - `held`: the message is due, but a gate is closed. It is in the waitlist of that gate and has no due time:
  *   see `core/admission/gate.ts`.
  */
 export type MessageState = {
   account: AccountId;
   id: MessageId;
-  state: "pending" | "active" | "held" | "cancelling";
+  state: "pending" | "active" | "held" | "cancelling" | "settled";
   dueAt: Millis | null;
   /**
    * The number of attempts that have ended, including lost ones. It is also the number of the running
@@ -281,10 +281,11 @@ export type MessageState = {
 };
 
 /**
- * Reports whether a message is unfinished. A cancelled message whose request still runs counts as finished;
- * its row only keeps its places at the gates.
+ * Reports whether a message is unfinished. A cancelled or settled message whose request still runs counts as
+ * finished; its row only keeps its places at the gates.
  */
-export const isUnfinished = ({ state }: Pick<MessageState, "state">): boolean => state !== "cancelling";
+export const isUnfinished = ({ state }: Pick<MessageState, "state">): boolean =>
+  state !== "cancelling" && state !== "settled";
 
 /** A publish that is repeated. `dueAt` is the time of the next firing; null while the schedule is paused. */
 export type Schedule = {
@@ -317,7 +318,7 @@ export type LogState =
 
 /**
  * An event in the life of a message: one or more states, in order, at one moment. The stored message implies
- * CREATED.
+ * CREATED. `status` is null if there was no response, or if it was not known yet: see `isSettledByStep`.
  */
 export type LogRow = {
   account: AccountId;

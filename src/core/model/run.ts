@@ -49,6 +49,11 @@ export type Run = {
   /** The trace of the trigger. All messages of the run belong to it. */
   trace?: TraceContext;
   invoker: Invoker | null;
+  /**
+   * Whether an earlier run had the same id, or this run continues another one. A post for such a run may come
+   * from the other run, because a post does not say to which of them it belongs.
+   */
+  sharesId?: true;
   /** The run that this run resumes or restarts. */
   origin: RunKey | null;
   /** The run that resumed or restarted this run. */
@@ -94,7 +99,15 @@ export type ActiveRun = {
   waiting: number;
   /** The message that carries the initial payload. */
   firstMessage: MessageId;
+  /** The last call to the endpoint that its next post can settle; null if there is none. */
+  lastCall: LastCall | null;
 };
+
+/**
+ * A call to the endpoint of a run, and the numbers of the steps that the endpoint can begin in it. Any other
+ * step was not posted in this call.
+ */
+export type LastCall = { messageId: MessageId; fromStep: number; toStep: number };
 
 /**
  * The content of a step. `step`: the initial payload, a plan or a result. `toCallback`: a request to a third

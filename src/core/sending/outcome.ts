@@ -1,6 +1,7 @@
 import type { Draft, Moment } from "../decision/command.ts";
 import { release } from "../admission/admission.ts";
-import { countEnd } from "../admission/counters.ts";
+import { countEnd, hasPlaces } from "../admission/counters.ts";
+import { toLeaseRef } from "../admission/lease.ts";
 import { log } from "../admission/messageLog.ts";
 import { logBodyBytes } from "../values/limits.ts";
 import { isSuccessStatus } from "../values/status.ts";
@@ -9,6 +10,7 @@ import type {
   Account,
   DestinationResponse,
   Bytes,
+  LogRow,
   StoredMessage,
   MessageState,
   Millis,
@@ -73,18 +75,40 @@ export function scheduleRetry(
 }
 
 /**
- * Records that the request of a cancelled message has ended, regardless of its outcome. The places of the
+ * Records that the request of a finished message has ended, regardless of its outcome. The places of the
  * message at the gates become free.
  */
-export function recordCancellation(draft: Draft, moment: Moment, { state, outcome }: EndedAttempt): void {
+export function recordRequestEnd(draft: Draft, moment: Moment, { state, outcome }: EndedAttempt): void {
   draft.drop("messages", state.account, state.id);
-  log(draft, moment, {
-    message: state,
-    timing: outcome.timing,
-    row: { states: ["CANCELLED"], ...toLoggedResponse(outcome) },
-  });
+  if (state.state === "cancelling")
+    log(draft, moment, {
+      message: state,
+      timing: outcome.timing,
+      row: { states: ["CANCELLED"], ...toLoggedResponse(outcome) },
+    });
   release(draft, moment, state);
 }
+
+/**
+ * Records that a message of a run was delivered, because its endpoint has posted the next step. Its request
+ * may still run. If the request counts at a gate, the message keeps its places there until the request ends.
+ */
+export function settleByStep(draft: Draft, moment: Moment, state: MessageState): void {
+  log(draft, moment, { message: state, row: { states: ["DELIVERED"] } });
+  if (state.leasedBy !== null && hasPlaces(state)) {
+    draft.put("messages", { ...state, state: "settled" });
+    return;
+  }
+  draft.drop("messages", state.account, state.id);
+  release(draft, moment, state);
+  if (state.leasedBy === moment.node) draft.settled(toLeaseRef(state));
+}
+
+/**
+ * Reports whether a log row records a delivery that was settled by a step, before there was a response.
+ */
+export const isSettledByStep = ({ states, status }: Pick<LogRow, "states" | "status">): boolean =>
+  status === null && states.includes("DELIVERED");
 
 /** Adds a message or a run that failed for good to the dead letter queue. */
 export function putDeadLetter(draft: Draft, deadLetter: DeadLetter): void {

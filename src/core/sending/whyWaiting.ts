@@ -248,6 +248,7 @@ function formatActivity(message: MessageState): string {
   const { state, dueAt, leasedBy, waitlist } = message;
   if (state === "active") return `being sent by node ${leasedBy ?? "?"}`;
   if (state === "cancelling") return `cancelled, but its request by node ${leasedBy ?? "?"} still runs`;
+  if (state === "settled") return `delivered, but its request by node ${leasedBy ?? "?"} still runs`;
   if (state === "held") return `in the waitlist of ${formatWaitlist({ waitlist })}`;
   return `${countRetries(message) > 0 ? "retry at" : "due at"} ${iso(dueAt ?? 0)}`;
 }

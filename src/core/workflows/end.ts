@@ -7,13 +7,14 @@ import { appendStep, findOngoingRun, findRunIfOngoing, fitsHistory, noRoomRefusa
 import type { OngoingRun } from "./history.ts";
 import type { ActivityName } from "../model/activity.ts";
 import type { Account, AccountId, Bytes, MessageId, MessageState, RunKey } from "../model/message.ts";
-import { noBytes } from "../model/message.ts";
+import { isUnfinished, noBytes } from "../model/message.ts";
 import { requireAccount } from "../accounts/plans.ts";
 import type { Scope } from "../model/rights.ts";
 import { findScopeRefusal } from "../model/rights.ts";
 import type { Invoker, Run, RunState } from "../model/run.ts";
 import { parseStepHead } from "../model/run.ts";
 import { toStepId, toStepKey, toWaiterId } from "../model/stepId.ts";
+import { settleFinished } from "./posted.ts";
 import { dropWaiter } from "./waiters.ts";
 
 /** The state of a run at its end, with its result or its failure. */
@@ -32,7 +33,7 @@ export function endRun(
   const { run, active } = ongoing;
   draft.drop("activeRuns", account.id, active.runId);
   for (const state of draft.listRunRows("messages", { account: account.id, run: run.id })) {
-    if (state.state !== "active") dropMessage(draft, moment, state);
+    if (isUnfinished(state) && state.state !== "active") dropMessage(draft, moment, state);
   }
   const waiters =
     active.waiting === 0 ? [] : draft.listRunRows("waiters", { account: account.id, run: run.id });
@@ -152,6 +153,7 @@ export const finishRun: Decision<
     const target = { url: ongoing.run.url, group: null, queue: null, callback: null, failureCallback: null };
     const refusal = scope && findScopeRefusal(scope, target, `the run ${runId}`);
     if (refusal) throw new Refusal(refusal.refused, refusal.message);
+    settleFinished(draft, moment, ongoing);
     endRun(draft, moment, { account, ongoing, ending: { state: "RUN_SUCCESS", result: body } });
     return { finished: true };
   },

@@ -20,6 +20,7 @@ import { noBytes, noMessageSettings, pickSendSettings } from "../model/message.t
 import type { ActiveRun, CallType, Run, CompletedWait } from "../model/run.ts";
 import { historySize } from "../model/run.ts";
 import { toStepId, toStepKey, toWaiterId } from "../model/stepId.ts";
+import { makeLastCall, settlePosted } from "./posted.ts";
 import { dropWaiter } from "./waiters.ts";
 
 /** A run that has not ended, and its progress. */
@@ -104,7 +105,11 @@ export function appendStep(
     body: kind === "call" ? noBytes : step.body,
     ...(step.waited === undefined ? {} : { waited: step.waited }),
   });
-  draft.put("activeRuns", { ...active, steps: position + 1, size });
+  const lastCall =
+    kind === "call"
+      ? active.lastCall
+      : makeLastCall(run, { messageId: message.id, stepKey, head: step.head, first: step.first });
+  draft.put("activeRuns", { ...active, steps: position + 1, size, lastCall });
   if (step.callType !== "fromCallback") draft.record(`step ${toCountedType(step)}`);
   return message;
 }
@@ -248,6 +253,7 @@ export function postStep(
   // A step that has its result no longer waits.
   if (callType === "step" && post.head && ongoing.active.waiting > 0)
     dropWaiter(draft, account.id, toWaiterId(ongoing.run.id, post.head));
+  settlePosted(draft, moment, { ongoing, head: post.head, callType });
   const usesOwnSettings = post.kind === "call" || !ongoing.run.features.captured;
   const overrides = usesOwnSettings ? pickStepSettings(input, post.kind) : { method };
   const message = appendStep(draft, moment, {

@@ -7,7 +7,7 @@ import { accept } from "../sending/createMessage.ts";
 import type { OngoingRun } from "./history.ts";
 import { appendStep, findRunIfOngoing, fitsHistory, formatNoRoom } from "./history.ts";
 import { toTag } from "../search/tags.ts";
-import { noBytes } from "../model/message.ts";
+import { isUnfinished, noBytes } from "../model/message.ts";
 import type {
   Account,
   DestinationResponse,
@@ -228,7 +228,7 @@ function failRun(
   putDeadLetter(draft, deadLetter);
   const others = draft
     .listRunRows("messages", { account: account.id, run: run.id })
-    .filter(({ id }) => id !== state.id);
+    .filter((other) => other.id !== state.id && isUnfinished(other));
   const failure: RunFailure = {
     messageId: state.id,
     dlqId: deadLetter.id,

@@ -14,9 +14,10 @@ import type {
 } from "../model/message.ts";
 import { noBytes, pickSendSettings } from "../model/message.ts";
 import type { Invoker, Run, Waiter } from "../model/run.ts";
-import { mustBeStep, historySize } from "../model/run.ts";
+import { mustBeStep, historySize, parseStepHead } from "../model/run.ts";
 import { initialStepKey, toResultId, toWaiterId } from "../model/stepId.ts";
 import { countRun } from "../accounts/usage.ts";
+import { makeLastCall, settlePosted } from "./posted.ts";
 import { putWaiter } from "./waiters.ts";
 
 type StartPost = Extract<RunPost, { kind: "start" }>;
@@ -60,9 +61,15 @@ export function startRun(
       run: { runId: older.runId, createdAt: olderRun.createdAt },
     };
   }
-  const ongoing = createRun(draft, makeRun(moment, { account: account.id, input, invoker }));
+  const sharesId = post.runId !== "" && draft.wasRunIdUsed(account.id, post.runId);
+  const run = makeRun(moment, { account: account.id, input, invoker });
+  const ongoing = createRun(draft, sharesId ? { ...run, sharesId } : run);
   const { id: messageId } = sendFirst(draft, moment, { account, ongoing, input });
-  if (invoker) putWaiter(draft, makeInvokeWaiter(moment, { child: ongoing.run, messageId, invoker }));
+  if (invoker) {
+    const invoking = mustFindOngoingRun(draft, account.id, invoker.runId);
+    settlePosted(draft, moment, { ongoing: invoking, head: parseStepHead(invoker.step) });
+    putWaiter(draft, makeInvokeWaiter(moment, { child: ongoing.run, messageId, invoker }));
+  }
   return {
     messageId,
     deduplicated: false,
@@ -80,6 +87,7 @@ export function createRun(draft: Draft, run: Run): OngoingRun {
     size: 0,
     waiting: 0,
     firstMessage: "",
+    lastCall: null,
   };
   draft.put("runs", run);
   draft.put("activeRuns", active);
@@ -190,7 +198,11 @@ function restartRun(draft: Draft, moment: Moment, { account, ongoing, input }: R
     },
   });
   if (initial) draft.put("steps", { ...initial, messageId: message.id });
-  draft.put("activeRuns", { ...active, firstMessage: message.id });
+  const lastCall =
+    active.steps > 1
+      ? active.lastCall
+      : makeLastCall(run, { messageId: message.id, stepKey: initialStepKey, head: null, first: "detect" });
+  draft.put("activeRuns", { ...active, firstMessage: message.id, lastCall });
   return { messageId: message.id, deduplicated: false, run: { runId: run.runId, createdAt: run.createdAt } };
 }
 

@@ -20,6 +20,7 @@ import { parseStepHead, mustBeStep } from "../model/run.ts";
 import { toResultId, toStepId, toWaiterId } from "../model/stepId.ts";
 import { findWaitContentRefusal } from "./contentScope.ts";
 import { mustHaveStorage } from "../accounts/storageQuota.ts";
+import { settlePosted } from "./posted.ts";
 import { dropWaiter, putWaiter } from "./waiters.ts";
 import { base64 } from "../values/base64.ts";
 
@@ -63,6 +64,7 @@ export const wait: Decision<WaitInput, { waits: boolean }> = {
       draft.getWithoutBody("steps", id, toResultId(ongoing.run.id, post.step))
     )
       return { waits: false };
+    settlePosted(draft, moment, { ongoing, head: parseStepHead(post.step) });
     const { wait: span, ...rest } = post;
     const waiter: Waiter = {
       ...rest,

@@ -55,6 +55,16 @@ export class BodyByteBudget {
     return Object.fromEntries(this.#byLane);
   }
 
+  /** Returns the bytes of a destination (`laneName`). */
+  ofLane(lane: string): number {
+    return this.#byLane.get(lane) ?? 0;
+  }
+
+  /** Returns the total, and the bytes that one account holds. */
+  heldBy(account: AccountId): { total: number; byAccount: ReadonlyMap<AccountId, number> } {
+    return { total: this.#total, byAccount: new Map([[account, this.#byAccount.get(account) ?? 0]]) };
+  }
+
   /** The total, and the bytes that each account holds. */
   get heldByAccount(): { total: number; byAccount: ReadonlyMap<AccountId, number> } {
     return { total: this.#total, byAccount: new Map(this.#byAccount) };

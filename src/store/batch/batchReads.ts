@@ -17,23 +17,18 @@ import type {
   WaitlistHead,
 } from "../../core/decision/command.ts";
 import { listGateRows } from "../../core/admission/hints.ts";
-import type {
-  Account,
-  AccountId,
-  MessageId,
-  MessageState,
-  Millis,
-  WithoutBody,
-} from "../../core/model/message.ts";
+import type { Account, AccountId, MessageState, Millis, WithoutBody } from "../../core/model/message.ts";
 import type { BodyOptions } from "../queries/storageReads.ts";
+import { toKey } from "../queries/keys.ts";
 import { listTables } from "../store.ts";
 import { BodiesToLoad } from "./bodiesToLoad.ts";
 import { HistoryBytes } from "./historyBytes.ts";
-import type { Loader } from "./loader.ts";
+import type { BatchOptions, Loader } from "./loader.ts";
 import { isCreated, type Overlay } from "./overlay.ts";
 import { type OwnList, readOwnList, RetryInNextBatch } from "./ownList.ts";
 import { QuotaCounts } from "./quotaCounts.ts";
 import { RowsWithoutBody } from "./rowsWithoutBody.ts";
+import { UsedRunIds } from "./usedRunIds.ts";
 import type { UndoLog } from "./undoLog.ts";
 import { WaitlistHeads } from "./waitlistHeads.ts";
 import {
@@ -47,12 +42,6 @@ import {
   type Own,
   WantedReads,
 } from "./wantedReads.ts";
-
-/**
- * `isAlone`: the batch has only one command. `usesHints`: whether rows are loaded before a decision has
- * looked for them.
- */
-export type BatchOptions = { isAlone: boolean; usesHints: boolean };
 
 /**
  * Reads stored rows for the decisions of a batch. A store that can read a row at once does so. Everything
@@ -76,6 +65,7 @@ export class BatchReads {
   #due: OwnList<DueRows & { at: Millis }> | null = null;
   #leasedByOthers: OwnList<readonly MessageState[]> | null = null;
   readonly #rowsWithoutBody = new RowsWithoutBody();
+  readonly #usedRunIds = new UsedRunIds();
   readonly #overlay: Overlay;
   readonly #loader: Loader;
   readonly #usesRowHints: boolean;
@@ -177,11 +167,15 @@ export class BatchReads {
     );
   }
 
-  keptLogIds(account: AccountId, messageId: MessageId): readonly string[] {
-    const key = [account, messageId] as const;
-    if (!this.#overlay.keptEntries.wasAsked(key))
-      return this.#miss(() => this.#wanted.keptLog.push(key), none);
-    return this.#overlay.keptEntries.listIds(account, messageId);
+  keptLogIds(message: Key): readonly string[] {
+    const { keptEntries } = this.#overlay;
+    return keptEntries.wasAsked(message)
+      ? keptEntries.listIds(message)
+      : this.#miss(() => this.#wanted.keptLog.push(message), none);
+  }
+
+  wasRunIdUsed(key: Key): boolean {
+    return this.#usedRunIds.find(key) ?? this.#miss(() => this.#wanted.runIds.push(key), false);
   }
 
   readQuotaCount(need: CountNeed): number {
@@ -235,15 +229,17 @@ export class BatchReads {
    * the time is known, and no other rows should be locked before.
    */
   async loadHints(hints: readonly Own<Hint>[]): Promise<void> {
-    const { rows } = this.#wanted;
+    const { rows, runIds } = this.#wanted;
     for (const { command, need: hint } of hints) {
       if (hint.due) this.#wanted.due ??= { command, need: hint.due };
+      if (hint.runIds) runIds.push(...hint.runIds);
       if (!this.#usesRowHints) continue;
       for (const table of listTables(hint)) (rows[table] ??= []).push(...(hint[table] ?? none));
     }
     this.#atGates = rows.messages ?? none;
     this.isMissing = this.#wanted.due !== null || this.#atGates.length > 0;
-    if (this.#wanted.due === null) await Promise.all(this.#loadRows(rows));
+    if (this.#wanted.due === null)
+      await Promise.all([...this.#loadRows(rows), this.#usedRunIds.load(runIds, this.#loader)]);
   }
 
   /** Loads everything that was missing. */
@@ -257,6 +253,7 @@ export class BatchReads {
       ...this.#loadRows(wanted.rows),
       ...this.#loadLists(wanted, now),
       ...this.#loadHistories(wanted),
+      this.#usedRunIds.load(wanted.runIds, this.#loader),
       ...this.#loadRowsWithoutBody(wanted.withoutBodies),
     ]);
     if (this.#usesRowHints && this.#atGates.length > 0) await this.#loadGateRows();
@@ -305,12 +302,12 @@ export class BatchReads {
   }
 
   #loadLists({ due, leasedByOthers, waitlists, quotaCounts }: WantedReads, now: Millis): Promise<void>[] {
-    const loads: Promise<void>[] = [];
-    if (due) loads.push(this.#loadDue(due, now));
-    if (waitlists.length > 0) loads.push(this.#loadHeads(this.waitlistHeads.merge(waitlists)));
-    if (leasedByOthers) loads.push(this.#loadLeased(leasedByOthers));
-    if (quotaCounts.length > 0) loads.push(this.#loadCounts(this.quotaCounts.merge(quotaCounts)));
-    return loads;
+    return [
+      ...(due ? [this.#loadDue(due, now)] : none),
+      ...(waitlists.length > 0 ? [this.#loadHeads(this.waitlistHeads.merge(waitlists))] : none),
+      ...(leasedByOthers ? [this.#loadLeased(leasedByOthers)] : none),
+      ...(quotaCounts.length > 0 ? [this.#loadCounts(this.quotaCounts.merge(quotaCounts))] : none),
+    ];
   }
 
   async #loadDue({ command, need }: Own<DueNeed>, now: Millis): Promise<void> {
@@ -334,7 +331,7 @@ export class BatchReads {
   }
 
   #noteAtGates(states: readonly MessageState[]): void {
-    this.#atGates = this.#atGates.concat(states.map(({ account, id }) => [account, id] as const));
+    this.#atGates = this.#atGates.concat(states.map(toKey.messages));
   }
 
   /**
@@ -375,7 +372,8 @@ export class BatchReads {
 
   async #loadRunRows(needs: readonly RunRowsNeed[]): Promise<void> {
     const found = await this.#loader.runRows(needs);
-    for (const table of ["messages", "waiters"] as const) this.#addAllLoaded(table, found[table]);
+    this.#addAllLoaded("messages", found.messages);
+    this.#addAllLoaded("waiters", found.waiters);
     this.#addWithoutBody("notifications", found.notifications);
     this.#addWithoutBody("steps", found.steps);
   }

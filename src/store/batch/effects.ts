@@ -1,5 +1,6 @@
 import type { Activity } from "../../core/model/activity.ts";
 import type { Delivery, LeaseRef } from "../../core/model/message.ts";
+import type { BatchResult, DeliverySink } from "../store.ts";
 import type { TimeIndexEntry } from "./recentTimeIndex.ts";
 import { BatchUsage } from "./usage.ts";
 import type { UndoLog } from "./undoLog.ts";
@@ -13,6 +14,8 @@ export class Effects {
   readonly deliveries: Delivery[] = [];
   /** Deliveries that the dispatcher of this node may abort. */
   readonly abortedLeases: LeaseRef[] = [];
+  /** Deliveries in flight of this node whose outcomes need not be stored. */
+  readonly settledLeases: LeaseRef[] = [];
   /** The activities of the commands, for the metrics of the node. */
   readonly activities: Activity[] = [];
   /** Inconsistent data that was found, for the log of the server. */
@@ -32,4 +35,12 @@ export class Effects {
     list.push(entry);
     this.#undo.push(() => list.pop());
   }
+}
+
+/** Passes the effects of a stored batch to the node that sends the deliveries. */
+export function passEffects(result: BatchResult, sink: DeliverySink): void {
+  for (const message of result.faults) sink.fault(message);
+  for (const delivery of result.deliveries) sink.deliver(delivery);
+  for (const lease of result.abortedLeases) sink.abort(lease);
+  for (const lease of result.settledLeases) sink.settled(lease);
 }

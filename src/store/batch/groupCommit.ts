@@ -1,4 +1,5 @@
 import type { CommandResult, CommandName, CommandInput } from "../../core/commands/index.ts";
+import { passEffects } from "./effects.ts";
 import { changesAccounts, hasCaller } from "../../core/commands/index.ts";
 import type { ErrorCode } from "../../core/values/errors.ts";
 import { Refusal, errorCodes } from "../../core/values/errors.ts";
@@ -324,9 +325,7 @@ class GroupCommit {
     const mustRetry = (index: number): boolean => "later" in (result.replies[index] ?? {});
     const retried = batch.length > 1 ? batch.filter((_, index) => mustRetry(index)) : [];
     batch.forEach((call, index) => retried.includes(call) || settleCall(call, result.replies[index]));
-    for (const message of result.faults) this.#sink?.fault(message);
-    for (const delivery of result.deliveries) this.#sink?.deliver(delivery);
-    for (const lease of result.abortedLeases) this.#sink?.abort(lease);
+    if (this.#sink) passEffects(result, this.#sink);
     if (result.dueAt !== null) this.#notifyDue(result.dueAt);
     // These calls need rows that could not be loaded together with the rows of the other calls.
     for (const call of retried) await this.#runBatch([call]);

@@ -1,5 +1,5 @@
 import type { Key } from "../../core/decision/command.ts";
-import type { AccountId, LogRow, MessageId } from "../../core/model/message.ts";
+import type { LogRow } from "../../core/model/message.ts";
 import { KeyMap } from "./keyMap.ts";
 
 /**
@@ -33,7 +33,7 @@ export class KeptEntries {
   }
 
   /** Returns ids of entries. Some of the entries may no longer exist. */
-  listIds(account: AccountId, messageId: MessageId): readonly string[] {
-    return [...(this.#ids.get([account, messageId]) ?? [])];
+  listIds(message: Key): readonly string[] {
+    return [...(this.#ids.get(message) ?? [])];
   }
 }

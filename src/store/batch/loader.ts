@@ -20,6 +20,12 @@ import type { SentStep, Step } from "../../core/model/run.ts";
 import type { BodyOptions } from "../queries/storageReads.ts";
 
 /**
+ * `isAlone`: the batch has only one command. `usesHints`: whether rows are loaded before a decision has
+ * looked for them.
+ */
+export type BatchOptions = { isAlone: boolean; usesHints: boolean };
+
+/**
  * Reads what decisions need: rows by key, and lists. Missing rows are omitted. On a shared database, rows
  * that are read are locked.
  */
@@ -40,6 +46,8 @@ export interface Loader {
   expired(need: ExpiredNeed): Promise<ExpiredRows>;
   /** Returns the entries of these messages in the kept log, without their bodies. */
   keptLog(messages: readonly Key[]): Promise<readonly LogRow[]>;
+  /** Returns those of these run ids that a stored run has. */
+  usedRunIds(runIds: readonly Key[]): Promise<readonly Key[]>;
   /**
    * Returns the counts in the order of the needs. On a shared database, other transactions that count the
    * same rows wait until this transaction ends.

@@ -24,6 +24,7 @@ export class WantedReads {
   readonly quotaCounts: CountNeed[] = [];
   readonly runRows: RunRowsNeed[] = [];
   readonly keptLog: Key[] = [];
+  readonly runIds: Key[] = [];
   readonly steps: StepsNeed[] = [];
   readonly expired: Own<ExpiredNeed>[] = [];
   due: Own<DueNeed> | null = null;

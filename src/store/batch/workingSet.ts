@@ -25,10 +25,10 @@ import { noBytes } from "../../core/model/message.ts";
 import type { Step } from "../../core/model/run.ts";
 import { toStepId } from "../../core/model/stepId.ts";
 import { toKey } from "../queries/keys.ts";
-import { BatchReads, type BatchOptions } from "./batchReads.ts";
+import { BatchReads } from "./batchReads.ts";
 import { Effects } from "./effects.ts";
 import { selectStillExpired } from "./expirations.ts";
-import type { Loader } from "./loader.ts";
+import type { BatchOptions, Loader } from "./loader.ts";
 import type { Change } from "./overlay.ts";
 import { Overlay } from "./overlay.ts";
 import type { RecentTimeIndex, TimeIndexEntry } from "./recentTimeIndex.ts";
@@ -170,7 +170,9 @@ export class WorkingSet implements Draft {
   };
 
   listKeptLog: Draft["listKeptLog"] = (account, messageId) =>
-    this.#reads.keptLogIds(account, messageId).flatMap((id) => this.peek("keptLog", account, id) ?? []);
+    this.#reads.keptLogIds([account, messageId]).flatMap((id) => this.peek("keptLog", account, id) ?? []);
+
+  wasRunIdUsed: Draft["wasRunIdUsed"] = (account, runId) => this.#reads.wasRunIdUsed([account, runId]);
 
   readQuotaCount: Draft["readQuotaCount"] = (need) => this.#reads.readQuotaCount(need);
 
@@ -275,6 +277,7 @@ export class WorkingSet implements Draft {
   fault = (message: string): void => this.effects.add(this.effects.faults, message);
   deliver = (delivery: Delivery): void => this.effects.add(this.effects.deliveries, delivery);
   abort = (lease: LeaseRef): void => this.effects.add(this.effects.abortedLeases, lease);
+  settled = (lease: LeaseRef): void => this.effects.add(this.effects.settledLeases, lease);
 
   /** Like `Overlay.set`; also notes the messages that were held, which may have left their waitlist. */
   #set<T extends TableName>(table: T, key: Key, row: Rows[T] | undefined): Rows[T] | undefined {

@@ -4,6 +4,7 @@ import { serverEndedDueAt } from "../../core/admission/lease.ts";
 import { noBytes } from "../../core/model/message.ts";
 import type { SentStep, Step } from "../../core/model/run.ts";
 import { listRunBounds, toStepId } from "../../core/model/stepId.ts";
+import { tagPrefix, toTag } from "../../core/search/tags.ts";
 import type { DatabaseConnection } from "./database.ts";
 import { stepRowBytes } from "../batch/historyBytes.ts";
 import { createDueReader } from "./dueRows.ts";
@@ -60,6 +61,7 @@ function makeLoader(connection: DatabaseConnection): Loader {
     expired: createExpiredReader(connection),
     keptLog: createKeptLogReader(connection),
     quotaCounts: createQuotaCounter(connection),
+    usedRunIds: createRunIdReader(connection),
   };
 }
 
@@ -156,11 +158,31 @@ function createKeptLogReader(connection: DatabaseConnection): Loader["keptLog"] 
     (await connection.each(statement, keyTypes, messages.map(keyValues))).map((row) => keptLog.read(row));
 }
 
+/** Returns a function that finds the ids of stored runs by the tags of the runs. */
+function createRunIdReader(connection: DatabaseConnection): Loader["usedRunIds"] {
+  const { also, column } = connection.dialect.givenRows(parameterTypes.runId);
+  const statement = selectEach(
+    { also },
+    "used",
+    `select ${column(0)} as account, ${column(1)} as run_id from tags
+      where tags.account = ${column(0)} and tags.id > ${column(2)} and tags.id < ${column(3)} limit 1`,
+  );
+  return async (runIds) => {
+    const parameters = runIds.map(([account, id = ""]) => {
+      const prefix = tagPrefix("runs", toTag.run(id));
+      return [account, id, prefix, `${prefix}~`];
+    });
+    const found = await connection.each(statement, parameterTypes.runId, parameters);
+    return found.map((row) => [String(row.account), String(row.run_id)] as const);
+  };
+}
+
 /** The types of the parameters of the statements below. The first parameter is always an account. */
 const parameterTypes = {
   run: ["text", "text"],
   range: ["text", "text", "text"],
   event: ["text", "text", "text", "text"],
+  runId: ["text", "text", "text", "text"],
   sent: ["text", "text", "text", "integer", "integer", "integer"],
   quota: ["text", "text", "text", "integer", "integer"],
 } as const;

@@ -163,7 +163,8 @@ function createQueueReads(
     select id from messages ${useIndex("messages_waitlist")}
       where waitlist is not null and account = ? and waitlist = ? and id < ? limit ?) as earlier`;
   const messagesOfQueueSql = `select id from messages ${useIndex("messages_queue")}
-    where queue is not null and account = ? and queue = ? and state <> 'cancelling' order by id limit ?`;
+    where queue is not null and account = ? and queue = ? and state not in ('cancelling', 'settled')
+    order by id limit ?`;
   return {
     countAhead: async ({ account, waitlist, id }, limit) => {
       const [row] = await connection.query(countAheadSql, [account, waitlist, id, limit]);

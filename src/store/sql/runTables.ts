@@ -42,10 +42,13 @@ export const runTables = {
       size: "bigint",
       first_message: "text",
       waiting: "integer",
+      last_call: "text",
+      last_call_from: "bigint",
+      last_call_to: "bigint",
     },
     key: ["account", "run_id"],
     contested: true,
-    write: ({ account, runId, run, steps, size, firstMessage, waiting }) => ({
+    write: ({ account, runId, run, steps, size, firstMessage, waiting, lastCall }) => ({
       account,
       run_id: runId,
       run,
@@ -53,6 +56,9 @@ export const runTables = {
       size,
       first_message: firstMessage,
       waiting,
+      last_call: lastCall?.messageId ?? null,
+      last_call_from: lastCall?.fromStep ?? null,
+      last_call_to: lastCall?.toStep ?? null,
     }),
     read: (row) => ({
       account: readText(row.account),
@@ -62,6 +68,14 @@ export const runTables = {
       size: readNumber(row.size),
       firstMessage: readText(row.first_message),
       waiting: readNumber(row.waiting),
+      lastCall:
+        row.last_call === null
+          ? null
+          : {
+              messageId: readText(row.last_call),
+              fromStep: readNumber(row.last_call_from),
+              toStep: readNumber(row.last_call_to),
+            },
     }),
   },
   steps: {

@@ -400,7 +400,8 @@ create index runs_end on runs (account, failed, ended_at, id) where ended_at is 
 
 -- Runs that have not ended, by the id that the caller gave (`run_id`). `run` is the id in `runs`. The rows
 -- are small, because each step updates a row. `waiting` is the number of waiting steps, so that they need not
--- be counted in `waiters`.
+-- be counted in `waiters`. `last_call` is the message of the last call to the endpoint, if the next step that
+-- the endpoint posts settles it: a step from `last_call_from` to `last_call_to`.
 create table active_runs (
   account text not null,
   run_id text not null,
@@ -409,6 +410,9 @@ create table active_runs (
   size bigint not null,
   first_message text not null,
   waiting integer not null,
+  last_call text,
+  last_call_from bigint,
+  last_call_to bigint,
   primary key (account, run_id)
 ) /*sqlite: without rowid */
   /*postgres: with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02,

@@ -1,7 +1,7 @@
 import { Refusal } from "../../../src/core/values/errors.ts";
 import type { Delivery, HeaderList, StepHead } from "../../../src/core/model/message.ts";
 import type { CallType } from "../../../src/core/model/run.ts";
-import type { Store } from "../../../src/store/store.ts";
+import type { CommandCall, Store } from "../../../src/store/store.ts";
 import type { RandomSource } from "../randomSource.ts";
 import type { Move, Program, Work } from "./programs.ts";
 import { makeRunOutput, getProgram, replay, readHistory, stepTypes, workflowUrl } from "./programs.ts";
@@ -18,6 +18,8 @@ type EndpointContext = {
   hosts: readonly string[];
   /** Sends a request to any node that accepts requests. */
   ask<T>(request: (store: Store) => Promise<T>): Promise<T>;
+  /** Called when an endpoint makes a request in a delivery of this message. */
+  posts(call: CommandCall, messageId: string): void;
   /** Called when a step is run for its result. */
   stepRan(run: string, stepId: number): void;
   reportViolation(why: string): void;
@@ -25,6 +27,9 @@ type EndpointContext = {
   /** Returns the id of a run that has ended, if there is one. */
   endedRun(account: string): string | null;
 };
+
+/** A store to which an endpoint posts. */
+type Poster = Pick<Store, "execute">;
 
 const ok: EndpointAnswer = { status: 200, headers: sdkHeaders, body: "{}" };
 const failing: EndpointAnswer = {
@@ -82,6 +87,7 @@ export class Endpoints {
         refusing,
       ]);
     if (often(0.08)) await this.#postToEnded(account);
+    if (often(0.2)) await this.#postAstray(account);
     const answer = await this.#work({ run, account, url, delivery }, often(0.1));
     if (often(0.1)) await this.#wait(this.#random.integerBetween(5_000, 70_000));
     virtualTime.note(`${url} answers ${answer.status} to ${delivery.message.id}`);
@@ -96,7 +102,8 @@ export class Endpoints {
   async #work(called: EndpointCall, twice: boolean): Promise<EndpointAnswer> {
     const program = getProgram(called.url);
     const text = new TextDecoder().decode(called.delivery.message.body);
-    if (called.run.kind === "result") return this.#post(this.#makeCallResultRequest(called, text), twice);
+    if (called.run.kind === "result")
+      return this.#post(this.#inDelivery(called, this.#makeCallResultRequest(called, text)), twice);
     const history = (JSON.parse(text) as { body: string; callType: CallType }[]).map(
       ({ body, callType }) => ({
         callType,
@@ -111,11 +118,23 @@ export class Endpoints {
       this.#context.reportViolation(`${called.run.run}: ${move.why}`);
     if (move.kind === "work" && move.stepId === program.brokenStep && this.#random.isHit(0.7))
       return this.#random.of([failing, refusing]);
-    return this.#post(this.#makeRequest(called, move), twice);
+    return this.#post(this.#inDelivery(called, this.#makeRequest(called, move)), twice);
+  }
+
+  /** Notes the delivery in which a request is made. */
+  #inDelivery({ delivery }: EndpointCall, request: (store: Poster) => Promise<unknown>) {
+    const { posts } = this.#context;
+    return (store: Poster): Promise<unknown> =>
+      request({
+        execute: (name, input, options) => {
+          posts({ name, input }, delivery.message.id);
+          return store.execute(name, input, options);
+        },
+      });
   }
 
   /** Posts once, or twice at the same time. A refused post means that the run has ended (protocol 6.14). */
-  async #post(request: (store: Store) => Promise<unknown>, twice: boolean): Promise<EndpointAnswer> {
+  async #post(request: (store: Poster) => Promise<unknown>, twice: boolean): Promise<EndpointAnswer> {
     if (twice) this.#context.cover("posted twice");
     const all = Array.from({ length: twice ? 2 : 1 }, () => this.#context.ask(request));
     const late = this.#wait(20_000).then(() => {
@@ -152,7 +171,41 @@ export class Endpoints {
     );
   }
 
-  #makeRequest({ account, url, run }: EndpointCall, move: Move): (store: Store) => Promise<unknown> {
+  /**
+   * Posts something that no delivery has led to, for a run that may differ from its workflow. That run may
+   * then stop halfway, so it is cancelled some time later.
+   */
+  async #postAstray(account: string): Promise<void> {
+    const random = this.#random;
+    const runId = random.of(reusedRunIds);
+    const url = workflowUrl(1);
+    const stepId = random.integerBetween(1, 5);
+    const head = {
+      ...{ stepId, stepName: `s${stepId}`, stepType: random.of(["Run", "Call"]) },
+      concurrent: random.integerBetween(1, 3),
+    };
+    const plan = { ...head, stepId: 0, targetStep: stepId };
+    const to = `https://${random.of(this.#context.hosts)}/third`;
+    const input = random.of([
+      makeStepInput(random, { runId, url, head, out: makeRunOutput(stepId) }),
+      makeStepInput(random, { runId, url, head: plan }),
+      makeCallInput(random, { runId, url, head: { ...head, stepType: "Call" }, to }),
+    ]);
+    const answer = await this.#post((store) => store.execute("publish", { account, inputs: [input] }), false);
+    if (answer !== ok) return;
+    this.#context.cover("posted astray");
+    void this.#cancelLater(account, runId);
+  }
+
+  async #cancelLater(account: string, runId: string): Promise<void> {
+    for (;;) {
+      await this.#wait(this.#random.integerBetween(1_000, 90_000));
+      const request = (store: Poster) => store.execute("cancelRuns", { account, runIds: [runId] });
+      if ((await this.#post(request, false)) === ok) return;
+    }
+  }
+
+  #makeRequest({ account, url, run }: EndpointCall, move: Move): (store: Poster) => Promise<unknown> {
     const { runId } = run;
     const random = this.#random;
     if (move.kind === "plan") {
@@ -189,7 +242,7 @@ export class Endpoints {
     const random = this.#random;
     const head = makeStepHead(stepId, work, concurrent);
     const isAlone = concurrent === 1;
-    const publish = (input: ReturnType<typeof makeStepInput>) => (store: Store) =>
+    const publish = (input: ReturnType<typeof makeStepInput>) => (store: Poster) =>
       store.execute("publish", { account, inputs: [input] });
     switch (work.kind) {
       case "run":
@@ -223,7 +276,7 @@ export class Endpoints {
           timeoutHeaders: [],
           timeoutGiven: [],
         };
-        return (store: Store) => store.execute("wait", { account, runId, waiter });
+        return (store: Poster) => store.execute("wait", { account, runId, waiter });
       }
     }
   }
@@ -232,7 +285,7 @@ export class Endpoints {
   #makeCallResultRequest(
     { account, url, run, delivery }: EndpointCall,
     text: string,
-  ): (store: Store) => Promise<unknown> {
+  ): (store: Poster) => Promise<unknown> {
     const { status, sourceMessageId } = JSON.parse(text) as { status: number; sourceMessageId: string };
     const stepId = Number(run.stepKey.slice(1));
     if (
@@ -245,7 +298,7 @@ export class Endpoints {
     const input = makeStepInput(this.#random, {
       runId: run.runId,
       url,
-      head: makeStepHead(stepId, work, concurrent),
+      head: { ...makeStepHead(stepId, work, concurrent), stepType: stepTypes.call },
       out,
     });
     return (store) => store.execute("publish", { account, inputs: [input] });

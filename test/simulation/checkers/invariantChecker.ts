@@ -15,6 +15,7 @@ import { checkEmpty, checkRemovals } from "./removals.ts";
 import { RequestChecker } from "./requests.ts";
 import type { NodeCapacity } from "../cluster.ts";
 import { isExpectedRefusal, mapInputs, mapRetried } from "./inputsOfBatch.ts";
+import { PostedStepChecker } from "./postedSteps.ts";
 import { RunChecker } from "./runs.ts";
 import { ScheduleChecker } from "./schedules.ts";
 import { UsageRecount } from "./usage.ts";
@@ -38,6 +39,7 @@ export class InvariantChecker {
   readonly #schedules = new ScheduleChecker();
   readonly requests = new RequestChecker();
   readonly runs = new RunChecker();
+  readonly postedSteps = new PostedStepChecker();
   readonly #usage = new UsageRecount();
   readonly #retention: Retention;
   /** Messages that wait for delivery capacity, by lane. */
@@ -118,6 +120,7 @@ export class InvariantChecker {
       retried: mapRetried(observed),
     });
     this.runs.check(observed, { assertHolds, tables, now, retention: this.#retention, cover });
+    this.postedSteps.check(observed, { assertHolds, tables, cover });
     this.#usage.check(observed, { messageHistories, now, assertHolds, tables, cover });
     checkRemovals(observed, {
       messageHistories,
@@ -301,7 +304,7 @@ export class InvariantChecker {
       (after.state === "held") === (after.dueAt === null),
       `a held message has no due time: ${row.id}`,
     );
-    const isSent = ["active", "cancelling"].includes(after.state);
+    const isSent = ["active", "cancelling", "settled"].includes(after.state);
     this.assertHolds(isSent === (after.leasedBy !== null), `an active message is leased: ${row.id}`);
     const isWithinBudget =
       after.lostAttempts <= maxLostAttempts &&

@@ -34,6 +34,9 @@ export class RequestChecker {
         after?.error?.startsWith("no report: ") ? after.messageId : [],
       ),
     );
+    if (observed.calls.some(({ name }) => name === "claim"))
+      for (const { before, after } of observed.changes.messages)
+        if (before?.state === "settled" && !after) lost.add(before.id);
     for (const [delivery] of this.#inFlight)
       if (lost.has(delivery.message.id)) this.#inFlight.delete(delivery);
     const counts = new Map<string, number>();
@@ -48,7 +51,9 @@ export class RequestChecker {
           `${account}\nkey:${flowControl.key}`,
           (counts.get(`${account}\nkey:${flowControl.key}`) ?? 0) + 1,
         );
-      const isCancelled = tables.messages.get(`${account}\n${id}`)?.state === "cancelling";
+      const state = tables.messages.get(`${account}\n${id}`)?.state;
+      const isCancelled = state === "cancelling";
+      if (state === "settled" && flowControl) cover("settled by a step, with a place under a key");
       if (isCancelled && queue !== null) cover("cancelled while it is sent, with a place in a queue");
       if (isCancelled && flowControl) cover("cancelled while it is sent, with a place under a key");
     }

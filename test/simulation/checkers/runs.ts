@@ -1,5 +1,6 @@
 import type { CommandInput } from "../../../src/core/commands/index.ts";
 import type { StoredMessage, MessageState } from "../../../src/core/model/message.ts";
+import { isSettledByStep } from "../../../src/core/sending/outcome.ts";
 import type { Retention } from "../../../src/core/commands/retention.ts";
 import type { Step } from "../../../src/core/model/run.ts";
 import type { ObservedBatch, AssertHolds } from "./observedBatch.ts";
@@ -177,6 +178,11 @@ export class RunChecker {
         name === "settle" ? [(input as { messageId: string }).messageId] : [],
       ),
     );
+    const settledBySteps = new Set(
+      changes.log.flatMap(({ before, after }) =>
+        after && !before && isSettledByStep(after) ? after.messageId : [],
+      ),
+    );
     const hasClaim = calls.some(({ name }) => name === "claim");
     const givenBack = calls.some(({ name }) => name === "returnLeases");
     for (const { before, after } of changes.messages) {
@@ -184,6 +190,10 @@ export class RunChecker {
       const record = row && row.run !== null ? this.#records.get(row.run) : undefined;
       if (!row || !record) continue;
       touched.add(record);
+      if (after?.state === "settled") {
+        record.messages.delete(row.id);
+        continue;
+      }
       if (after) {
         const isNew = !record.messages.has(row.id);
         this.#demand(
@@ -200,7 +210,11 @@ export class RunChecker {
       }
       record.messages.delete(row.id);
       const isOver =
-        before?.state !== "active" || reported.has(row.id) || hasClaim || (givenBack && record.ended);
+        before?.state !== "active" ||
+        reported.has(row.id) ||
+        settledBySteps.has(row.id) ||
+        hasClaim ||
+        (givenBack && record.ended);
       this.#demand(isOver, `a message in flight for a run is not dropped: ${row.id}`);
     }
   }

@@ -61,6 +61,38 @@ export const runMutants: Record<string, Commands> = {
       return table === "messages" ? rows.map((row) => ({ ...row, state: "pending" as const })) : rows;
     }) as Draft["listRunRows"],
   })),
+  "a step settles the call of another branch": alterDecision("publish", (_, draft) => ({
+    getWithoutBody: ((name: BodyTableName, account: string, id: string) =>
+      draft.getWithoutBody(
+        name,
+        account,
+        name === "steps" ? id.replace(/\/p(\d+)$/, (_all, number) => `/p${Number(number) + 1}`) : id,
+      )) as Draft["getWithoutBody"],
+  })),
+  "a step frees the places of a request that still runs": alterDecision("publish", (_, draft) => ({
+    put: {
+      messages: (row) => {
+        if (row.state !== "settled") return row;
+        draft.drop("messages", row.account, row.id);
+        return undefined;
+      },
+    },
+  })),
+  "any later step settles the last call": alterDecision("publish", () => ({
+    put: { activeRuns: (row) => ({ ...row, lastCall: row.lastCall && { ...row.lastCall, toStep: 99 } }) },
+  })),
+  "a third party is taken for the endpoint": alterDecision("publish", (_, draft) => ({
+    put: {
+      activeRuns: (row) => {
+        const last = draft
+          .listRunRows("steps", { account: row.account, run: row.run })
+          .find(({ callType, position }) => callType === "toCallback" && position === row.steps - 1);
+        return last && row.lastCall
+          ? { ...row, lastCall: { ...row.lastCall, messageId: last.messageId } }
+          : row;
+      },
+    },
+  })),
   "a run ends without notifying its parent": alterDecision("finishRun", () => ({
     put: { steps: () => undefined },
   })),

@@ -30,6 +30,7 @@ function openNotingStore() {
         replies: calls.map(() => ({ answer: null })),
         deliveries: [],
         abortedLeases: [],
+        settledLeases: [],
         dueAt: null,
         faults: [],
         activities: [],
@@ -88,6 +89,7 @@ test("batches run one at a time, and each is given the capacity that the previou
         replies: calls.map(() => ({ answer: [] })),
         deliveries,
         abortedLeases: [],
+        settledLeases: [],
         dueAt: null,
         faults: [],
         activities: [],
@@ -107,7 +109,13 @@ test("batches run one at a time, and each is given the capacity that the previou
     runningByLane: new Map(),
     bytes,
   });
-  store.attach({ readCapacity, deliver: () => left--, abort: () => undefined, fault: () => undefined });
+  store.attach({
+    readCapacity,
+    deliver: () => left--,
+    abort: () => undefined,
+    settled: () => undefined,
+    fault: () => undefined,
+  });
   const publish = () => store.execute("publish", { account: "a", inputs: [makeInput()] });
   const first = [publish(), publish()];
   await Promise.resolve();
@@ -138,6 +146,7 @@ function openPollingStore(run: () => Promise<void>) {
         replies: calls.map(() => ({ answer: null })),
         deliveries: [],
         abortedLeases: [],
+        settledLeases: [],
         dueAt: null,
         faults: [],
         activities: [],
@@ -193,6 +202,7 @@ test("an unavailable storage takes no changes until a probe is stored, even if b
         replies: calls.map(() => ({ answer: null })),
         deliveries: [],
         abortedLeases: [],
+        settledLeases: [],
         dueAt: null,
         faults: [],
         activities: [],
@@ -241,6 +251,7 @@ function openSlowStore() {
         replies: calls.map(() => ({ answer: null })),
         deliveries: [],
         abortedLeases: [],
+        settledLeases: [],
         dueAt: null,
         faults: [],
         activities: [],

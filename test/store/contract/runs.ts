@@ -131,6 +131,47 @@ function describeHistories(open: OpenStore): void {
     expect(new Set(history.map(({ messageId }) => messageId)).size).toBe(9);
   });
 
+  test("a step settles the delivery that it was posted in once, and logs no status", async () => {
+    const fixture = await openWithAccount(open);
+    await fixture.publish([makeRunStart("wfr_1")]);
+    const run = await readActiveRun(fixture, "wfr_1");
+    const [first] = fixture.delivered();
+    if (!first) throw new Error("nothing was sent");
+    fixture.clock.now += 5;
+    await fixture.publish([makeRunStep("wfr_1", 1)]);
+    const [second] = fixture.delivered();
+    const { read } = fixture.store;
+    expect((await read.listRunMessages("acc", run.id)).map(({ id }) => id)).toEqual([second?.message.id]);
+    expect(await fixture.settle(first, { status: 500 })).toEqual({ became: "late" });
+    fixture.clock.now += 5;
+    await fixture.store.execute("finishRun", { account: "acc", runId: "wfr_1", body: bytes("") });
+    expect(fixture.settledLeases).toEqual(
+      [first, second].map((one) => ({ account: "acc", messageId: one?.message.id, attempt: 0 })),
+    );
+    for (const one of [first, second]) {
+      const filter = { messageIds: [one?.message.id ?? ""] };
+      const { events } = await read.log(makeOldestFirstQuery({ account: "acc", filter }));
+      expect(events.map(({ state, row }) => [state, row?.status])).toEqual([
+        ["CREATED", undefined],
+        ["ACTIVE", undefined],
+        ["DELIVERED", null],
+      ]);
+    }
+  });
+
+  test("a settled delivery keeps its place under a key until its request has ended", async () => {
+    const fixture = await openWithAccount(open);
+    const flowControl = { key: "k", parallelism: 1, rate: null, period: null };
+    await fixture.publish([makeRunStart("wfr_1", { flowControl })]);
+    const first = fixture.delivered()[0] as Delivery;
+    fixture.clock.now += 5;
+    await fixture.publish([makeRunStep("wfr_1", 1)]);
+    expect(fixture.delivered()).toEqual([]);
+    expect(await fixture.settle(first, { status: 500 })).toEqual({ became: "delivered" });
+    expect(fixture.delivered()).toMatchObject([{ message: { run: { position: 1 } } }]);
+    expect(await fixture.states(first.message.id)).toEqual(["CREATED", "ACTIVE", "DELIVERED"]);
+  });
+
   test("a refused batch leaves nothing in the history", async () => {
     const fixture = await openWithAccount(open);
     await fixture.publish([makeRunStart("wfr_1")]);
@@ -145,10 +186,10 @@ function describeHistories(open: OpenStore): void {
 
   test("the end of a run removes waiting messages and leaves those in flight", async () => {
     const fixture = await openWithAccount(open);
-    await fixture.publish([makeRunStart("wfr_1"), makeRunStep("wfr_1", 1, { delay: 9_000 })]);
+    await fixture.publish([makeRunStart("wfr_1"), makeRunStep("wfr_1", 2, { delay: 9_000 })]);
     const run = await readActiveRun(fixture, "wfr_1");
     const [first] = fixture.delivered();
-    await fixture.store.execute("wait", { account: "acc", runId: "wfr_1", waiter: makeWaiter(2) });
+    await fixture.store.execute("wait", { account: "acc", runId: "wfr_1", waiter: makeWaiter(3) });
     await fixture.store.execute("notify", {
       account: "acc",
       event: "other",
@@ -169,7 +210,7 @@ function describeHistories(open: OpenStore): void {
       steps: 2,
       body: bytes("result\0"),
     });
-    await expect(fixture.publish([makeRunStep("wfr_1", 3)])).rejects.toThrow("no active run");
+    await expect(fixture.publish([makeRunStep("wfr_1", 4)])).rejects.toThrow("no active run");
     if (first) expect(await fixture.settle(first, { status: 500 })).toEqual({ became: "failed" });
     expect(await read.listRunMessages("acc", run.id)).toEqual([]);
   });

@@ -152,6 +152,7 @@ class Node {
       replies: [],
       deliveries: sent.map(makeCall),
       abortedLeases: [],
+      settledLeases: [],
       dueAt: null,
       faults: [],
       activities: [],

@@ -101,6 +101,7 @@ describe("a store with keys", () => {
       readCapacity: () => ({ free: 10, perHost: 10, backlog: false, runningByLane: new Map(), bytes }),
       deliver: ({ signingKey }) => void signedWith.push(signingKey),
       abort: () => undefined,
+      settled: () => undefined,
       fault: () => undefined,
     });
     await store.execute("publish", { account: "acc0", inputs: [makeInput()] });

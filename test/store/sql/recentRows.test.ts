@@ -107,6 +107,7 @@ describe("runs", () => {
     size: 1,
     waiting: 0,
     firstMessage: "m",
+    lastCall: null,
   };
 
   /** Reports whether a written row is cached and not read again. */

@@ -206,6 +206,7 @@ const full: { [T in TableName]: Rows[T] } = {
     size: 400,
     firstMessage: "msg_1",
     waiting: 2,
+    lastCall: { messageId: "msg_3", fromStep: 2, toStep: 2 },
   },
   steps: {
     account: "acc",

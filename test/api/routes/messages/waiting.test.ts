@@ -36,6 +36,7 @@ const setFreeCapacity = (free: number): void =>
     }),
     deliver: (delivery) => void home.deliveries.push(delivery),
     abort: () => undefined,
+    settled: () => undefined,
     fault: (what) => {
       throw new Error(what);
     },

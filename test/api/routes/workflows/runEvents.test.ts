@@ -2,9 +2,33 @@ import { describe, expect, test } from "vitest";
 import { bytes, makeEventWait } from "../../../core/commandRunner.ts";
 import { testTime, createTestServer, otherToken } from "../../testServer.ts";
 import { settleStep, claimDue, finish, startInvoked, settings } from "./runLogFixtures.ts";
-import { workflowResponse, endpoint, start } from "./workflow.ts";
+import { workflowResponse, endpoint, start, step } from "./workflow.ts";
 
 describe("events of runs", () => {
+  test("and log entries say that a step settled a delivery, which has no status", async () => {
+    const home = await createTestServer();
+    const first = await start(home, "wfr_1");
+    home.clock.now = testTime + 1_000;
+    await step(home, "wfr_1", { stepId: 1 });
+    const time = testTime + 1_000;
+    const { body: log } = await home.ask("GET", `/v2/events?messageId=${first}&state=DELIVERED`);
+    expect(log.events).toMatchObject([{ time, state: "DELIVERED", settledBy: "step" }]);
+    expect(log.events[0]).not.toHaveProperty("responseStatus");
+    const { body: message } = await home.ask("GET", `/v2/messages/${first}`);
+    expect(message).toMatchObject({ state: "delivered", outcomes: [{ time, settledBy: "step" }] });
+    expect(message.outcomes[0]).not.toHaveProperty("responseStatus");
+    const { body } = await home.ask("GET", "/v2/workflows/events");
+    const events = body.events.filter(({ messageId }: { messageId: string }) => messageId === first);
+    expect(events.map(({ state, settledBy }: Record<string, unknown>) => [state, settledBy])).toEqual(
+      expect.arrayContaining([
+        ["CREATED", undefined],
+        ["ACTIVE", undefined],
+        ["DELIVERED", "step"],
+      ]),
+    );
+    expect(events.filter((one: object) => "responseStatus" in one)).toEqual([]);
+  });
+
   test("are listed run by run, in the order in which they happened, and page by page", async () => {
     const home = await createTestServer();
     const first = await start(home, "old", { labels: ["l"], callerIp: "192.0.2.9", retryDelay: "1000" });

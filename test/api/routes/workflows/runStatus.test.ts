@@ -55,7 +55,8 @@ describe("the status of a run", () => {
     const home = await waitingRun({ retries: 2 });
     const messageId = await step(home, "wfr_1", { stepId: 1, stepName: "pay" });
     await home.settle(home.delivery(), { status: 503 });
-    const head = { stepId: 2, stepName: "get", stepType: "Call", concurrent: 1 };
+    // It does not follow step 1, so it does not settle the call that carries it.
+    const head = { stepId: 3, stepName: "get", stepType: "Call", concurrent: 1 };
     const call = makeInput({
       url: "https://third.example/x",
       callback: callbackTo(endpoint),
@@ -79,7 +80,7 @@ describe("the status of a run", () => {
       {
         reason: "call",
         messageId: callId,
-        stepId: 2,
+        stepId: 3,
         url: "https://third.example/x",
         waitingOn: [{ reason: "not-due", until: testTime + 5_000 }],
       },
