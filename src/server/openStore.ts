@@ -1,4 +1,5 @@
 import type { Logger } from "pino";
+import packageFile from "../../package.json" with { type: "json" };
 import type { ServerConfig } from "./config.ts";
 import { findFolderWarning, lockDataFolder, toStorePath } from "./dataFolder.ts";
 import { checkKeys, prepareKeys } from "./encryptionKeys.ts";
@@ -75,6 +76,7 @@ async function openDatabase(
   const store = await postgresStore({
     ...location,
     node,
+    version: packageFile.version,
     random: systemRandom,
     elapsed,
     onOutdated,

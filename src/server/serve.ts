@@ -173,6 +173,7 @@ async function serveStore(
     ...toApiSettings(settings),
     ...createApiParts(settings, { store, work, log, observation }),
     ...consoleParts,
+    thisNode: { id: node, startedAt: systemClock.now() },
     notReadyReason: () =>
       isStopping ? "the server is stopping" : health.outdated ? otherTables : health.damage,
     ...(settings.operatorPassword !== "" && {

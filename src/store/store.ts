@@ -4,6 +4,7 @@ import type { TableName } from "../core/decision/command.ts";
 import type { RemainingQuota } from "../core/values/errors.ts";
 import type { DeliveryCapacity } from "../core/admission/capacity.ts";
 import type { Delivery, LeaseRef, IdKind, Millis, NodeId } from "../core/model/message.ts";
+import type { NodeRecord } from "../core/nodes/nodeState.ts";
 import type { Queries } from "./queries/index.ts";
 
 /**
@@ -76,6 +77,11 @@ export interface Store {
   readonly hold: Hold;
   /** If this property is missing, the leases of this node end only at their due time. */
   readonly sessionLease?: SessionLease;
+  /**
+   * Returns the nodes that share the storage, at most 100, those that have changed something last first. If
+   * this property is missing, this node is the only one.
+   */
+  nodes?(): Promise<NodeRecord[]>;
   /**
    * Sets the receiver of deliveries. Before this call, a message is never leased in the batch that publishes
    * it.

@@ -189,6 +189,8 @@ export async function createTestServer(
     ...(options.refusedHost && { refusedHost: options.refusedHost }),
     log: (_status, line) => void lines.push(line()),
     notReadyReason: () => (stopping ? "the server is stopping" : null),
+    thisNode: { id: "nod_1", startedAt: testTime },
+    version: "1.2.3",
     health: () => ({ pending: deliveries.length }),
     metrics: () => ({ contentType: "text/plain", text: "# EOF\n" }),
   });

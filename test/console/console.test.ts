@@ -51,6 +51,7 @@ describeConsole("sessions and the main ways of the console", (open) => {
     await expectShown(other.getByRole("button", { name: "testUser2" }));
     await other.getByRole("link", { name: "Operator" }).click();
     await expectShown(other.getByRole("region", { name: "This server" }).getByText("Accepts messages"));
+    await expectShown(other.getByRole("region", { name: "Nodes" }).getByText("Running"));
     expect(await findViolations(other)).toEqual([]);
     await other.context().close();
   });

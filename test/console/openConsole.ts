@@ -18,7 +18,13 @@ export type OpenConsole = {
   newContext(): Promise<BrowserContext>;
 };
 
-type Settings = { fill?: (server: ConsoleServer) => Promise<void>; tags?: string[] };
+type Settings = {
+  /** Fills the server after the seed. */
+  fill?: (server: ConsoleServer) => Promise<void>;
+  /** Whether the server starts without the seed. */
+  isEmpty?: boolean;
+  tags?: string[];
+};
 
 /**
  * Describes tests with a real server and a browser, or skips them if there is no browser. At the end, no
@@ -27,7 +33,7 @@ type Settings = { fill?: (server: ConsoleServer) => Promise<void>; tags?: string
 export function describeConsole(
   name: string,
   define: (open: OpenConsole) => void,
-  { fill, tags = [] }: Settings = {},
+  { fill, isEmpty = false, tags = [] }: Settings = {},
 ): void {
   // oxlint-disable-next-line vitest/valid-title -- each file gives its own
   describe.skipIf(typeof found === "string")(name, { tags }, () => {
@@ -44,7 +50,7 @@ export function describeConsole(
     const open = { reports: [] as string[], newContext } as OpenConsole;
     beforeAll(async () => {
       buildConsole();
-      open.server = await startConsoleServer();
+      open.server = await startConsoleServer({ isEmpty });
       await fill?.(open.server);
       open.page = await (await newContext()).newPage();
       open.page.on("pageerror", (error) => open.reports.push(error.message));

@@ -1,7 +1,7 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { X } from "lucide-react";
-import type { SyntheticEvent, ReactNode } from "react";
-import { useEffect, useId, useRef, useState } from "react";
+import type { ReactElement, ReactNode, SyntheticEvent } from "react";
+import { cloneElement, useEffect, useId, useRef, useState } from "react";
 import { Button } from "./basics.tsx";
 import { Refused } from "./trouble.tsx";
 import { Visible } from "./visible.tsx";
@@ -133,28 +133,33 @@ export function Confirm({ title, verb, close, act, children, typed, isDangerous 
   );
 }
 
-/** A field of a form: its name, the input, and a hint. */
-export const Field = ({
-  name,
-  isOptional = false,
-  hint,
-  className = "",
-  children,
-}: {
+type FieldProps = {
   name: ReactNode;
   isOptional?: boolean;
   hint?: ReactNode;
   className?: string;
-  children: ReactNode;
-}) => (
-  <label className={`field ${className}`}>
-    <span className="label">
-      {name} {isOptional && <span className="sub">optional</span>}
-    </span>
-    {children}
-    {hint !== undefined && <span className="hint">{hint}</span>}
-  </label>
-);
+  /** The input. It gets the id that the name and the hint refer to. */
+  children: ReactElement<{ id?: string; "aria-describedby"?: string | undefined }>;
+};
+
+/** A field of a form: its name, the input, and a hint, which is read after the name and not as a part of it. */
+export function Field({ name, isOptional = false, hint, className = "", children }: FieldProps) {
+  const id = useId();
+  const hintId = `${id}-hint`;
+  return (
+    <div className={`field ${className}`}>
+      <label className="label" htmlFor={id}>
+        {name} {isOptional && <span className="sub">optional</span>}
+      </label>
+      {cloneElement(children, { id, "aria-describedby": hint === undefined ? undefined : hintId })}
+      {hint !== undefined && (
+        <span className="hint" id={hintId}>
+          {hint}
+        </span>
+      )}
+    </div>
+  );
+}
 
 /** Runs an action and reads the page again. Keeps whether the action is running and why it was refused. */
 export function useAction(): {

@@ -4,7 +4,7 @@ import type { Actor } from "../../core/model/auditEntry.ts";
 import type { ErrorCode } from "../../core/values/errors.ts";
 import { Refusal } from "../../core/values/errors.ts";
 import type { LongWork } from "../../core/fairness/longWork.ts";
-import type { Account, AccountId, Brand, Bytes, Millis } from "../../core/model/message.ts";
+import type { Account, AccountId, Brand, Bytes, Millis, NodeId } from "../../core/model/message.ts";
 import type { WebhookSource } from "../../core/model/webhookSource.ts";
 import type { RefusedHosts } from "../../core/values/refusedHost.ts";
 import type { Retention } from "../../core/commands/retention.ts";
@@ -63,6 +63,8 @@ export type RouteContext = {
   refusedHost?: RefusedHosts;
   /** The version of the server. */
   version?: string;
+  /** This node, and when it started. Default: the nodes of the store are all that is known. */
+  thisNode?: { id: NodeId; startedAt: Millis };
   /** Returns the bytes of the disk that has the data folder. Default: there is none. */
   disk?(): Promise<{ free: number; total: number } | null>;
   /** Returns the metrics of the server, in a format that a client with this Accept header can read. */

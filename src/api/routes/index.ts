@@ -28,6 +28,7 @@ import { sources } from "./messages/sources.ts";
 import { statistics } from "./accounts/statistics.ts";
 import { tokens } from "./accounts/tokens.ts";
 import { me } from "./situation/me.ts";
+import { nodes } from "./situation/nodes.ts";
 import { metrics } from "./situation/metrics.ts";
 import { overviews } from "./situation/overview.ts";
 import { unfinishedMessages } from "./situation/unfinished.ts";
@@ -73,5 +74,6 @@ export const routes: readonly Route[] = [
   ...accounts,
   ...statistics,
   ...admin,
+  nodes,
   ...healthReports,
 ];

@@ -5,6 +5,7 @@ import type { ErrorCode } from "../../core/values/errors.ts";
 import { Refusal, errorCodes } from "../../core/values/errors.ts";
 import { noCapacity } from "../../core/admission/capacity.ts";
 import type { Millis } from "../../core/model/message.ts";
+import type { NodeRecord } from "../../core/nodes/nodeState.ts";
 import { weighCommand } from "../../core/fairness/weight.ts";
 import { coalesce, type AfterNextPoll } from "./coalesce.ts";
 import { createHoldInMemory } from "../memoryHold.ts";
@@ -60,10 +61,7 @@ export type StoreBackend = Pick<Store, "giveBackSpace" | "isDiskLow" | "isDiskSh
   nextDueAt(): Promise<Millis | null>;
   /** Stores a change without effect, as durably as a batch. Rejects if that is not possible. */
   probe?(): Promise<void>;
-  /**
-   * Waits for this many milliseconds. If it is missing, a batch may take any time, and calls wait without a
-   * limit.
-   */
+  /** Waits for this many milliseconds. If it is missing, a batch may take any time, and calls wait for it. */
   pause?(time: Millis): Promise<void>;
   /** Calls the listener when another node left a row due. */
   onOtherNodesDue?(listener: (at: Millis) => void): void;
@@ -74,6 +72,7 @@ export type StoreBackend = Pick<Store, "giveBackSpace" | "isDiskLow" | "isDiskSh
   /** If it is missing, the hold is kept in memory. */
   hold?: Hold;
   sessionLease?: SessionLease;
+  nodes?(): Promise<NodeRecord[]>;
   /** If it is missing, a batch starts after the current turn of the event loop. */
   afterNextPoll?: AfterNextPoll;
   /**
@@ -100,6 +99,7 @@ export function createGroupCommitStore(backend: StoreBackend): Store {
     onDue: (listener) => group.onDue(listener),
     onAccounts: (listener) => group.onAccounts(listener),
     ...(backend.sessionLease && { sessionLease: backend.sessionLease }),
+    ...(backend.nodes && { nodes: backend.nodes }),
     attach: (sink) => group.attach(sink),
     observe,
     ...(backend.isDiskLow && { isDiskLow: backend.isDiskLow }),

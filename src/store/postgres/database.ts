@@ -19,7 +19,7 @@ import { LogPartitions } from "./logPartitions.ts";
 import { isMissingPartition } from "./partitions.ts";
 import type { PeerChannel } from "./peerChannel.ts";
 import { openPeerChannel } from "./peerChannel.ts";
-import { NodeSessionLease } from "./sessionLease.ts";
+import { NodeSessionLease, readNodes } from "./sessionLease.ts";
 import { NodeRow } from "./nodeRow.ts";
 import { requireOwnConnections } from "./pooling.ts";
 import type { Readers } from "./readers.ts";
@@ -84,6 +84,7 @@ export async function postgresStore(options: PostgresOptions): Promise<Store> {
   store = createGroupCommitStore({
     ...backend,
     sessionLease,
+    nodes: () => readNodes(readers.connection),
     afterNextPoll: afterNextPoll,
     pause: (time) => createPause(options)(time, neverAborted),
     onOtherNodesDue: (tell) => peers.onDue(tell),

@@ -7,8 +7,9 @@ import type { DatabaseConnection } from "../sql/database.ts";
 import type { PostgresOptions } from "./session.ts";
 import type { Columns } from "../sql/tables.ts";
 
-const raiseCounterSql = `insert into nodes (id, started_at, counter, used_at, clock_offset, clock_offset_at)
-  values (?, ?, 1, ?, ?, ?)
+const raiseCounterSql = `insert into nodes
+    (id, started_at, version, counter, used_at, clock_offset, clock_offset_at)
+  values (?, ?, ?, 1, ?, ?, ?)
   on conflict (id) do update set counter = nodes.counter + 1, used_at = excluded.used_at,
     clock_offset = excluded.clock_offset, clock_offset_at = excluded.clock_offset_at
   returning counter`;
@@ -85,13 +86,14 @@ export class NodeRow {
 
   /** Writes this node's progress, together with the other writes of a batch. */
   async write({ query }: Pick<DatabaseConnection, "query">): Promise<void> {
-    const { node } = this.#options;
+    const { node, version = "" } = this.#options;
     const { usedAt, clockOffset, clockOffsetAt } = this.#usedTime ?? {
       usedAt: 0,
       clockOffset: 0,
       clockOffsetAt: 0,
     };
-    const [row] = await query(raiseCounterSql, [node, this.#startedAt, usedAt, clockOffset, clockOffsetAt]);
+    const values = [node, this.#startedAt, version, usedAt, clockOffset, clockOffsetAt];
+    const [row] = await query(raiseCounterSql, values);
     this.#written = { counter: Number(row?.counter), usedAt };
   }
 

@@ -32,6 +32,8 @@ export type Pooling = "session" | "transaction";
 /** The options of a PostgreSQL store: where the database is, and what the store needs from its node. */
 export type PostgresOptions = DatabaseLocation & {
   node: NodeId;
+  /** The version of this program. Other nodes can read it. */
+  version?: string;
   random(): number;
   /** The clock of this machine, which the dispatcher uses too, and a function that waits. */
   clock: { now(): Millis; sleep(until: Millis, wake: AbortSignal): Promise<void> };

@@ -1,5 +1,6 @@
 import type { Client } from "pg";
 import type { Millis, NodeId } from "../../core/model/message.ts";
+import type { NodeRecord } from "../../core/nodes/nodeState.ts";
 import type { NodeSession, SessionHistory } from "../../core/nodes/takeover.ts";
 import { hasOtherNodes, recordTakeover, nextCheckDelay, observeSessions } from "../../core/nodes/takeover.ts";
 import type { DatabaseConnection } from "../sql/database.ts";
@@ -9,18 +10,38 @@ import type { SessionLease, Unsubscribe } from "../store.ts";
 const lockKey = (id: string, session: string): string =>
   `hashtextextended('waypost node ' || ${id} || ' ' || ${session}, 0)`;
 
-const beginSessionSql = `insert into nodes (id, started_at, session) values (?, ?, 1)
+const beginSessionSql = `insert into nodes (id, started_at, version, session) values (?, ?, ?, 1)
   on conflict (id) do update set session = nodes.session + 1 returning session`;
 
-const otherNodesSql = `select
-    pg_postmaster_start_time()::text || ' ' || left(pg_walfile_name(pg_current_wal_lsn()), 8) as server,
-    nodes.id, session,
-    case when ${lockKey("nodes.id", "session")} in (
+/** Reports whether the session lease of a row of the table `nodes` is held, as 1 or 0. */
+const heldSql = `case when ${lockKey("nodes.id", "session")} in (
       select (classid::bigint << 32) | objid::bigint from pg_locks
       where locktype = 'advisory' and granted and objsubid = 1
         and database = (select oid from pg_database where datname = current_database())
-    ) then 1 else 0 end as held
+    ) then 1 else 0 end`;
+
+const otherNodesSql = `select
+    pg_postmaster_start_time()::text || ' ' || left(pg_walfile_name(pg_current_wal_lsn()), 8) as server,
+    nodes.id, session, ${heldSql} as held
   from nodes where id <> ? and session > 0`;
+
+const allNodesSql = `select id, started_at, version, used_at, session, ${heldSql} as held
+  from nodes order by greatest(used_at, started_at) desc, id limit ?`;
+
+/** The number of nodes in one list. Each start of a server is a node. */
+const maxListedNodes = 100;
+
+/** Returns the nodes of a database, those that have changed something last first. */
+export async function readNodes({ query }: Pick<DatabaseConnection, "query">): Promise<NodeRecord[]> {
+  return (await query(allNodesSql, [maxListedNodes])).map((row) => ({
+    id: String(row["id"]),
+    version: String(row["version"]),
+    startedAt: Number(row["started_at"]),
+    changedAt: Number(row["used_at"]) || null,
+    session: Number(row["session"]),
+    isHeld: row["held"] === 1,
+  }));
+}
 
 /** How often a node checks the other nodes, in milliseconds. */
 const checkInterval: Millis = 500;
@@ -33,14 +54,14 @@ const observedByAllAfter: Millis = 3_000;
  */
 export async function beginSession(
   connection: DatabaseConnection,
-  node: NodeId,
+  { node, version = "" }: Pick<SessionLeaseOptions, "node" | "version">,
   now: Millis,
 ): Promise<number> {
-  const [row] = await connection.query(beginSessionSql, [node, now]);
+  const [row] = await connection.query(beginSessionSql, [node, now, version]);
   return Number(row?.["session"]);
 }
 
-type SessionLeaseOptions = { node: NodeId; clock: { now(): Millis }; elapsed?(): Millis };
+type SessionLeaseOptions = { node: NodeId; version?: string; clock: { now(): Millis }; elapsed?(): Millis };
 
 /**
  * The session lease of this node: an advisory lock on the connection that listens. Each connection takes a
@@ -85,7 +106,7 @@ export class NodeSessionLease implements SessionLease {
     const { node, clock } = this.#options;
     // This query runs first, so that a database that refuses it does so before another node can see the lock.
     await connection.query(otherNodesSql, [node]);
-    const session = await beginSession(connection, node, clock.now());
+    const session = await beginSession(connection, this.#options, clock.now());
     this.#isUsed = true;
     await connection.query(`select pg_advisory_lock(${lockKey("?::text", "?::text")}) is null as held`, [
       node,

@@ -467,10 +467,12 @@ create table notifications (
 -- One row for each node on PostgreSQL. Each batch of the node that changes data increases `counter` and sets
 -- `used_at` to the time of the batch. `clock_offset` is the lead of that time over the clock of the database
 -- when that clock showed `clock_offset_at`; see docs/decisions/0050. `session` counts how often the node has
--- taken the lock that shows other nodes that it is alive; see docs/decisions/0051.
+-- taken the lock that shows other nodes that it is alive; see docs/decisions/0051. `version` is the version of
+-- the program.
 create table nodes (
   id text not null primary key,
   started_at bigint not null,
+  version text not null default '',
   counter bigint not null default 0,
   used_at bigint not null default 0,
   clock_offset bigint not null default 0,

@@ -39,7 +39,7 @@ export async function postgresStorage(url: string): Promise<Storage> {
       return way;
     },
     tables: watch.tables,
-    beginSession: (node) => work.track(beginSession(connection, node, 0)),
+    beginSession: (node) => work.track(beginSession(connection, { node }, 0)),
     changes: () => work.track(watch.changes(connection)),
     together: async (first, second) => {
       const turnTaker = new TurnTaker(random);

@@ -167,7 +167,7 @@ export async function sqliteStorage(): Promise<Storage> {
       close: async () => undefined,
     }),
     tables: watch.tables,
-    beginSession: (node) => beginSession(connection, node, 0),
+    beginSession: (node) => beginSession(connection, { node }, 0),
     changes: async () => {
       watch.add(written.splice(0));
       return watch.changes(connection);

@@ -11,6 +11,7 @@ export const openNode = (url: string, clock: TestClock, { node = "nod_a", seed =
   postgresStore({
     url,
     node,
+    version: "1.2.3",
     random: createRandom(seed),
     clock: createSteppedClock(clock),
     now: () => clock.now,

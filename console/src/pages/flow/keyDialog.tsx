@@ -62,10 +62,14 @@ export function KeyDialog({ of, close }: { of: Key; close(): void }) {
 
 const toText = (limit: number): string => (limit > 0 ? String(limit) : "");
 
-function LimitInput({ value, set }: { value: string; set(value: string): void }) {
+type LimitInputProps = { value: string; set(value: string): void };
+
+/** A limit. Its field gives it further attributes. */
+function LimitInput({ value, set, ...rest }: LimitInputProps) {
   const may = useMay();
   return (
     <input
+      {...rest}
       className="input"
       type="number"
       min={1}

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { routes } from "../../../../src/api/routes/index.ts";
-import { createTestServer, operatorPassword, token } from "../../testServer.ts";
+import { createTestServer, operatorPassword, testTime, token } from "../../testServer.ts";
 import type { TestServer, Reply } from "../../testServer.ts";
 import { formatBasic } from "./possessions.ts";
 import { startInvoked } from "../workflows/runLogFixtures.ts";
@@ -341,4 +341,33 @@ test("a hold of all deliveries can be ended", async () => {
   expect(await unhold()).toMatchObject({ status: 200, body: { wasHeld: true } });
   expect(await home.store.hold.isHeld()).toBe(false);
   expect(await unhold()).toMatchObject({ status: 200, body: { wasHeld: false } });
+});
+
+test("the nodes are this one, if the store belongs to it alone", async () => {
+  const home = await createTestServer();
+  expect(await as(home)("GET", "/v2/admin/nodes")).toMatchObject({
+    status: 200,
+    body: {
+      nodes: [{ id: "nod_1", state: "running", isThis: true, version: "1.2.3", startedAt: testTime }],
+    },
+  });
+});
+
+test("the nodes of a shared store have their states and their last changes", async () => {
+  const node = { version: "", startedAt: 5, isHeld: false };
+  const home = await createTestServer({
+    wrap: (store) => ({
+      ...store,
+      nodes: async () => [
+        { ...node, id: "nod_2", changedAt: 9, session: 4 },
+        { ...node, id: "nod_1", changedAt: null, session: 1 },
+      ],
+    }),
+  });
+  expect((await as(home)("GET", "/v2/admin/nodes")).body).toEqual({
+    nodes: [
+      { id: "nod_2", state: "lost", startedAt: 5, changedAt: 9 },
+      { id: "nod_1", state: "running", isThis: true, startedAt: 5 },
+    ],
+  });
 });

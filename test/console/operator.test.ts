@@ -1,0 +1,68 @@
+import { expect, test } from "vitest";
+import { operatorPassword } from "./consoleServer.ts";
+import { countShifts, expectShown, findViolations, readShifts } from "./measures.ts";
+import { describeConsole } from "./openConsole.ts";
+import { openPage } from "./pages.ts";
+
+describeConsole(
+  "the page of the operator",
+  (open) => {
+    test("accounts are created, limited, disabled and deleted; nothing moves", async () => {
+      const page = await (await open.newContext()).newPage();
+      await page.goto(`${open.server.url}/console/operator`);
+      await page.getByRole("button", { name: "Operator" }).click();
+      await page.getByLabel("Password").fill(operatorPassword);
+      await page.getByRole("button", { name: "Sign in" }).click();
+      await expectShown(page.locator("nav.side"));
+      await page.addInitScript({ content: countShifts });
+      for (const colorScheme of ["light", "dark"] as const) {
+        await page.emulateMedia({ colorScheme });
+        await openPage(page, open.server, "/operator");
+        expect(await findViolations(page)).toEqual([]);
+        expect(await readShifts(page)).toBe(0);
+      }
+      const node = page.getByRole("region", { name: "Nodes" }).getByRole("row").nth(1);
+      await expectShown(node.getByText("responds"));
+
+      await page.getByRole("button", { name: "New account" }).click();
+      const dialog = page.getByRole("dialog", { name: "New account" });
+      await dialog.getByLabel("Name", { exact: true }).fill("shop");
+      await dialog.getByText("Limits", { exact: true }).click();
+      await dialog.getByLabel("Queues", { exact: true }).fill("7");
+      expect(await findViolations(page)).toEqual([]);
+      await dialog.getByRole("button", { name: "Create account" }).click();
+      const token = await page.getByRole("status").locator("dd").nth(1).locator("code").innerText();
+      const as = { headers: { authorization: `Bearer ${token}` } };
+      expect((await fetch(`${open.server.url}/v2/queues`, as)).status).toBe(200);
+
+      const row = page.getByRole("row").filter({ hasText: "shop" });
+      await row.getByRole("button", { name: "Edit" }).click();
+      const form = page.getByRole("dialog", { name: "Account shop" });
+      await form.getByRole("combobox", { name: "Plan" }).selectOption("free");
+      await form.getByText("Limits", { exact: true }).click();
+      expect(await form.getByLabel("Queues", { exact: true }).inputValue()).toBe("7");
+      await form.getByLabel("Queues", { exact: true }).fill("");
+      await form.getByLabel("Longest delay").fill("2d");
+      await form.getByRole("button", { name: "Save" }).click();
+      await expectShown(row.getByText("free"));
+      const authorization = `Basic ${Buffer.from(`operator:${operatorPassword}`).toString("base64")}`;
+      const read = await fetch(`${open.server.url}/v2/admin/accounts/shop`, { headers: { authorization } });
+      expect(await read.json()).toMatchObject({
+        plan: "free",
+        ownLimits: ["delay"],
+        limits: { delay: 172_800_000 },
+      });
+
+      await row.getByRole("button", { name: "Disable" }).click();
+      await page.getByRole("dialog").getByRole("button", { name: "Disable account" }).click();
+      await row.getByRole("button", { name: "Delete account shop" }).click();
+      const confirm = page.getByRole("dialog", { name: "Delete account shop" });
+      await confirm.getByRole("textbox").fill("shop");
+      await confirm.getByRole("button", { name: "Delete account" }).click();
+      await row.waitFor({ state: "detached" });
+      expect((await fetch(`${open.server.url}/v2/queues`, as)).status).toBe(401);
+      await page.context().close();
+    });
+  },
+  { isEmpty: true, tags: ["long"] },
+);
