@@ -1,6 +1,7 @@
 import type { Clock } from "../clock/clock.ts";
+import type { FoundAlerts } from "../core/accounts/alerts.ts";
 import { alertTimeout, formatAlertBody, listOldAlerts, maxKeptAlerts } from "../core/accounts/alerts.ts";
-import type { Alert, AlertNotice } from "../core/model/alert.ts";
+import type { Alert } from "../core/model/alert.ts";
 import type { Account, AccountId, Delivery, Millis, Outcome } from "../core/model/message.ts";
 import { makeStoredMessage, noMessageSettings, noSendSettings } from "../core/model/message.ts";
 import type { Store } from "../store/store.ts";
@@ -34,7 +35,7 @@ export type AlertReceiver = {
   refusal: string | null;
   pickKeys(now: Millis): Pick<Delivery, "signingKey" | "standardKeys">;
   /** Returns the alerts to create now, given those that are kept. */
-  findNotices(told: readonly Alert[], now: Millis): AlertNotice[];
+  findNotices(told: readonly Alert[], now: Millis): FoundAlerts;
 };
 
 /** Records new alerts of a receiver, sends those that are due, and removes old ones. */
@@ -45,15 +46,16 @@ export async function tellReceiver(receiver: AlertReceiver, sender: AlertSender)
     store.read.listResources("alerts", { account, descending: true, limit: 2 * maxKeptAlerts });
   const now = clock.now();
   const told = await listAlerts();
-  const notices = receiver.findNotices(told, now);
-  if (notices.length > 0) await store.execute("noteAlerts", { account, notices, now });
-  const due = (notices.length > 0 ? await listAlerts() : told).filter(
+  const found = receiver.findNotices(told, now);
+  const isNew = found.notices.length + found.dropped.length > 0;
+  if (isNew) await store.execute("noteAlerts", { account, now, ...found });
+  const due = (isNew ? await listAlerts() : told).filter(
     ({ dueAt }) => dueAt !== null && dueAt <= clock.now(),
   );
   if (!sender.isHeld())
     await Promise.all(due.slice(-sendsAtOnce).map(({ id }) => sendAlert(receiver, id, sender)));
   const ids = listOldAlerts(told, now);
-  if (ids.length > 0) await store.execute("removeAlerts", { account, ids });
+  if (ids.length > 0) await store.execute("removeAlerts", { account, ids, reason: "age" });
 }
 
 /** Sends an alert if it is due and no other node sends it. A failure is recorded, and tried again later. */

@@ -125,6 +125,11 @@ function readMessageMetrics({ metrics, inFlight }: MetricSources): Metric[] {
       "Dead letters that were removed because of their age or a limit, and not by a request.",
       single(activities["dead letter expired"]),
     ),
+    counter(
+      "waypost_alerts_dropped",
+      "Alerts that were not sent, because there were too many in an hour or they were held for too long.",
+      single(activities["alert dropped"]),
+    ),
   ];
 }
 

@@ -52,7 +52,9 @@ async function deleteResources({ read, execute }: Store, account: AccountId): Pr
     () =>
       read.listResources(table, range);
   await removeAll(createLister("jobs"), ({ id }) => execute("removeJobs", { account, ids: [id] }));
-  await removeAll(createLister("alerts"), ({ id }) => execute("removeAlerts", { account, ids: [id] }));
+  await removeAll(createLister("alerts"), ({ id }) =>
+    execute("removeAlerts", { account, ids: [id], reason: "request" }),
+  );
   await removeAll(createLister("schedules"), ({ id }) => execute("deleteSchedule", { account, id }));
   await removeAll(createLister("sources"), ({ id }) => execute("deleteSource", { account, id }));
   await removeAll(createLister("tokens"), ({ id }) => execute("revokeToken", { account, id }));

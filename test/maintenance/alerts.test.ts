@@ -155,7 +155,7 @@ describe("a receiver of alerts", () => {
       .catch((error: unknown) => expect(String(error)).toContain("down"));
     expect(receiver.arrivals).toEqual([]);
     const { body } = await home.ask("GET", "/v2/alerts/log", { token: otherToken });
-    expect(body).toEqual({ alerts: [] });
+    expect(body).toEqual({ alerts: [], dropped: 0 });
   });
 
   test("that does not respond delays no stop of the server", async () => {
@@ -184,6 +184,31 @@ describe("a receiver of alerts", () => {
     expect(await task.nextAt()).toBe(home.clock.now);
     expect((await home.ask("DELETE", "/v2/alerts")).body).toEqual({ deleted: true });
     expect(await task.nextAt()).toBe(Infinity);
+  });
+});
+
+describe("alerts beyond the limit of an hour", () => {
+  test("are dropped and counted, and one more alert tells the receiver", async () => {
+    const home = await createTestServer();
+    const receiver = await startDestination();
+    await set(home, receiver.url, { events: ["deadLetter.created"] });
+    for (let at = 0; at < 33; at++) await failMessage(home, `https://host${at}.example`, {});
+    const task = createTask(home, createTestDeliver());
+    for (let look = 0; look < 8; look++) await task.run();
+    const told = receiver.arrivals.map(({ body }) => JSON.parse(String(body)) as Record<string, unknown>);
+    expect(told).toHaveLength(31);
+    expect(told.filter(({ event }) => event === "alerts.dropped")).toMatchObject([{ count: 3 }]);
+    const { body } = await home.ask("GET", "/v2/alerts/log");
+    expect(body.dropped).toBe(3);
+    expect(body.alerts).toHaveLength(31);
+    await failMessage(home, "https://last.example", {});
+    await task.run();
+    expect(receiver.arrivals, "a second one about the same hour").toHaveLength(31);
+    expect((await home.ask("GET", "/v2/alerts/log")).body.dropped).toBe(4);
+    home.clock.now += 60 * minute;
+    await failMessage(home, "https://host1.example", {});
+    await task.run();
+    expect(receiver.arrivals).toHaveLength(32);
   });
 });
 

@@ -122,6 +122,7 @@ const listAlertCommands = (now: number): RandomCommand[] => [
     input: {
       account: "a",
       notices: [{ event: "host.failing", subject: "one.example", text: "It fails.", count: 2 }],
+      dropped: ["one", "two"],
       now,
     },
   },

@@ -1,6 +1,7 @@
 import { z } from "zod";
+import { maxAlertsPerHour, maxDroppedPerHour } from "../../core/accounts/alerts.ts";
 import type { Alert, AlertSetting, ServerAlertSetting } from "../../core/model/alert.ts";
-import { alertEvents, serverAlertEvents } from "../../core/model/alert.ts";
+import { alertEvents, droppedEvent, serverAlertEvents } from "../../core/model/alert.ts";
 
 /** The schema of the URL that receives the alerts of an account. */
 export const alertSettingSchema = z.object({
@@ -42,10 +43,10 @@ export const serverAlertSettingJson = ({
 /** The schema of an alert in the log. */
 const alertSchema = z.object({
   alertId: z.string().describe("The id of the alert. The request to the URL has the same id."),
-  event: z.enum(alertEvents).describe("The event."),
+  event: z.enum([...alertEvents, droppedEvent]).describe("The event."),
   subject: z.string().describe("The thing that it happened to: a host, a queue, a source and so on."),
   text: z.string().describe("A sentence for people."),
-  count: z.int().optional().describe("The number of dead letters or rejected calls."),
+  count: z.int().optional().describe("The number of dead letters, rejected calls or dropped alerts."),
   createdAt: z.int().describe("When it was noticed, in Unix milliseconds."),
   state: z
     .enum(["pending", "sent", "failed"])
@@ -57,11 +58,22 @@ const alertSchema = z.object({
 });
 
 /** The schema of the log of alerts. */
-export const alertLogSchema = z.object({ alerts: z.array(alertSchema).describe("The alerts.") });
+export const alertLogSchema = z.object({
+  alerts: z.array(alertSchema).describe("The alerts."),
+  dropped: z
+    .int()
+    .min(0)
+    .describe(
+      "The number of alerts that were dropped in the time of these alerts: there were more than " +
+        `${maxAlertsPerHour} in an hour, or they were held for too long. At most ${maxDroppedPerHour} are ` +
+        "counted in an hour.",
+    ),
+});
 
 /** Returns alerts as the API shows them, those of the newest hour first. */
 export const alertLogJson = (alerts: readonly Alert[]): z.output<typeof alertLogSchema> => ({
   alerts: alerts.toSorted((a, b) => b.createdAt - a.createdAt).map(alertJson),
+  dropped: alerts.reduce((sum, { event, count = 0 }) => sum + (event === droppedEvent ? count : 0), 0),
 });
 
 /** Returns an alert as the API shows it. */

@@ -1,4 +1,5 @@
 import type { Alert, AlertEvent, AlertNotice, AlertSetting, ServerAlertSetting } from "../model/alert.ts";
+import { droppedEvent } from "../model/alert.ts";
 import type { Account, AccountId, LogRow, Millis, Schedule, StoredMessage } from "../model/message.ts";
 import { fingerprint } from "../values/fingerprint.ts";
 import { isSuccessStatus } from "../values/status.ts";
@@ -11,8 +12,10 @@ import { sumAttemptsByHost } from "./hostStatistics.ts";
 
 /** How long a host must fail, or a message wait at a gate, unless the account says otherwise. */
 export const defaultAlertAfter: Millis = 5 * minute;
-/** The most alerts of an account that are created in an hour. */
+/** The most alerts of an account that are created in an hour. Further ones are dropped and counted. */
 export const maxAlertsPerHour = 30;
+/** The most dropped alerts of an account that are counted in an hour. */
+export const maxDroppedPerHour = 1_000;
 /** The most alerts of an account that are kept, and how long. */
 export const maxKeptAlerts = 200;
 /** How long alerts are kept. */
@@ -57,8 +60,11 @@ type Situation = {
   now: Millis;
 };
 
-/** Returns the alerts to create now. An alert that was created in this hour is not repeated. */
-export const findNotices = (situation: Situation): AlertNotice[] =>
+/** The alerts to create, and the ids of those to drop because there are too many in this hour. */
+export type FoundAlerts = { notices: AlertNotice[]; dropped: string[] };
+
+/** Returns the alerts to create now. An alert that was created or dropped in this hour is not repeated. */
+export const findNotices = (situation: Situation): FoundAlerts =>
   pickNotices(
     [
       ...findDeadLetterNotices(situation),
@@ -72,15 +78,20 @@ export const findNotices = (situation: Situation): AlertNotice[] =>
 
 type NoticeFilter = { events: readonly AlertEvent[] } & Pick<Situation, "told" | "now">;
 
-/** Returns the wanted notices that were not created in this hour, within the limit of an hour. */
-function pickNotices(found: readonly AlertNotice[], { events, told, now }: NoticeFilter): AlertNotice[] {
-  const known = new Set(told.map(({ id }) => id));
-  const thisHour = told.filter(({ id }) => id.startsWith(toHour(now))).length;
-  return found
+/** Returns the wanted notices that were not created in this hour, up to the limit of an hour. */
+function pickNotices(found: readonly AlertNotice[], { events, told, now }: NoticeFilter): FoundAlerts {
+  const known = new Set(told.flatMap(({ id, dropped = [] }) => [id, ...dropped]));
+  const thisHour = told.filter(({ id, event }) => id.startsWith(toHour(now)) && event !== droppedEvent);
+  const wanted: readonly string[] = events;
+  const fresh = found
     .map(cutNotice)
-    .filter(({ event }) => events.includes(event))
-    .filter((notice) => !known.has(toAlertId(notice, now)))
-    .slice(0, Math.max(0, maxAlertsPerHour - thisHour));
+    .filter(({ event }) => wanted.includes(event))
+    .filter((notice) => !known.has(toAlertId(notice, now)));
+  const room = Math.max(0, maxAlertsPerHour - thisHour.length);
+  return {
+    notices: fresh.slice(0, room),
+    dropped: fresh.slice(room).map((notice) => toAlertId(notice, now)),
+  };
 }
 
 const cutNotice = ({ event, subject, text, count }: AlertNotice): AlertNotice => ({
@@ -243,7 +254,7 @@ type ServerSituation = Pick<Situation, "told" | "now"> & {
 };
 
 /** Returns the alerts about the server as a whole to create now. */
-export function findServerNotices({ alerts, disk, accounts, ...filter }: ServerSituation): AlertNotice[] {
+export function findServerNotices({ alerts, disk, accounts, ...filter }: ServerSituation): FoundAlerts {
   const full = accounts.filter(isStorageLow).map(({ id, name, used, max }): AlertNotice => ({
     event: "storage.low",
     subject: id,
@@ -264,6 +275,27 @@ export const makeAlert = (account: AccountId, notice: AlertNotice, now: Millis):
   status: null,
   error: null,
 });
+
+/** Returns the id of the alert about the alerts that were dropped in an hour. */
+export const toDroppedId = (now: Millis): string =>
+  toAlertId({ event: droppedEvent, subject: "alerts" }, now);
+
+/** Returns the alert about dropped alerts, with more of them. `before` is the alert so far, of this hour. */
+export function countDropped(
+  { account, now, before }: { account: AccountId; now: Millis; before: Alert | undefined },
+  ids: readonly string[],
+): Alert {
+  const dropped = [...new Set([...(before?.dropped ?? []), ...ids])].slice(0, maxDroppedPerHour);
+  const notice: AlertNotice = {
+    event: droppedEvent,
+    subject: "alerts",
+    count: dropped.length,
+    text:
+      `${dropped.length} alerts were dropped in this hour: there were more than ${maxAlertsPerHour}, ` +
+      "or they were held for too long",
+  };
+  return { ...(before ?? makeAlert(account, notice, now)), ...notice, dropped };
+}
 
 /** Returns an alert that a node sends now. No other node sends it until the lease has ended. */
 export const leaseAlert = (alert: Alert, now: Millis): Alert => ({

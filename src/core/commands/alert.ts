@@ -1,8 +1,17 @@
-import { leaseAlert, makeAlert, settleAlert, toAlertId } from "../accounts/alerts.ts";
+import {
+  countDropped,
+  leaseAlert,
+  makeAlert,
+  settleAlert,
+  toAlertId,
+  toDroppedId,
+} from "../accounts/alerts.ts";
+import type { FoundAlerts } from "../accounts/alerts.ts";
 import { mustAllowHosts } from "../accounts/allowedHosts.ts";
 import { requireAccount } from "../accounts/plans.ts";
 import type { Decision, Draft } from "../decision/command.ts";
-import type { Alert, AlertNotice, AlertSetting, ServerAlertSetting } from "../model/alert.ts";
+import { droppedEvent } from "../model/alert.ts";
+import type { Alert, AlertSetting, ServerAlertSetting } from "../model/alert.ts";
 import type { Account, AccountId, Millis } from "../model/message.ts";
 import { serverAccount } from "../values/basics.ts";
 
@@ -36,24 +45,41 @@ const hasReceiver = (draft: Draft, account: AccountId): boolean =>
     : draft.get("accounts", account)?.alerts !== undefined;
 
 /**
- * Creates the alerts of an account. A notice that another node has recorded in this hour, with `now` as
- * its time, is not recorded again.
+ * Creates the alerts of an account, and counts those that are dropped. A notice that another node has
+ * recorded or dropped in this hour, with `now` as its time, is not recorded again.
  */
 export const noteAlerts: Decision<
-  { account: AccountId; notices: readonly AlertNotice[]; now: Millis },
-  { noted: number }
+  { account: AccountId; now: Millis } & FoundAlerts,
+  { noted: number; dropped: number }
 > = {
-  decide: ({ account, notices, now }, draft) => {
-    if (!hasReceiver(draft, account)) return { noted: 0 };
+  decide: ({ account, notices, dropped, now }, draft) => {
+    if (!hasReceiver(draft, account)) return { noted: 0, dropped: 0 };
+    const droppedBefore = new Set(draft.get("alerts", account, toDroppedId(now))?.dropped);
     let noted = 0;
     for (const notice of notices) {
-      if (draft.get("alerts", account, toAlertId(notice, now))) continue;
+      const id = toAlertId(notice, now);
+      if (droppedBefore.has(id) || draft.get("alerts", account, id)) continue;
       draft.put("alerts", makeAlert(account, notice, now));
       noted++;
     }
-    return { noted };
+    const neverNoted = dropped.filter((id) => !draft.get("alerts", account, id));
+    return { noted, dropped: dropAlerts(draft, { account, ids: neverNoted, now }) };
   },
 };
+
+/** Counts alerts as dropped, unless they were counted in this hour. Returns the number of new ones. */
+function dropAlerts(
+  draft: Draft,
+  { account, ids, now }: { account: AccountId; ids: readonly string[]; now: Millis },
+): number {
+  const before = draft.get("alerts", account, toDroppedId(now));
+  const after = countDropped({ account, now, before }, ids);
+  const added = (after.count ?? 0) - (before?.count ?? 0);
+  if (added === 0) return 0;
+  draft.put("alerts", after);
+  for (let count = 0; count < added; count++) draft.record("alert dropped");
+  return added;
+}
 
 type Named = { account: AccountId; id: string };
 
@@ -82,11 +108,16 @@ export const noteAlertOutcome: Decision<
   },
 };
 
-/** Removes alerts. */
-export const removeAlerts: Decision<{ account: AccountId; ids: readonly string[] }, { removed: number }> = {
-  decide: ({ account, ids }, draft) => {
-    const known = ids.filter((id) => draft.get("alerts", account, id));
-    for (const id of known) draft.drop("alerts", account, id);
+/** Removes alerts. If they are removed because of their age, those that were never sent count as dropped. */
+export const removeAlerts: Decision<
+  { account: AccountId; ids: readonly string[]; reason: "age" | "request" },
+  { removed: number }
+> = {
+  decide: ({ account, ids, reason }, draft, { now }) => {
+    const known = ids.flatMap((id) => draft.get("alerts", account, id) ?? []);
+    for (const { id } of known) draft.drop("alerts", account, id);
+    const unsent = known.filter(({ state, event }) => state === "pending" && event !== droppedEvent);
+    if (reason === "age") dropAlerts(draft, { account, ids: unsent.map(({ id }) => id), now });
     return { removed: known.length };
   },
 };

@@ -21,6 +21,7 @@ export const activityNames = [
   "schedule fired",
   "lease expired",
   "dead letter expired",
+  "alert dropped",
   "quarantined",
   "repaired",
 ] as const;

@@ -16,6 +16,8 @@ export const alertEvents = [
 ] as const;
 /** An event that can cause an alert. */
 export type AlertEvent = (typeof alertEvents)[number];
+/** The event of the alert about alerts that were dropped. It is sent even if the setting does not name it. */
+export const droppedEvent = "alerts.dropped";
 
 /**
  * The URL that receives alerts. `after`: how long a host fails or a gate blocks before an alert is sent.
@@ -38,10 +40,10 @@ export type ServerSetting = { id: "alerts"; alerts: ServerAlertSetting };
 
 /** An event that was noticed. `subject` names the thing that it happened to. The text is for people. */
 export type AlertNotice = {
-  event: AlertEvent;
+  event: AlertEvent | typeof droppedEvent;
   subject: string;
   text: string;
-  /** The number of dead letters or rejections, for events that count something. */
+  /** The number of dead letters, rejections or dropped alerts, for events that count something. */
   count?: number;
 };
 
@@ -68,4 +70,6 @@ export type Alert = AlertNotice & {
   /** The result of the last attempt. */
   status: number | null;
   error: string | null;
+  /** The ids of the dropped alerts that this alert is about. */
+  dropped?: readonly string[];
 };

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
-import type { AlertFacts } from "../../../src/core/accounts/alerts.ts";
+import type { AlertFacts, FoundAlerts } from "../../../src/core/accounts/alerts.ts";
 import {
+  countDropped,
   findNotices,
   findServerNotices,
   formatAlertBody,
@@ -8,6 +9,7 @@ import {
   listOldAlerts,
   makeAlert,
   maxAlertsPerHour,
+  maxDroppedPerHour,
   maxKeptAlerts,
   settleAlert,
   toAlertId,
@@ -28,14 +30,18 @@ const quiet: AlertFacts = {
   disk: null,
 };
 
-function find(
+function findAll(
   facts: Partial<AlertFacts>,
   { told = [], events = alertEvents, at = now, lastRotation }: FindOptions = {},
-): AlertNotice[] {
+): FoundAlerts {
   const alerts = { url: "https://ops.example/", after: 5 * minute, events };
   const account = { alerts, ...(lastRotation && { lastRotation }) };
   return findNotices({ account, facts: { ...quiet, ...facts }, told, now: at });
 }
+
+const find = (facts: Partial<AlertFacts>, options: FindOptions = {}): AlertNotice[] =>
+  findAll(facts, options).notices;
+
 type FindOptions = {
   told?: readonly Alert[];
   events?: readonly AlertEvent[];
@@ -177,20 +183,20 @@ describe("an alert about the server is created for", () => {
   ];
 
   test("the disk and accounts near their limit, once in an hour", () => {
-    const found = findServerNotices({ alerts, disk, accounts, told: [], now });
+    const found = findServerNotices({ alerts, disk, accounts, told: [], now }).notices;
     expect(listEvents(found)).toEqual(["disk.low disk", "storage.low acc_1"]);
     expect(found[1]?.text).toContain("account shop");
     const told = found.map((notice) => makeAlert("", notice, now));
-    expect(findServerNotices({ alerts, disk, accounts, told, now })).toEqual([]);
-    expect(findServerNotices({ alerts, disk, accounts, told, now: now + hour })).toHaveLength(2);
+    expect(findServerNotices({ alerts, disk, accounts, told, now }).notices).toEqual([]);
+    expect(findServerNotices({ alerts, disk, accounts, told, now: now + hour }).notices).toHaveLength(2);
   });
 
   test("the chosen events alone", () => {
     const chosen = { ...alerts, events: ["storage.low"] as const };
-    expect(listEvents(findServerNotices({ alerts: chosen, disk, accounts, told: [], now }))).toEqual([
+    expect(listEvents(findServerNotices({ alerts: chosen, disk, accounts, told: [], now }).notices)).toEqual([
       "storage.low acc_1",
     ]);
-    expect(findServerNotices({ alerts, disk: null, accounts: [], told: [], now })).toEqual([]);
+    expect(findServerNotices({ alerts, disk: null, accounts: [], told: [], now }).notices).toEqual([]);
   });
 });
 
@@ -213,11 +219,31 @@ describe("no alert is created for", () => {
       status: 500,
       error: null,
     }));
-    const first = find({ deadLetters: many });
-    expect(first).toHaveLength(maxAlertsPerHour);
-    const told = first.map((one) => makeAlert("acc", one, now));
-    expect(find({ deadLetters: many }, { told })).toEqual([]);
+    const first = findAll({ deadLetters: many });
+    expect(first.notices).toHaveLength(maxAlertsPerHour);
+    expect(first.dropped).toHaveLength(100 - maxAlertsPerHour);
+    const told = first.notices.map((one) => makeAlert("acc", one, now));
+    expect(findAll({ deadLetters: many }, { told })).toEqual({ notices: [], dropped: first.dropped });
     expect(find({ deadLetters: many }, { told: told.slice(0, -1) })).toHaveLength(1);
+    const about = countDropped({ account: "acc", now, before: undefined }, first.dropped);
+    expect(about).toMatchObject({ event: "alerts.dropped", count: 70, state: "pending", dueAt: now });
+    // It uses up no place, and what it is about is not found again in this hour.
+    expect(findAll({ deadLetters: many }, { told: [...told, about] })).toEqual({ notices: [], dropped: [] });
+    const freed = findAll({ deadLetters: many }, { told: [...told.slice(0, -1), about] });
+    expect(freed).toEqual({ notices: first.notices.slice(-1), dropped: [] });
+    const more = findAll({ deadLetters: many }, { told: [...told, about], at: now + hour });
+    expect(more.notices).toHaveLength(maxAlertsPerHour);
+    expect(more.dropped).toHaveLength(70);
+  });
+
+  test("dropped alerts twice, and at most 1,000 of an hour are counted", () => {
+    const ids = Array.from({ length: 1_200 }, (_, at) => `id ${at}`);
+    const of = (before: Alert | undefined, some: readonly string[]) =>
+      countDropped({ account: "acc", now, before }, some);
+    const one = of(undefined, ids.slice(0, 2));
+    const sent: Alert = { ...one, state: "sent", dueAt: null };
+    expect(of(sent, ids.slice(1, 3))).toMatchObject({ count: 3, state: "sent", dueAt: null, id: one.id });
+    expect(of(one, ids).count).toBe(maxDroppedPerHour);
   });
 
   test("long texts in full", () => {

@@ -101,7 +101,8 @@ const remove = route({
     const { wasSet } = await context.store.execute("setAlerts", { account: account.id, alerts: null });
     const range = { account: account.id, limit: 2 * maxKeptAlerts };
     const ids = (await context.store.read.listResources("alerts", range)).map(({ id }) => id);
-    if (ids.length > 0) await context.store.execute("removeAlerts", { account: account.id, ids });
+    if (ids.length > 0)
+      await context.store.execute("removeAlerts", { account: account.id, ids, reason: "request" });
     return { status: 200, body: { deleted: wasSet } };
   },
 });

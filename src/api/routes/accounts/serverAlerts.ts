@@ -92,7 +92,8 @@ const remove = operatorRoute({
     const { wasSet } = await store.execute("setServerAlerts", { alerts: null });
     const range = { account: serverAccount, limit: 2 * maxKeptAlerts };
     const ids = (await store.read.listResources("alerts", range)).map(({ id }) => id);
-    if (ids.length > 0) await store.execute("removeAlerts", { account: serverAccount, ids });
+    if (ids.length > 0)
+      await store.execute("removeAlerts", { account: serverAccount, ids, reason: "request" });
     return { status: 200, body: { deleted: wasSet } };
   },
 });

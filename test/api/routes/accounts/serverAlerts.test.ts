@@ -26,7 +26,7 @@ describe("the URL of alerts about the server", () => {
       status: 404,
       body: { message: "alerts: no URL is set; PUT /v2/admin/alerts sets one" },
     });
-    expect((await ask("GET", `${path}/log`)).body).toEqual({ alerts: [] });
+    expect((await ask("GET", `${path}/log`)).body).toEqual({ alerts: [], dropped: 0 });
     const all = { url, events: [...serverAlertEvents] };
     const replies = [await ask("PUT", path, { url, secret }), await ask("GET")];
     expect(replies).toMatchObject([
