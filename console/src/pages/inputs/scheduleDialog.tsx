@@ -29,6 +29,11 @@ export function ScheduleDialog({ id, close }: { id: string; close(): void }) {
               <Details of={schedule} />
             </div>
             <footer>
+              {may.publish && (
+                <PageLink className="btn" to="/publish" search={{ schedule: id }}>
+                  Edit
+                </PageLink>
+              )}
               {may.manage && (
                 <Button icon={Play} onClick={() => void act(run, `Schedule ${id} has published its message`)}>
                   Run now

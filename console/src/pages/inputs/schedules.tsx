@@ -1,10 +1,10 @@
-import { Trash2 } from "lucide-react";
+import { Plus, Trash2 } from "lucide-react";
 import type { Response } from "../../api/client.ts";
 import { send } from "../../api/client.ts";
 import { useRead } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import { ConfirmButton, PauseButton } from "../../parts/actions.tsx";
-import { Time, Url } from "../../parts/basics.tsx";
+import { Icon, Time, Url } from "../../parts/basics.tsx";
 import { useFilters } from "../../parts/filters.tsx";
 import { PageLink } from "../../parts/link.tsx";
 import { ListPanel } from "../../parts/list.tsx";
@@ -27,6 +27,15 @@ export function SchedulesPage() {
   const schedules = useRead("GET /v2/schedules");
   return (
     <Page title="Schedules" count={schedules.data && formatMany(schedules.data.length, "schedule")}>
+      {may.publish && (
+        <div className="toolbar">
+          <span className="spring" />
+          <PageLink className="btn" to="/publish" search={{ kind: "schedule" }}>
+            <Icon of={Plus} />
+            New schedule
+          </PageLink>
+        </div>
+      )}
       <Loaded query={schedules} what="The schedules">
         {(rows) => (
           <ListPanel
@@ -37,16 +46,7 @@ export function SchedulesPage() {
             open={({ scheduleId }) => set({ open: scheduleId })}
             openKey={open}
             empty={
-              <Empty
-                title="No schedules yet"
-                actions={
-                  may.publish && (
-                    <PageLink className="btn" to="/publish">
-                      Create a schedule
-                    </PageLink>
-                  )
-                }
-              >
+              <Empty title="No schedules yet">
                 <p>A schedule publishes a message at the times of a cron expression.</p>
               </Empty>
             }

@@ -1,154 +1,125 @@
-import { Send } from "lucide-react";
+import { Plus, Send } from "lucide-react";
 import type { SyntheticEvent } from "react";
 import { useState } from "react";
 import { send } from "../../api/client.ts";
 import { useRead } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import { Button } from "../../parts/basics.tsx";
+import type { CodeOf } from "../../parts/codes.tsx";
 import { Codes } from "../../parts/codes.tsx";
-import { useAction } from "../../parts/dialog.tsx";
-import { PageLink } from "../../parts/link.tsx";
-import { Panel } from "../../parts/panel.tsx";
+import { Field, useAction } from "../../parts/dialog.tsx";
+import { useFilters } from "../../parts/filters.tsx";
+import { Loaded, Panel } from "../../parts/panel.tsx";
 import { Empty, Refused } from "../../parts/trouble.tsx";
+import { formatCount } from "../../parts/words.ts";
 import { Page } from "../../shell/shell.tsx";
+import { Published, readBatch, readRuns } from "./published.tsx";
+import type { Result } from "./published.tsx";
+import type { Draft, Kind } from "./publishSettings.ts";
+import {
+  emptyDraft,
+  headerSettings,
+  messageGroups,
+  runSettings,
+  scheduleSettings,
+  toHeaders,
+  toItem,
+  toPublishPath,
+} from "./publishSettings.ts";
+import { readScheduleDraft } from "./scheduleDraft.ts";
+import { CallbackFields, methods, SettingFields } from "./settingFields.tsx";
 
-/** A setting of a message: its header, its name for people, and an example. */
-type Setting = { header: string; title: string; hint?: string; wide?: boolean };
-
-const groups: readonly { title: string; about: string; settings: readonly Setting[] }[] = [
-  {
-    title: "When",
-    about: "by default, immediately",
-    settings: [
-      { header: "Svc-Delay", title: "Delay", hint: "30s, 10m, 1d12h" },
-      { header: "Svc-Not-Before", title: "Not before", hint: "Unix seconds" },
-      { header: "Svc-Cron", title: "Schedule", hint: "30 6 * * 1-5" },
-    ],
-  },
-  {
-    title: "If it fails",
-    about: "after the last retry, it becomes a dead letter",
-    settings: [
-      { header: "Svc-Retries", title: "Retries", hint: "3" },
-      { header: "Svc-Timeout", title: "Timeout", hint: "30s" },
-      { header: "Svc-Retry-Delay", title: "Retry delay, in ms", hint: "1000 * (1 + retried)" },
-      { header: "Svc-Callback", title: "Callback", hint: "https://…", wide: true },
-      { header: "Svc-Failure-Callback", title: "Failure callback", hint: "https://…", wide: true },
-    ],
-  },
-  {
-    title: "Flow control",
-    about: "parallelism and rate",
-    settings: [
-      { header: "Svc-Flow-Control-Key", title: "Flow control key" },
-      { header: "Svc-Flow-Control-Value", title: "Limits", hint: "parallelism=2, rate=10, period=1m" },
-    ],
-  },
-  {
-    title: "Deduplication and search",
-    about: "optional",
-    settings: [
-      { header: "Svc-Deduplication-Id", title: "Deduplication id" },
-      { header: "Svc-Label", title: "Label" },
-    ],
-  },
-];
-
-type Draft = {
-  method: string;
-  destination: string;
-  body: string;
-  type: string;
-  queue: string;
-  settings: Readonly<Record<string, string>>;
-};
-
-const empty: Draft = {
-  method: "POST",
-  destination: "",
-  body: "",
-  type: "application/json",
-  queue: "",
-  settings: {},
-};
-
-/** Returns the headers of a publish. An empty field is not sent. */
-const toHeaders = ({ method, type, settings }: Draft): Record<string, string> => ({
-  ...(type !== "" && { "Content-Type": type }),
-  ...(method !== "POST" && { "Svc-Method": method }),
-  ...Object.fromEntries(Object.entries(settings).filter(([, value]) => value.trim() !== "")),
-});
-
-/** Publishes one message, and shows the request as code. */
+/** Publishes messages, starts runs and creates schedules, and shows the request as code. */
 export function PublishPage() {
   const may = useMay();
+  const { values } = useFilters();
+  const { schedule, kind } = values;
   return (
     <Page title="Publish" isLive={false}>
-      {may.publish ? (
-        <PublishForm />
-      ) : (
+      {!may.publish ? (
         <Panel>
           <Empty title="This session cannot publish">
             <p>Log in with the account’s password, the main token, or a token with the verb publish.</p>
           </Empty>
         </Panel>
+      ) : schedule === undefined ? (
+        <PublishForm
+          key={kind}
+          initial={{
+            ...emptyDraft,
+            kind: kinds.some((one) => one.kind === kind) ? (kind as Kind) : "message",
+          }}
+        />
+      ) : (
+        <EditSchedule key={schedule} id={schedule} />
       )}
     </Page>
   );
 }
 
-function PublishForm() {
-  const [draft, setDraft] = useState(empty);
+/** The form with the settings of a schedule, which is replaced. */
+function EditSchedule({ id }: { id: string }) {
+  const found = useRead("GET /v2/schedules/{scheduleId}", { params: { scheduleId: id } }, { every: null });
+  return (
+    <Loaded query={found} what="The schedule">
+      {(schedule) => (
+        <>
+          <section className="callout info">
+            <span />
+            <p>
+              Saving replaces the schedule. Set these again if it has them, because the API does not show
+              them: the timeout, deduplication, redaction, and the settings of its callbacks.
+            </p>
+          </section>
+          <PublishForm initial={readScheduleDraft(schedule)} />
+        </>
+      )}
+    </Loaded>
+  );
+}
+
+const kinds: readonly { kind: Kind; name: string; verb: string }[] = [
+  { kind: "message", name: "Message", verb: "Publish" },
+  { kind: "run", name: "Run of a workflow", verb: "Start run" },
+  { kind: "schedule", name: "Schedule", verb: "Save schedule" },
+];
+
+function PublishForm({ initial }: { initial: Draft }) {
+  const [draft, setDraft] = useState(initial);
+  const [batch, setBatch] = useState<readonly Draft[]>([]);
   const { error, isBusy, run } = useAction();
-  const [done, setDone] = useState<string | null>(null);
+  const [results, setResults] = useState<readonly Result[]>([]);
+  const set = (name: string, value: string): void =>
+    setDraft((known) => ({ ...known, values: { ...known.values, [name]: value } }));
   const submit = (event: SyntheticEvent): void => {
     event.preventDefault();
-    setDone(null);
-    if (!isBusy) void run(async () => setDone(await publishDraft(draft)));
+    setResults([]);
+    if (!isBusy)
+      void run(async () => {
+        setResults(await publishDrafts([...batch, draft]));
+        setBatch([]);
+      });
   };
-  const { destination, queue, body } = draft;
-  const path = `/v2/${queue === "" ? "publish" : `enqueue/${encodeURIComponent(queue)}`}/${destination || "https://example.com/"}`;
   return (
     <div className="split">
       <form className="panel form" onSubmit={submit}>
-        <WhereTo draft={draft} set={(change) => setDraft({ ...draft, ...change })} />
-        {groups.map(({ title, about, settings }) => (
-          <fieldset key={title}>
-            <legend>
-              {title}
-              <small>{about}</small>
-            </legend>
-            <div className="fields">
-              {settings.map(({ header, title: name, hint, wide }) => (
-                <label key={header} className={`field ${wide ? "" : "h3"}`}>
-                  <span className="label">{name}</span>
-                  <input
-                    className="input mono"
-                    placeholder={hint}
-                    value={draft.settings[header] ?? ""}
-                    onChange={(event) =>
-                      setDraft({ ...draft, settings: { ...draft.settings, [header]: event.target.value } })
-                    }
-                  />
-                </label>
-              ))}
-            </div>
-          </fieldset>
-        ))}
+        <WhereTo
+          draft={draft}
+          isBatch={batch.length > 0}
+          change={(part) => setDraft((known) => ({ ...known, ...part }))}
+          set={set}
+        />
+        <OtherSettings values={draft.values} set={set} />
         <div className="dialog-body">
           <Refused error={error} />
-          {done !== null && <Published id={done} />}
-          <div className="actions">
-            <Button kind="primary" type="submit" icon={Send} disabled={isBusy}>
-              Publish
-            </Button>
-          </div>
+          <Published results={results} />
+          <Buttons draft={draft} batch={batch} setBatch={setBatch} isBusy={isBusy} />
         </div>
       </form>
       <div className="stick">
         <Panel title="As code">
           <div className="body">
-            <Codes of={{ method: "POST", path, headers: toHeaders(draft), ...(body !== "" && { body }) }} />
+            <Codes of={toCode([...batch, draft])} />
           </div>
         </Panel>
       </div>
@@ -156,111 +127,184 @@ function PublishForm() {
   );
 }
 
-function WhereTo({ draft, set }: { draft: Draft; set(change: Partial<Draft>): void }) {
+/** The settings that every kind has. */
+const OtherSettings = ({ values, set }: Pick<WhereToProps, "set"> & Pick<Draft, "values">) => (
+  <>
+    {messageGroups.map(({ title, about, settings }) => (
+      <fieldset key={title}>
+        <legend>
+          {title}
+          <small>{about}</small>
+        </legend>
+        <div className="fields">
+          <SettingFields settings={settings} values={values} set={set} />
+        </div>
+      </fieldset>
+    ))}
+    <fieldset>
+      <legend>
+        Callbacks<small>each has its own settings</small>
+      </legend>
+      <div className="fields">
+        <CallbackFields values={values} set={set} />
+      </div>
+    </fieldset>
+  </>
+);
+
+type ButtonsProps = {
+  draft: Draft;
+  batch: readonly Draft[];
+  setBatch(batch: readonly Draft[]): void;
+  isBusy: boolean;
+};
+
+function Buttons({ draft, batch, setBatch, isBusy }: ButtonsProps) {
+  const verb = kinds.find(({ kind }) => kind === draft.kind)?.verb ?? "";
+  return (
+    <div className="actions">
+      {draft.kind !== "schedule" && (
+        <Button icon={Plus} disabled={draft.destination === ""} onClick={() => setBatch([...batch, draft])}>
+          Add to batch
+        </Button>
+      )}
+      {batch.length > 0 && <Button onClick={() => setBatch([])}>Empty the batch</Button>}
+      <Button kind="primary" type="submit" icon={Send} disabled={isBusy}>
+        {batch.length === 0 ? verb : `${verb}: ${formatCount(batch.length + 1)}`}
+      </Button>
+    </div>
+  );
+}
+
+/** Returns the request that publishes the drafts. Several are a batch. */
+function toCode(drafts: readonly Draft[]): CodeOf {
+  const [draft] = drafts;
+  if (draft && drafts.length === 1)
+    return {
+      method: "POST",
+      path: toPublishPath(draft),
+      headers: toHeaders(draft),
+      ...(draft.body !== "" && { body: draft.body }),
+    };
+  return {
+    method: "POST",
+    path: draft?.kind === "run" ? "/v2/batch/trigger" : "/v2/batch",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify(drafts.map(toItem), null, 2),
+  };
+}
+
+/** Publishes the messages, starts the runs, or saves the schedule. */
+async function publishDrafts(drafts: readonly Draft[]): Promise<readonly Result[]> {
+  const [draft] = drafts;
+  if (!draft) return [];
+  const { kind, destination, body } = draft;
+  if (kind === "schedule") {
+    const headers = toHeaders(draft);
+    const params = { destination };
+    const { scheduleId } = await send("POST /v2/schedules/{destination}", { params, headers, body });
+    return [{ kind: "schedule", id: scheduleId }];
+  }
+  const items = drafts.map(toItem);
+  return kind === "run"
+    ? readRuns(await send("POST /v2/batch/trigger", { body: items }))
+    : readBatch(await send("POST /v2/batch", { body: items }));
+}
+
+type WhereToProps = {
+  draft: Draft;
+  /** Whether the kind stays, because all items of a batch have one kind. */
+  isBatch: boolean;
+  change(part: Partial<Draft>): void;
+  set(name: string, value: string): void;
+};
+
+function WhereTo({ draft, isBatch, change, set }: WhereToProps) {
   const queues = useRead("GET /v2/queues", {}, { every: null });
+  const { kind, values } = draft;
+  const own = { message: [], run: runSettings, schedule: scheduleSettings }[kind];
   return (
     <fieldset>
       <legend>
-        Where to<small>a URL, or the name of a URL group</small>
+        Where to
+        <small>{kind === "run" ? "the URL of the workflow" : "a URL, or the name of a URL group"}</small>
       </legend>
       <div className="fields">
-        <div className="field">
-          <span className="label">Destination</span>
-          <div className="joined">
-            <select
-              className="input fit"
-              aria-label="Method"
-              value={draft.method}
-              onChange={(event) => set({ method: event.target.value })}
+        <div className="seg" role="group" aria-label="What to publish">
+          {kinds.map(({ kind: one, name }) => (
+            <button
+              key={one}
+              type="button"
+              aria-pressed={one === kind}
+              aria-disabled={isBatch || undefined}
+              onClick={() => !isBatch && change({ kind: one })}
             >
-              {["POST", "GET", "PUT", "PATCH", "DELETE"].map((method) => (
-                <option key={method}>{method}</option>
-              ))}
-            </select>
-            <input
-              className="input mono"
-              aria-label="Destination"
-              placeholder="https://example.com/hook"
-              value={draft.destination}
-              onChange={(event) => set({ destination: event.target.value })}
-              required
-            />
-          </div>
+              {name}
+            </button>
+          ))}
         </div>
-        <label className="field">
-          <span className="label">Body</span>
+        <Destination draft={draft} change={change} />
+        <SettingFields settings={own} values={values} set={set} />
+        <Field name="Body">
           <textarea
             className="input"
             rows={6}
             spellCheck={false}
             value={draft.body}
-            onChange={(event) => set({ body: event.target.value })}
+            onChange={(event) => change({ body: event.target.value })}
           />
-        </label>
-        <label className="field h3">
-          <span className="label">Content type</span>
+        </Field>
+        <Field name="Content type" className="h3">
           <input
             className="input mono"
             value={draft.type}
-            onChange={(event) => set({ type: event.target.value })}
+            onChange={(event) => change({ type: event.target.value })}
           />
-        </label>
-        <label className="field h3">
-          <span className="label">Queue</span>
-          <select
-            className="input"
-            value={draft.queue}
-            onChange={(event) => set({ queue: event.target.value })}
-          >
-            <option value="">none</option>
-            {queues.data?.map(({ name }) => (
-              <option key={name}>{name}</option>
-            ))}
-          </select>
-        </label>
+        </Field>
+        {kind !== "run" && (
+          <Field name="Queue" className="h3">
+            <select
+              className="input"
+              value={draft.queue}
+              onChange={(event) => change({ queue: event.target.value })}
+            >
+              <option value="">none</option>
+              {queues.data?.map(({ name }) => (
+                <option key={name}>{name}</option>
+              ))}
+            </select>
+          </Field>
+        )}
+        <SettingFields settings={headerSettings} values={values} set={set} />
       </div>
     </fieldset>
   );
 }
 
-/** Publishes the message, or creates the schedule if there is a cron expression. Returns its id. */
-async function publishDraft(draft: Draft): Promise<string> {
-  const { destination, queue, body } = draft;
-  const headers = toHeaders(draft);
-  if (headers["Svc-Cron"] !== undefined) {
-    const sent = { ...headers, ...(queue !== "" && { "Svc-Queue-Name": queue }) };
-    const made = await send("POST /v2/schedules/{destination}", {
-      params: { destination },
-      headers: sent,
-      body,
-    });
-    return made.scheduleId;
-  }
-  const [result] = await send("POST /v2/batch", {
-    body: [{ destination, headers, ...(body !== "" && { body }), ...(queue !== "" && { queue }) }],
-  });
-  const [first] = [result].flat();
-  if (!first || !("messageId" in first))
-    throw new Error(first && "error" in first ? first.error : "nothing was published");
-  return first.messageId;
-}
+type DestinationProps = Pick<WhereToProps, "draft" | "change">;
 
-const Published = ({ id }: { id: string }) => (
-  <section className="callout good" role="status">
-    <span />
-    <div>
-      <h3>{id.startsWith("msg_") ? "Published" : "The schedule is created"}</h3>
-      <p>
-        {id.startsWith("msg_") ? (
-          <PageLink className="link" to="/messages" search={{ open: id }}>
-            {id}
-          </PageLink>
-        ) : (
-          <PageLink className="link" to="/schedules">
-            {id}
-          </PageLink>
-        )}
-      </p>
+const Destination = ({ draft: { method, destination }, change }: DestinationProps) => (
+  <div className="field">
+    <span className="label">Destination</span>
+    <div className="joined">
+      <select
+        className="input fit"
+        aria-label="Method"
+        value={method}
+        onChange={(event) => change({ method: event.target.value })}
+      >
+        {methods.map((one) => (
+          <option key={one}>{one}</option>
+        ))}
+      </select>
+      <input
+        className="input mono"
+        aria-label="Destination"
+        placeholder="https://example.com/hook"
+        value={destination}
+        onChange={(event) => change({ destination: event.target.value })}
+        required
+      />
     </div>
-  </section>
+  </div>
 );
