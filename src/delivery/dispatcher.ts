@@ -156,7 +156,7 @@ export class Dispatcher {
   /** Returns the current delivery capacity of this node. */
   readCapacity(): DeliveryCapacity {
     const { total, perHost, bytes: { perBatch } = { perBatch: memory.batch } } = this.#options.capacity;
-    const { bodyBytes } = this.#running;
+    const { bodyBytes, failingLanes } = this.#running;
     const free = this.#isStopping || this.#isHeld || !this.#maySend ? 0 : total - this.#running.count;
     return {
       free,
@@ -169,6 +169,7 @@ export class Dispatcher {
         bytes: bodyBytes.heldByAccount,
       },
       denied: (lane) => this.#waitingHosts.note(lane),
+      ...failingLanes.at(this.#options.clock.now()),
     };
   }
 
@@ -293,8 +294,7 @@ export class Dispatcher {
 
   #send(delivery: Delivery): void {
     if (!this.#maySend) return this.#leaseGuard?.returnLeases([toLeaseRef(delivery)]);
-    const host = parseHost(delivery.message.url);
-    const lane = laneName(delivery.message.account, host);
+    const lane = laneName(delivery.message.account, parseHost(delivery.message.url));
     const responseRoom = this.#running.bodyBytes.openRoom(lane);
     const call =
       delivery.unsendable === undefined
@@ -321,7 +321,7 @@ export class Dispatcher {
     const outcome = await call.outcome;
     // A settled delivery has nothing to store, but only an outcome gives its capacity to others that wait.
     const isAwaited = !running.isSettled || !this.#running.hasSpareCapacity(running, this.#options.capacity);
-    this.#running.uncount(running);
+    this.#running.uncount(running, outcome);
     // The lease has been given back, so the outcome is not stored.
     if (running.index === notRunning) {
       running.responseRoom.close();

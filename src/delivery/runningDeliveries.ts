@@ -1,7 +1,10 @@
 import type { TakenCapacity } from "../core/admission/capacity.ts";
 import { hasCapacity } from "../core/admission/capacity.ts";
-import type { AccountId, Delivery, LeaseRef, MessageId, Millis } from "../core/model/message.ts";
+import { FailingLanes } from "../core/fairness/failingLanes.ts";
+import type { AccountId, Delivery, LeaseRef, MessageId, Millis, Outcome } from "../core/model/message.ts";
+import { isSuccessStatus } from "../core/values/status.ts";
 import type { DeliveryCall } from "./deliver.ts";
+import { abortedError } from "./deliveryError.ts";
 import { BodyByteBudget } from "./http/bodyBytes.ts";
 
 /**
@@ -24,7 +27,10 @@ const nothingTaken: TakenCapacity = { all: 0, lane: 0, bytes: 0, laneBytes: 0 };
 /** The index of a delivery that has not started, has ended, or was given back. */
 export const notRunning = -1;
 
-/** The running deliveries of a node, counted by lane and by account, and the memory of their bodies. */
+/**
+ * The running deliveries of a node, counted by lane and by account, the memory of their bodies, and the lanes
+ * that fail.
+ */
 export class RunningDeliveries {
   /** A plain array with reused positions: see docs/decisions/0034. */
   #list: Running[] = [];
@@ -37,6 +43,7 @@ export class RunningDeliveries {
   readonly #ofRuns = new Map<MessageId, Running>();
   /** The memory for the bodies of messages being sent and of their responses. */
   readonly bodyBytes: BodyByteBudget;
+  readonly failingLanes = new FailingLanes();
 
   /** `totalBytes` is the memory for bodies, in bytes. */
   constructor(totalBytes: number) {
@@ -77,9 +84,10 @@ export class RunningDeliveries {
     this.#count(running, 1);
   }
 
-  /** Stops counting a delivery whose request has ended. */
-  uncount(running: Running): void {
+  /** Stops counting a delivery whose request has ended. A request that this node aborted says nothing. */
+  uncount(running: Running, { status, error }: Outcome): void {
     this.#count(running, -1);
+    if (error !== abortedError) this.failingLanes.count(running.lane, isSuccessStatus(status));
   }
 
   /** Removes a delivery in constant time: the last one takes its position. */
@@ -140,6 +148,8 @@ export class RunningDeliveries {
     { total, perHost }: { total: number; perHost: number },
   ): boolean {
     const { bodyBytes } = this;
+    // Its messages may wait although there is capacity.
+    if (this.failingLanes.isFailing(lane)) return false;
     const capacity = {
       free: total - this.count - this.#ended,
       perHost,

@@ -1,10 +1,17 @@
 import { expect, test } from "vitest";
 import { laneName } from "../../src/core/admission/capacity.ts";
+import { failingAfter } from "../../src/core/fairness/failingLanes.ts";
+import type { Outcome } from "../../src/core/model/message.ts";
 import { notRunning, RunningDeliveries, toLeaseRef } from "../../src/delivery/runningDeliveries.ts";
 import type { Running } from "../../src/delivery/runningDeliveries.ts";
 import { makeDelivery } from "./http/destination.ts";
 
 const capacity = { total: 4, perHost: 2 };
+
+const makeOutcome = (status: number): Outcome => ({
+  ...{ account: "acc", messageId: "a", host: "app.example", attempt: 0, status, headers: [], took: 1 },
+  ...{ body: new Uint8Array(0), error: null },
+});
 
 const makeRunning = (id: string, host = "app.example"): Running => {
   const delivery = makeDelivery(`https://${host}/`, { id });
@@ -25,7 +32,7 @@ test("a place counts as used until the outcome that gives it to another message 
   const [first, second, other] = [makeRunning("a"), makeRunning("b"), makeRunning("c", "other.example")];
   for (const one of [first, second, other]) deliveries.add(one);
   expect(deliveries.hasSpareCapacity(first, capacity)).toBe(false);
-  deliveries.uncount(first);
+  deliveries.uncount(first, makeOutcome(200));
   deliveries.remove(first);
   expect(deliveries.hasSpareCapacity(second, capacity)).toBe(true);
   deliveries.countEnded(first, 1);
@@ -33,6 +40,20 @@ test("a place counts as used until the outcome that gives it to another message 
   expect(deliveries.ended).toBe(1);
   deliveries.countEnded(first, -1);
   expect(deliveries.hasSpareCapacity(second, capacity)).toBe(true);
+});
+
+test("a host that fails has no spare capacity, because its messages may wait without using it up", () => {
+  const deliveries = new RunningDeliveries(1_000_000);
+  const last = makeRunning("last");
+  deliveries.add(last);
+  expect(deliveries.hasSpareCapacity(last, capacity)).toBe(true);
+  for (let n = 0; n < failingAfter; n++) {
+    const failed = makeRunning(`failed ${n}`);
+    deliveries.add(failed);
+    deliveries.uncount(failed, makeOutcome(500));
+    deliveries.remove(failed);
+  }
+  expect(deliveries.hasSpareCapacity(last, capacity)).toBe(false);
 });
 
 test("only the settled attempt of a message is settled, and gives no lease back", () => {

@@ -23,15 +23,22 @@ type TimedDeliverOptions = {
   calls: TimedCall[];
   /** How long a host takes to respond, in milliseconds. */
   answersAfter(host: string): number;
+  /** The status of a host. Null: it hangs, and the call times out. Absent: 200. */
+  respondsWith?(host: string): number | null;
 };
 
-/** Returns a `deliver` that records each call and responds with 200 after some virtual time. */
-export function createTimedDeliver({ world, start, calls, answersAfter }: TimedDeliverOptions): Deliver {
+/** Returns a `deliver` that records each call and responds after some virtual time. */
+export function createTimedDeliver(options: TimedDeliverOptions): Deliver {
+  const { world, start, calls, answersAfter, respondsWith = () => 200 } = options;
   const respond = async (delivery: Delivery): Promise<Outcome> => {
     const host = parseHost(delivery.message.url);
     calls.push({ at: world.now - start, host, delivery });
     await world.wait(answersAfter(host), { owner: "destination", what: "answer" });
-    return { ...identify(delivery), status: 200, ...empty, error: null, took: answersAfter(host) };
+    const status = respondsWith(host);
+    const error = status === null ? "timed out after 1 s" : null;
+    const took = answersAfter(host);
+    const timing = { startedAt: world.now - took, connect: 0, firstByte: took, duration: took };
+    return { ...identify(delivery), status, ...empty, error, took, timing };
   };
   return (delivery) => {
     const cut = Promise.withResolvers<Outcome>();

@@ -1,3 +1,4 @@
+import { reduceShare } from "../fairness/failingLanes.ts";
 import { leavesReserve } from "../fairness/lastPart.ts";
 import type { AccountId } from "../model/message.ts";
 
@@ -10,7 +11,8 @@ import type { AccountId } from "../model/message.ts";
  * thresholds", 1998) with a factor of one. The memory for bodies that are being sent is shared by the same
  * rule.
  *
- * Accounts with many destinations are held back by a second rule: see `leavesReserve`.
+ * Accounts with many destinations are held back by a second rule: see `leavesReserve`. A destination whose
+ * attempts all fail gets less while others wait: see `FailingLanes`.
  */
 export type DeliveryCapacity = {
   free: number;
@@ -30,6 +32,10 @@ export type DeliveryCapacity = {
   heldByAccount?: { deliveries: CapacityHoldings; bytes: CapacityHoldings };
   /** Called for a destination (`laneName`) that gets no delivery because its account holds its share. */
   denied?(lane: string): void;
+  /** Called for a destination (`laneName`) that gets no delivery, and is below its maximum. */
+  noteWaiting?(lane: string): void;
+  /** Reports whether a destination (`laneName`) gets less than others now. */
+  isReduced?(lane: string): boolean;
 };
 
 /** The whole of a capacity, and what each account holds of it. */
@@ -73,13 +79,21 @@ export const readLaneAccount = (lane: string): AccountId => lane.slice(0, lane.i
 export function hasCapacity(capacity: DeliveryCapacity, taken: TakenCapacity, lane: string): boolean {
   const free = capacity.free - taken.all;
   const running = (capacity.runningByLane.get(lane) ?? 0) + taken.lane;
+  const share = capacity.isReduced?.(lane) ? reduceShare(free) : free;
   return (
     free > 0 &&
-    running < Math.min(capacity.perHost, free) &&
+    running < Math.min(capacity.perHost, share) &&
     hasBytes(capacity.bytes, taken, lane) &&
     leavesShareToOthers(capacity, taken, lane)
   );
 }
+
+/** Reports whether a destination could have more deliveries if other destinations had fewer. */
+export const isBelowMaximum = (
+  { perHost, runningByLane }: DeliveryCapacity,
+  taken: Pick<TakenCapacity, "lane">,
+  lane: string,
+): boolean => (runningByLane.get(lane) ?? 0) + taken.lane < perHost;
 
 /** Reports whether one more delivery of the account of a destination leaves other accounts their share. */
 export function leavesShareToOthers(

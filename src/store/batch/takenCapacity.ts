@@ -3,6 +3,7 @@ import type { DeliveryCapacity, TakenCapacity } from "../../core/admission/capac
 import {
   readLaneAccount,
   hasCapacity,
+  isBelowMaximum,
   isNewcomer,
   leavesShareToOthers,
 } from "../../core/admission/capacity.ts";
@@ -25,8 +26,10 @@ export class BatchCapacity {
   hasCapacity(lane: string): boolean {
     const taken = this.#readTaken(lane);
     const isFree = hasCapacity(this.#capacity, taken, lane);
-    if (!isFree && !leavesShareToOthers(this.#capacity, taken, lane)) this.#deny(lane);
-    return isFree;
+    if (isFree) return true;
+    if (!leavesShareToOthers(this.#capacity, taken, lane)) this.#deny(lane);
+    if (isBelowMaximum(this.#capacity, taken, lane)) this.#capacity.noteWaiting?.(lane);
+    return false;
   }
 
   #deny(lane: string): void {

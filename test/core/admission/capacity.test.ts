@@ -38,6 +38,18 @@ describe("a capacity of 60 deliveries", () => {
     expect(hasCapacity(capacityWith(60, busy), nothing, "e")).toBe(true);
   });
 
+  test("gives a host that fails while others wait an eighth of what is free, and always one", () => {
+    const reduced = (busy: Record<string, number>) => ({
+      ...capacityWith(60, busy),
+      isReduced: (lane: string) => lane === "a",
+    });
+    expect(fill(reduced({}), "a")).toBe(6);
+    expect(fill(reduced({ b: 30 }), "a")).toBe(3);
+    expect(fill(reduced({ b: 30, c: 29 }), "a")).toBe(1);
+    expect(fill(reduced({ b: 30, c: 30 }), "a")).toBe(0);
+    expect(fill(reduced({ a: 20 }), "b")).toBe(20);
+  });
+
   test("gives no host more than the limit per host", () => {
     expect(fill(capacityWith(60, {}, 10), "a")).toBe(10);
     expect(fill(capacityWith(60, { a: 10 }, 10), "a")).toBe(0);

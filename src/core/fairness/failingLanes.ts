@@ -1,0 +1,62 @@
+import type { Millis } from "../values/basics.ts";
+import { second } from "../values/time.ts";
+
+/** A destination fails if at least this many attempts in a row have failed. The first success ends that. */
+export const failingAfter = 10;
+/** The part of its usual share that a failing destination gets while others wait: at least one delivery. */
+const reducedPart = 1 / 8;
+/**
+ * How long others count as waiting after one of them got no delivery. Waitlists are checked every second, so
+ * destinations that still wait are noted again.
+ */
+const waitingTime: Millis = 2 * second;
+/** The maximum number of destinations of which failures are known. The oldest are forgotten. */
+const maxLanes = 10_000;
+
+/** Returns how many deliveries a failing destination may have, if it could have this many otherwise. */
+export const reduceShare = (share: number): number =>
+  share > 0 ? Math.max(1, Math.floor(share * reducedPart)) : share;
+
+/**
+ * The destinations whose attempts all fail, as one node sees them. While messages of other destinations wait
+ * for capacity, these get less of it. They are never cut off, and nothing else changes for their messages.
+ */
+export class FailingLanes {
+  /** The attempts that have failed since the last success, up to `failingAfter`, by lane (`laneName`). */
+  readonly #failures = new Map<string, number>();
+  #waitedAt: Millis = Number.NEGATIVE_INFINITY;
+
+  /** Counts the outcome of an attempt. */
+  count(lane: string, hasSucceeded: boolean): void {
+    const failures = this.#failures.get(lane) ?? 0;
+    if (hasSucceeded) {
+      if (failures > 0) this.#failures.delete(lane);
+    } else if (failures < failingAfter) {
+      this.#failures.set(lane, failures + 1);
+      if (this.#failures.size > maxLanes) this.#forgetOldest();
+    }
+  }
+
+  /** Reports whether all attempts to a destination fail. */
+  isFailing(lane: string): boolean {
+    return (this.#failures.get(lane) ?? 0) >= failingAfter;
+  }
+
+  /**
+   * Returns the rule at this time. `noteWaiting` notes that a message got no capacity for its destination; a
+   * failing destination does not count as waiting. `isReduced` reports whether a destination gets less.
+   */
+  at(now: Millis): { noteWaiting(lane: string): void; isReduced(lane: string): boolean } {
+    return {
+      noteWaiting: (lane) => {
+        if (!this.isFailing(lane)) this.#waitedAt = now;
+      },
+      isReduced: (lane) => Math.abs(now - this.#waitedAt) < waitingTime && this.isFailing(lane),
+    };
+  }
+
+  #forgetOldest(): void {
+    const [oldest] = this.#failures.keys();
+    if (oldest !== undefined) this.#failures.delete(oldest);
+  }
+}
