@@ -152,6 +152,23 @@ describeConsole("actions in the console", (open) => {
     await open.page.keyboard.press("Escape");
   });
 
+  test("alerts are set, changed and removed", async () => {
+    await openPage(open.page, open.server, "/settings?part=alerts");
+    await open.page.getByRole("button", { name: "Set a URL" }).click();
+    const dialog = open.page.getByRole("dialog", { name: "Alerts" });
+    await dialog.getByLabel("URL", { exact: true }).fill("https://pager.example/hook");
+    await dialog.getByLabel("a host has recovered").uncheck();
+    await dialog.getByRole("button", { name: "Make a secret" }).click();
+    await dialog.getByRole("button", { name: "Save" }).click();
+    await expectShown(open.page.getByText("their own secret"));
+    const { events } = (await call(open.server, "GET /v2/alerts")) as { events: string[] };
+    expect(events).toContain("host.failing");
+    expect(events).not.toContain("host.recovered");
+    await open.page.getByRole("button", { name: "Send no more alerts" }).click();
+    await open.page.getByRole("dialog").getByRole("button", { name: "Remove URL" }).click();
+    await expectShown(open.page.getByText("No alerts are sent"));
+  });
+
   test("a schedule shows its next five times, and runs now", async () => {
     await openPage(open.page, open.server, "/schedules");
     await open.page.getByText("morning-report").click();

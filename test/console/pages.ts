@@ -62,6 +62,7 @@ export const listPages = (): Record<string, Opener> => ({
   jobs: at("/jobs"),
   tokens: at("/settings"),
   "signing keys": at("/settings?part=keys"),
+  alerts: at("/settings?part=alerts"),
   limits: at("/settings?part=limits"),
   usage: at("/settings?part=usage"),
   audit: at("/settings?part=audit"),

@@ -9,6 +9,7 @@ import { Empty } from "../../parts/trouble.tsx";
 import { formatCount } from "../../parts/words.ts";
 import { Page } from "../../shell/shell.tsx";
 import { useDo } from "../../shell/toasts.tsx";
+import { AlertPanels } from "./alerts.tsx";
 import { Accounts } from "./accounts.tsx";
 import { Nodes } from "./nodes.tsx";
 
@@ -22,6 +23,7 @@ export function OperatorPage() {
           <Health />
           <Nodes />
           <Accounts />
+          <AlertPanels scope="server" />
         </>
       ) : (
         <Panel>

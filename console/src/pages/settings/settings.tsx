@@ -2,6 +2,7 @@ import type { ReactNode } from "react";
 import { PageLink } from "../../parts/link.tsx";
 import { useFilters } from "../../parts/filters.tsx";
 import { Page } from "../../shell/shell.tsx";
+import { Alerts } from "./alerts.tsx";
 import { AuditLog } from "./audit.tsx";
 import { SigningKeys } from "./keys.tsx";
 import { Limits } from "./limits.tsx";
@@ -11,6 +12,7 @@ import { Usage } from "./usage.tsx";
 const parts = [
   { part: undefined, name: "Tokens" },
   { part: "keys", name: "Signing keys" },
+  { part: "alerts", name: "Alerts" },
   { part: "limits", name: "Limits" },
   { part: "usage", name: "Usage" },
   { part: "audit", name: "Audit log" },
@@ -18,6 +20,7 @@ const parts = [
 
 const shown: Readonly<Record<string, () => ReactNode>> = {
   keys: SigningKeys,
+  alerts: Alerts,
   limits: Limits,
   usage: Usage,
   audit: AuditLog,
