@@ -86,3 +86,17 @@ export function listWantedTimeKeys({ urls, hosts, paths, callerIps }: Filter): s
     timeKeys && timeKeys.length <= maxFilterValues ? [[...new Set(timeKeys), anyTimeKey]] : [],
   );
 }
+
+/**
+ * Returns a test of whether a message may match the parts of a filter that time keys are about. It knows the
+ * message by its time keys alone, so the message need not be read. Without such parts, every message may
+ * match.
+ */
+export function createTimeKeyTest(filter: Filter): (timeKeys: TimeKeys) => boolean {
+  const groups = listWantedTimeKeys(filter).map((group) => new Set(group));
+  if (groups.length === 0) return () => true;
+  return (timeKeys) => {
+    const own = timeKeys.split(" ");
+    return groups.every((group) => own.some((key) => group.has(key)));
+  };
+}

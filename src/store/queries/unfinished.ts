@@ -1,6 +1,7 @@
 import type { AccountId, MessageId, MessageState, Millis, StoredMessage } from "../../core/model/message.ts";
 import { isUnfinished } from "../../core/model/message.ts";
 import { listWantedHosts, matchesFilter } from "../../core/search/filter.ts";
+import { createTimeKeyTest } from "../../core/search/timeIndex.ts";
 import type { ListedState, PausedGates } from "../../core/sending/listedState.ts";
 import { matchesState, readListedDueAt, readListedState } from "../../core/sending/listedState.ts";
 import type { WaitState } from "../../core/sending/whyWaiting.ts";
@@ -134,9 +135,11 @@ async function keepMatching(
   { storageReads, query: { account, filter, sort }, paused }: Search,
   states: readonly MessageState[],
 ): Promise<FoundMessage[]> {
+  const mayMatch = createTimeKeyTest(filter);
   const passing = states.filter(
     (state) =>
       isUnfinished(state) &&
+      mayMatch(state.timeKeys) &&
       matchesState(filter, state, paused) &&
       (sort === "created" || readListedDueAt(state, paused) !== null),
   );

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import {
+  createTimeKeyTest,
   toDayNumber,
   readTimeIndexDay,
   indexInterval,
@@ -50,4 +51,23 @@ test("a filter uses any of its values, and intervals without recorded keys", () 
     [sightOfCaller, "any"],
   ]);
   expect(listWantedTimeKeys({ labels: ["a"] })).toEqual([]);
+});
+
+test.each([
+  [{ urls: [url] }, true],
+  [{ urls: ["https://shop.example/other"] }, false],
+  [{ hosts: ["other.example", "SHOP.example"] }, true],
+  [{ hosts: ["other.example"] }, false],
+  [{ paths: ["/hook"], callerIps: ["127.0.0.1"] }, true],
+  [{ paths: ["/hook"], callerIps: ["127.0.0.2"] }, false],
+  [{ paths: ["/other"], callerIps: ["127.0.0.1"] }, false],
+  [{ labels: ["a"] }, true],
+  [{ paths: Array.from({ length: 51 }, (_, n) => `/${n}`) }, true],
+])("by its time keys alone, a message may match %j: %s", (filter, mayMatch) => {
+  expect(createTimeKeyTest(filter)(makeTimeIndexKeys({ url, callerIp: "127.0.0.1" }))).toBe(mayMatch);
+});
+
+test("a message without a caller matches no caller", () => {
+  const mayMatch = createTimeKeyTest({ callerIps: ["127.0.0.1"] });
+  expect(mayMatch(makeTimeIndexKeys({ url, callerIp: null }))).toBe(false);
 });

@@ -1,8 +1,20 @@
-import { expect, test } from "vitest";
+import { join } from "node:path";
+import { expect, onTestFinished, test } from "vitest";
 import type { Store } from "../../../src/store/store.ts";
+import { createQueries } from "../../../src/store/queries/index.ts";
+import type { StorageReads } from "../../../src/store/queries/storageReads.ts";
 import { scanLimit } from "../../../src/store/queries/storageReads.ts";
+import { createSqlReads } from "../../../src/store/sql/reads.ts";
+import { openSqlite } from "../../../src/store/sqlite/database.ts";
 import { sqliteStore } from "../../../src/store/sqlite/sqliteStore.ts";
-import { closeAfterTest, createSource, makeInput, StoreFixture, TestClock } from "../storeFixture.ts";
+import {
+  closeAfterTest,
+  createSource,
+  createTestFolder,
+  makeInput,
+  StoreFixture,
+  TestClock,
+} from "../storeFixture.ts";
 
 type Query = Parameters<Store["read"]["listUnfinished"]>[0];
 
@@ -17,9 +29,9 @@ const makeQuery = (overrides: Partial<Query>): Query => ({
 });
 
 /** Opens a store with many messages that are due later. The last one has a different path. */
-async function openLongList(count: number): Promise<StoreFixture> {
+async function openLongList(count: number, file = ":memory:"): Promise<StoreFixture> {
   const clock = new TestClock();
-  const store = closeAfterTest(await sqliteStore(":memory:", createSource(clock, "nod_a")));
+  const store = closeAfterTest(await sqliteStore(file, createSource(clock, "nod_a")));
   const fixture = new StoreFixture(store, clock, "nod_a");
   await fixture.account();
   const common = makeInput({ delay: 60_000, body: new Uint8Array(0) });
@@ -45,6 +57,33 @@ test("one call searches a limited number of messages, and its cursor continues b
     } while (cursor !== null);
     expect(pages).toEqual([0, 0, 1]);
   }
+});
+
+test("a search for a path or a caller reads only the stored messages that have it", async () => {
+  const file = join(createTestFolder(), "waypost.db");
+  await openLongList(scanLimit - 1, file);
+  const database = openSqlite(file, { readOnly: true });
+  onTestFinished(() => database.close());
+  const storageReads = createSqlReads(database.connection);
+  let read = 0;
+  const reads: StorageReads = {
+    ...storageReads,
+    rows: async (table, keys, options) => {
+      const rows = await storageReads.rows(table, keys, options);
+      if (table === "storedMessages") read += rows.length;
+      return rows;
+    },
+  };
+  const { listUnfinished } = createQueries(reads);
+  for (const filter of [{ paths: ["/rare"] }, { urls: ["https://one.example/rare"] }]) {
+    read = 0;
+    const page = await listUnfinished(makeQuery({ filter }));
+    expect(page.entries).toHaveLength(1);
+    expect(read).toBe(1);
+  }
+  read = 0;
+  await listUnfinished(makeQuery({ filter: { callerIps: ["192.0.2.200"] } }));
+  expect(read).toBe(0);
 });
 
 test("a rare tag is found at once among many messages, in both orders", async () => {
