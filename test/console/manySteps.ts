@@ -12,6 +12,7 @@ export function makeRun(count: number, failedAt?: number): Run {
     concurrent: 1,
     out: JSON.stringify({ page: at + 1 }),
     createdAt: start + 100 * (at + 1),
+    endedAt: start + 100 * (at + 1),
     state: at === failedAt ? "STEP_FAILED" : "STEP_SUCCESS",
     ...(at === failedAt && { errors: [{ error: "no response", time: start + 100 * at }] }),
   }));

@@ -40,6 +40,10 @@ export const listPages = (): Record<string, Opener> => ({
   queues: at("/queues"),
   queue: at("/queues/parcels"),
   keys: at("/keys"),
+  key: async (page, server) => {
+    await openPage(page, server, "/keys?open=crm");
+    await page.getByRole("heading", { name: /^Slots in use/ }).waitFor();
+  },
   hosts: at("/hosts"),
   "dead letters": at("/dead-letters"),
   "dead letter list": at("/dead-letters?view=list"),

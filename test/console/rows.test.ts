@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import type { Run } from "../../console/src/pages/runs/shapes.ts";
 import { toLines, toRows } from "../../console/src/pages/runs/rows.ts";
 import { makeRun } from "./manySteps.ts";
 
@@ -18,4 +19,40 @@ test("more than 50 neighbours that differ only in a number fold, until they are 
 
 test("a failed step never folds, and it divides its neighbours", () => {
   expect(show(200, [], 100)).toEqual(["page 1 … page 100", "page 101", "page 102 … page 200"]);
+});
+
+test("a bar begins where the steps before it ended, and a wait has its own beginning and end", () => {
+  const step = (stepType: string, createdAt: number, endedAt?: number) => ({
+    type: "sequential",
+    steps: [{ stepName: stepType, stepType, state: "STEP_SUCCESS", createdAt, endedAt }],
+  });
+  const run = {
+    ...makeRun(0),
+    workflowRunCreatedAt: 100,
+    workflowRunCompletedAt: 900,
+    steps: [
+      step("Initial", 100, 100),
+      step("SleepFor", 150, 400),
+      step("Run", 450, 450),
+      step("Call", 500, 800),
+    ],
+  } as unknown as Run;
+  expect(toRows(run, 0).map(({ from, to }) => [from, to])).toEqual([
+    [100, 100],
+    [150, 400],
+    [400, 450],
+    [500, 800],
+  ]);
+});
+
+test("a step that has not ended lasts until now, or until the end of its run", () => {
+  const steps = [
+    {
+      type: "sequential",
+      steps: [{ stepName: "wait", stepType: "Wait", state: "STEP_PROGRESS", createdAt: 150 }],
+    },
+  ];
+  const run = { ...makeRun(0), workflowRunCreatedAt: 100, steps } as unknown as Run;
+  expect(toRows({ ...run, workflowRunCompletedAt: undefined } as unknown as Run, 700)[0]?.to).toBe(700);
+  expect(toRows({ ...run, workflowRunCompletedAt: 600 }, 700)[0]?.to).toBe(600);
 });

@@ -51,6 +51,8 @@ type FormDialogProps = {
   children: ReactNode;
   /** Further buttons. */
   extra?: ReactNode;
+  /** Content below the form, which may have its own forms. */
+  below?: ReactNode;
   kind?: "primary" | "danger-fill";
   /** Reports whether the form cannot be sent yet. */
   isBlocked?: boolean;
@@ -59,7 +61,18 @@ type FormDialogProps = {
 
 /** A dialog with a form. It stays open with the reason if the server refuses. */
 export function FormDialog(props: FormDialogProps) {
-  const { title, verb, close, act, children, extra, kind = "primary", isBlocked = false, isWide } = props;
+  const {
+    title,
+    verb,
+    close,
+    act,
+    children,
+    extra,
+    below,
+    kind = "primary",
+    isBlocked = false,
+    isWide,
+  } = props;
   const { isBusy, error, run } = useAction();
   const submit = (event: SyntheticEvent<HTMLFormElement>): void => {
     event.preventDefault();
@@ -84,6 +97,7 @@ export function FormDialog(props: FormDialogProps) {
           )}
         </footer>
       </form>
+      {below !== undefined && <div className="dialog-body">{below}</div>}
     </Dialog>
   );
 }

@@ -8,7 +8,7 @@ import { CancelMessage } from "../messages/help.tsx";
 import type { Unfinished } from "../messages/states.ts";
 import { stateWords } from "../messages/states.ts";
 
-/** A message that holds a slot of a queue, until it and its callbacks are finished. */
+/** A message that holds a slot of a queue or a key, until it and its callbacks are finished. */
 type Holder = Response<"GET /v2/queues/{name}/holders">["holders"][number];
 
 type HoldersProps = {
@@ -17,7 +17,7 @@ type HoldersProps = {
   known: readonly Unfinished[];
 };
 
-/** The holders of the slots of a queue. */
+/** The holders of the slots of a queue or a key. */
 export const Holders = ({ holders, known }: HoldersProps) => (
   <div className="places">
     {holders.map((holder) => (

@@ -3,12 +3,16 @@ import { useState } from "react";
 import type { Response } from "../../api/client.ts";
 import { send, toPath } from "../../api/client.ts";
 import { useMay } from "../../api/session.ts";
-import { Button } from "../../parts/basics.tsx";
+import { useRead } from "../../api/queries.ts";
+import { Button, Id, Time, Url } from "../../parts/basics.tsx";
 import { AsCode } from "../../parts/codes.tsx";
 import { Field, FormDialog } from "../../parts/dialog.tsx";
 import { PageLink } from "../../parts/link.tsx";
-import { formatMany, formatSpan } from "../../parts/words.ts";
+import { Loaded } from "../../parts/panel.tsx";
+import { formatCount, formatMany, formatSpan } from "../../parts/words.ts";
 import { useDo } from "../../shell/toasts.tsx";
+import type { Unfinished } from "../messages/states.ts";
+import { Holders } from "./holders.tsx";
 
 type Key = Response<"GET /v2/flowControl">[number];
 
@@ -34,6 +38,8 @@ export function KeyDialog({ of, close }: { of: Key; close(): void }) {
       close={close}
       act={() => send("POST /v2/flowControl/{key}/pin", sent)}
       isBlocked={parallelism === "" && rate === ""}
+      below={<KeyMessages name={key} />}
+      isWide
       extra={may.manage && <KeyActions of={of} close={close} />}
     >
       <p>
@@ -57,6 +63,58 @@ export function KeyDialog({ of, close }: { of: Key; close(): void }) {
       </Field>
       <AsCode of={{ method: "POST", path: toPath("POST /v2/flowControl/{key}/pin", sent) }} />
     </FormDialog>
+  );
+}
+
+/** The messages that hold the slots of a key, and the first ones that wait. */
+function KeyMessages({ name }: { name: string }) {
+  const holding = useRead("GET /v2/flowControl/{key}/holders", {
+    params: { key: name },
+    query: { count: 20 },
+  });
+  const query = { flowControlKey: name, count: 20 };
+  const line = useRead("GET /v2/messages", { query });
+  return (
+    <Loaded query={holding} what="The slots of the key" rows={1}>
+      {({ holders, used, limit }) => (
+        <Loaded query={line} what="The messages of the key" rows={1}>
+          {({ messages }) => (
+            <>
+              <h3>
+                Slots in use: {formatCount(used)}
+                {limit !== undefined && ` of ${formatCount(limit)}`}
+              </h3>
+              {holders.length > 0 && <Holders holders={holders} known={messages} />}
+              <Waiting messages={messages} />
+            </>
+          )}
+        </Loaded>
+      )}
+    </Loaded>
+  );
+}
+
+/** The number of waiting messages that are shown. The link above leads to all. */
+const shownWaiting = 5;
+
+/** The messages that wait longest. */
+function Waiting({ messages }: { messages: readonly Unfinished[] }) {
+  const waiting = messages.filter(({ state }) => state === "held" || state === "paused");
+  if (waiting.length === 0) return null;
+  return (
+    <section aria-label="Waiting messages">
+      <h3>Waiting, in the order of arrival</h3>
+      <ol className="stack">
+        {waiting.slice(0, shownWaiting).map(({ messageId, url, createdAt }) => (
+          <li key={messageId} className="l1">
+            <PageLink className="link" to="/messages" search={{ open: messageId }}>
+              <Id id={messageId} />
+            </PageLink>
+            <Url url={url} /> <Time at={createdAt} />
+          </li>
+        ))}
+      </ol>
+    </section>
   );
 }
 

@@ -25,34 +25,26 @@ const minFold = 50;
 /** Reports whether a step only waits. */
 const isIdleStep = ({ stepType }: Step): boolean => /sleep|wait/i.test(stepType);
 
-/** Returns the rows of a run. A step ends when the next group begins, or at the end of the run. */
+/**
+ * Returns the rows of a run, with the times that the server has for each step. A step that the endpoint runs is
+ * stored with its result, so it began when the steps before it had ended. An unfinished step ends now.
+ */
 export function toRows(run: Run, now: number): Row[] {
   const end = run.workflowRunCompletedAt ?? now;
-  const groups = listGroups(run);
   let index = 0;
-  return groups.flatMap(({ steps, isParallel }, group) => {
-    const next = groups[group + 1]?.steps.map(({ createdAt }) => createdAt) ?? [];
-    const before = groups[group - 1]?.steps ?? [];
-    // When a sleep or a wait ended is not known, only when the next step had its result.
-    const hasWaited = before.some(isIdleStep);
-    const began = hasWaited
-      ? Infinity
-      : Math.max(run.workflowRunCreatedAt, ...before.map(({ createdAt }) => createdAt));
+  let began = run.workflowRunCreatedAt;
+  return listGroups(run).flatMap(({ steps, isParallel }) => {
+    const begin = began;
+    for (const { createdAt, endedAt = createdAt } of steps) began = Math.max(began, endedAt);
     return steps.map((step, at): Row => {
-      const isDone = step.state === "STEP_SUCCESS" || step.state === "STEP_CANCELED";
+      const { createdAt, endedAt = end } = step;
       const isIdle = isIdleStep(step);
-      // A step that runs is stored with its result, and a step that waits is stored when it begins.
-      const from = isIdle ? step.createdAt : Math.min(began, step.createdAt);
-      const to = isIdle
-        ? Math.min(end, ...next.filter((time) => time >= step.createdAt))
-        : isDone
-          ? step.createdAt
-          : end;
+      const from = !isIdle && endedAt === createdAt ? Math.min(begin, createdAt) : createdAt;
       return {
         step,
         index: index++,
         from,
-        to: Math.max(from, to),
+        to: Math.max(from, endedAt),
         isIn: isParallel,
         isLast: at === steps.length - 1,
         isIdle,

@@ -6,7 +6,7 @@ type Group = Run["steps"][number];
 type KnownStep = Extract<Group["steps"][number], { stepType: string }>;
 /** A step. The next call to the endpoint, whose step is not known yet, has the type "Next". */
 export type Step = Pick<KnownStep, "stepName" | "stepType" | "state" | "createdAt" | "errors"> &
-  Partial<Pick<KnownStep, "stepId" | "messageId" | "out" | "outBase64">>;
+  Partial<Pick<KnownStep, "endedAt" | "stepId" | "messageId" | "out" | "outBase64">>;
 /** Steps that run at the same time, or one step. */
 export type StepGroup = { isParallel: boolean; steps: readonly Step[] };
 

@@ -1,3 +1,4 @@
+import type { UseQueryResult } from "@tanstack/react-query";
 import { Trash2 } from "lucide-react";
 import { useState } from "react";
 import type { Response } from "../../api/client.ts";
@@ -38,11 +39,21 @@ const paths = {
 
 /** Where alerts are sent, and which were sent. `server`: those about the server, for the operator. */
 export function AlertPanels({ scope }: { scope: AlertScope }) {
-  const { log: logPath, title } = paths[scope];
+  const { get, log: logPath, title } = paths[scope];
+  const found = useRead(get, {}, { every: null });
   const log = useRead(logPath);
+  // The log comes after the setting, so that it does not move.
+  if (found.isPending)
+    return (
+      <Panel title={title}>
+        <div aria-busy="true">
+          <SkeletonRows rows={3} />
+        </div>
+      </Panel>
+    );
   return (
     <>
-      <Setting scope={scope} />
+      <Setting scope={scope} found={found} />
       <Loaded query={log} what="The log of alerts" rows={2}>
         {({ alerts, dropped }) => (
           <ListPanel
@@ -60,9 +71,10 @@ export function AlertPanels({ scope }: { scope: AlertScope }) {
   );
 }
 
-function Setting({ scope }: { scope: AlertScope }) {
-  const { get, title } = paths[scope];
-  const found = useRead(get, {}, { every: null });
+type SettingProps = { scope: AlertScope; found: UseQueryResult<SettingShown> };
+
+function Setting({ scope, found }: SettingProps) {
+  const { title } = paths[scope];
   const may = useMay();
   const [isOpen, setIsOpen] = useState(false);
   const mayChange = scope === "server" ? may.operate : may.manage;
@@ -73,8 +85,7 @@ function Setting({ scope }: { scope: AlertScope }) {
       title={title}
       sub="a request to your URL when something needs attention"
       end={
-        mayChange &&
-        !found.isPending && (
+        mayChange && (
           <>
             {setting && <Remove scope={scope} />}
             <Button isSmall onClick={() => setIsOpen(true)}>
@@ -84,11 +95,7 @@ function Setting({ scope }: { scope: AlertScope }) {
         )
       }
     >
-      {found.isPending ? (
-        <div aria-busy="true">
-          <SkeletonRows rows={3} />
-        </div>
-      ) : setting ? (
+      {setting ? (
         <Details of={setting} />
       ) : isUnset ? (
         <Empty title="No alerts are sent">
