@@ -152,6 +152,32 @@ describeConsole("actions in the console", (open) => {
     await open.page.keyboard.press("Escape");
   });
 
+  test("a URL group is created, gets settings and another endpoint, and is deleted", async () => {
+    const { page, server } = open;
+    await openPage(page, server, "/url-groups");
+    await page.getByRole("button", { name: "New group" }).click();
+    await page.getByLabel("Name of the group").fill("couriers");
+    await page.getByLabel("URL", { exact: true }).fill(`${server.destinations.url}/ok/north`);
+    await page.getByRole("dialog").getByRole("button", { name: "Create group" }).click();
+    const group = page.getByRole("region", { name: "couriers" });
+    await group.getByRole("button", { name: "Settings" }).click();
+    await page.getByRole("dialog").getByLabel("Settings", { exact: true }).fill("Svc-Retries: 7");
+    await page.getByRole("dialog").getByRole("button", { name: "Save" }).click();
+    await page.getByRole("dialog").waitFor({ state: "detached" });
+    const read = () => call(server, "GET /v2/topics/couriers") as Promise<{ endpoints: unknown[] }>;
+    expect(await read()).toMatchObject({ headers: { "Svc-Retries": ["7"] } });
+    await group.getByRole("button", { name: "Add endpoint" }).click();
+    await page.getByLabel("URL", { exact: true }).fill(`${server.destinations.url}/ok/south`);
+    await page.getByRole("dialog").getByRole("button", { name: "Add endpoint" }).click();
+    await expectShown(group.getByText("/ok/south"));
+    await group.getByRole("button", { name: /^Remove .*north/ }).click();
+    await expectShown(page.getByText("The endpoint is removed"));
+    expect((await read()).endpoints).toHaveLength(1);
+    await group.getByRole("button", { name: "Delete group couriers" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Delete group" }).click();
+    await group.waitFor({ state: "detached" });
+  });
+
   test("alerts are set, changed and removed", async () => {
     await openPage(open.page, open.server, "/settings?part=alerts");
     await open.page.getByRole("button", { name: "Set a URL" }).click();

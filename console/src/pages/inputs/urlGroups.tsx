@@ -1,15 +1,16 @@
 import { Plus, Trash2, X } from "lucide-react";
 import { useState } from "react";
 import type { Response } from "../../api/client.ts";
-import { send } from "../../api/client.ts";
+import { send, toPath } from "../../api/client.ts";
 import { useRead } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import { ConfirmButton } from "../../parts/actions.tsx";
 import { Button, Time, Url } from "../../parts/basics.tsx";
+import { AsCode } from "../../parts/codes.tsx";
 import { Field, FormDialog } from "../../parts/dialog.tsx";
 import { Loaded, Panel } from "../../parts/panel.tsx";
 import { Empty } from "../../parts/trouble.tsx";
-import { formatMany, readField } from "../../parts/words.ts";
+import { formatMany, readField, readPairs, writePairs } from "../../parts/words.ts";
 import { Page } from "../../shell/shell.tsx";
 import { useDo } from "../../shell/toasts.tsx";
 import { Visible } from "../../parts/visible.tsx";
@@ -53,9 +54,11 @@ export function UrlGroupsPage() {
   );
 }
 
-function GroupPanel({ group: { name, endpoints, updatedAt } }: { group: Group }) {
+function GroupPanel({ group }: { group: Group }) {
+  const { name, endpoints, updatedAt } = group;
   const may = useMay();
-  const [isAdding, setIsAdding] = useState(false);
+  const [open, setOpen] = useState<"endpoint" | "settings" | null>(null);
+  const close = (): void => setOpen(null);
   return (
     <Panel
       title={name}
@@ -75,7 +78,10 @@ function GroupPanel({ group: { name, endpoints, updatedAt } }: { group: Group })
             >
               <p>Messages to the group are refused from now on.</p>
             </ConfirmButton>
-            <Button isSmall icon={Plus} onClick={() => setIsAdding(true)}>
+            <Button isSmall onClick={() => setOpen("settings")}>
+              Settings
+            </Button>
+            <Button isSmall icon={Plus} onClick={() => setOpen("endpoint")}>
               Add endpoint
             </Button>
           </>
@@ -87,7 +93,8 @@ function GroupPanel({ group: { name, endpoints, updatedAt } }: { group: Group })
           <EndpointRow key={`${endpoint.name ?? ""} ${endpoint.url}`} group={name} endpoint={endpoint} />
         ))}
       </ul>
-      {isAdding && <EndpointForm group={name} close={() => setIsAdding(false)} />}
+      {open === "endpoint" && <EndpointForm group={name} close={close} />}
+      {open === "settings" && <SettingsForm group={group} close={close} />}
     </Panel>
   );
 }
@@ -117,6 +124,36 @@ function EndpointRow({ group, endpoint }: { group: string; endpoint: Group["endp
         />
       )}
     </li>
+  );
+}
+
+/** The settings of every message to a group. They replace all previous ones. */
+function SettingsForm({ group: { name, headers = {} }, close }: { group: Group; close(): void }) {
+  const [text, setText] = useState(() => writePairs(headers));
+  const params = { name };
+  const body = { headers: readPairs(text) };
+  return (
+    <FormDialog
+      title={`Settings of ${name}`}
+      verb="Save"
+      close={close}
+      act={() => send("PATCH /v2/topics/{name}", { params, body })}
+    >
+      <Field
+        name="Settings"
+        hint="For every message to the group, one per line. A setting of the message itself takes precedence."
+      >
+        <textarea
+          className="input mono"
+          rows={5}
+          spellCheck={false}
+          placeholder="Svc-Retries: 5"
+          value={text}
+          onChange={(event) => setText(event.target.value)}
+        />
+      </Field>
+      <AsCode of={{ method: "PATCH", path: toPath("PATCH /v2/topics/{name}", { params }), json: body }} />
+    </FormDialog>
   );
 }
 
