@@ -6,7 +6,19 @@ import { simulate } from "../simulation.ts";
 // mistake either.
 
 /** The first seeds detect rare faults. */
-const seeds = [72, 103, 71, 61, 67, 94, 69, 73, 181, ...Array.from({ length: 60 }, (_, index) => index + 1)];
+const seeds = [
+  72,
+  76,
+  103,
+  71,
+  61,
+  67,
+  94,
+  69,
+  73,
+  181,
+  ...Array.from({ length: 60 }, (_, index) => index + 1),
+];
 
 type Mutant = readonly [name: string, decisions: Commands];
 
