@@ -1,8 +1,7 @@
-import type { Range, StorageReads } from "../queries/storageReads.ts";
+import type { StorageReads } from "../queries/storageReads.ts";
 import type { DatabaseConnection } from "./database.ts";
 import { createReader, makeRangeClause, toRows } from "./rows.ts";
 import { listColumns } from "./statements.ts";
-import type { Value } from "./tables.ts";
 import { tables } from "./tables.ts";
 
 /** Returns the reads of unfinished messages, and of what holds them. */
@@ -14,16 +13,6 @@ export function createUnfinishedReads(
 > {
   const read = createReader(connection);
   const { dialect } = connection;
-  const byId = (index: string, condition: string) => (range: Range, values: readonly Value[]) => {
-    const clause = makeRangeClause(range, { tableName: "messages", dialect });
-    const order = `order by id ${range.descending ? "desc" : "asc"} limit ?`;
-    return read(tables.messages, {
-      rest: `${dialect.useIndex(index)} ${clause.where} and ${condition} ${order}`,
-      values: [...clause.values, ...values, range.limit],
-    });
-  };
-  const toHost = byId("messages_host", "host = ? and id <> ''");
-  const attempted = byId("messages_attempted", "attempts > 0");
   const isWaiting = "leased_by is null and due_at is not null and account <> '' and account = ?";
   const isWithin = "(due_at, id) > (?, ?) and (due_at, id) < (?, ?)";
   const byDue = `${dialect.useIndex("messages_turn")} where ${isWaiting} and ${isWithin}`;
@@ -38,8 +27,13 @@ export function createUnfinishedReads(
   const heldSql = `select waitlist, count(*) as n, min(id) as oldest from (
     select waitlist, id from messages ${inWaitlists}) as held group by waitlist`;
   return {
-    messagesToHost: (host, range) => toHost(range, [host]),
-    attemptedMessages: (range) => attempted(range, []),
+    messagesToHost: createHostReader(connection),
+    attemptedMessages: (range) => {
+      const { where, values } = makeRangeClause(range, { tableName: "messages", dialect });
+      const order = `order by id ${range.descending ? "desc" : "asc"} limit ?`;
+      const rest = `${dialect.useIndex("messages_attempted")} ${where} and attempts > 0 ${order}`;
+      return read(tables.messages, { rest, values: [...values, range.limit] });
+    },
     messagesByDue: ({ account, after, before, descending, limit }) =>
       read(tables.messages, {
         rest: `${byDue} order by ${descending ? "due_at desc, id desc" : "due_at, id"} limit ?`,
@@ -58,6 +52,36 @@ export function createUnfinishedReads(
         count: Number(n),
         oldestId: String(oldest),
       })),
+  };
+}
+
+/**
+ * The maximum number of messages in flight, of all accounts, among which those to a host are found. The
+ * capacity of the nodes is far below.
+ */
+const maxScannedInFlight = 100_000;
+
+/**
+ * Returns the read of the unfinished messages to a host. The index has only those that are not in flight. One
+ * statement reads both, because a message may begin or end a delivery between two statements.
+ */
+function createHostReader(connection: DatabaseConnection): StorageReads["messagesToHost"] {
+  const { dialect } = connection;
+  const columns = listColumns(tables.messages, {});
+  // The order keeps the planner from reading all messages of the account.
+  const inFlight = `select ${columns} from messages ${dialect.useIndex("messages_leased")}
+    where leased_by is not null order by due_at, id limit ${maxScannedInFlight}`;
+  return async (host, range) => {
+    const { where, values } = makeRangeClause(range, { tableName: "messages", dialect });
+    const order = `order by id ${range.descending ? "desc" : "asc"} limit ?`;
+    const waiting = `select ${columns} from messages ${dialect.useIndex("messages_host")}
+      ${where} and host = ? and leased_by is null and id <> '' ${order}`;
+    const rows = await connection.query(
+      `select * from (select * from (${waiting}) as waiting
+        union all select * from (${inFlight}) as leased ${where} and host = ?) as found ${order}`,
+      [...values, host, range.limit, ...values, host, range.limit],
+    );
+    return toRows(connection, tables.messages, rows);
   };
 }
 

@@ -102,6 +102,8 @@ export function describeUnfinished(open: OpenStore): void {
         [{ gates: ["queue"], listedStates: ["held"] }, ["at-queue"]],
         [{ urls: ["https://two.example/a"] }, ["soon"]],
         [{ hosts: ["two.example", "full.example"] }, ["soon", "retried", "at-capacity"]],
+        // Those in flight are among the others.
+        [{ hosts: ["one.example"] }, ["later", "sending", "at-key", "in-queue", "at-queue", "at-paused"]],
         [{ paths: ["/b"] }, ["retried"]],
         [{ queueNames: ["q"] }, ["in-queue", "at-queue"]],
         [{ flowControlKeys: ["k"] }, ["sending", "at-key"]],

@@ -139,7 +139,11 @@ async function listed(): Promise<Asked[]> {
   const due = { account: "a", limit: 3, after: { dueAt: 0, id: "" }, before: { dueAt: 9, id: "~" } };
   const byDue = { messages_turn: ["account", "due_at"] };
   const asks: [string, () => Promise<unknown>, Asked["ways"]][] = [
-    ["messages to a host", () => reads.messagesToHost("h", range), { messages_host: ["account", "host"] }],
+    [
+      "messages to a host",
+      () => reads.messagesToHost("h", range),
+      { messages_host: ["account", "host"], messages_leased: [] },
+    ],
     ["messages with attempts", () => reads.attemptedMessages(range), { messages_attempted: ["account"] }],
     ["messages by due time", () => reads.messagesByDue({ ...due, descending: false }), byDue],
     ["messages by due time, latest first", () => reads.messagesByDue({ ...due, descending: true }), byDue],
