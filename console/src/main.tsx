@@ -13,6 +13,7 @@ import { router } from "./router.tsx";
 import "./styles/tokens.css";
 import "./styles/console.css";
 import "./styles/more.css";
+import "./styles/narrow.css";
 
 const signedOut: Omit<Session, "hasOperator"> = {
   account: null,

@@ -149,6 +149,61 @@ describeConsole("sessions and the main ways of the console", (open) => {
     await open.page.keyboard.press("Escape");
   });
 
+  test("a row opens by its own button; the focus goes into the drawer, and back to the row", async () => {
+    const { page } = open;
+    await openPage(page, open.server, "/messages?state=held");
+    await page
+      .getByRole("button", { name: /^Open msg_/ })
+      .first()
+      .focus();
+    await page.keyboard.press("Enter");
+    await expectShown(page.locator(".drawer .gates"));
+    expect(await isFocusIn(page, ".drawer")).toBe(true);
+    await page.keyboard.press("Escape");
+    await page.locator(".drawer").waitFor({ state: "detached" });
+    expect(await isFocusIn(page, ".row-open")).toBe(true);
+  });
+
+  test("a dialog keeps the focus, and gives it back when it is cancelled", async () => {
+    const { page } = open;
+    await openPage(page, open.server, "/queues");
+    await page.getByRole("button", { name: "New queue" }).press("Enter");
+    const dialog = page.getByRole("dialog", { name: "New queue" });
+    await expectShown(dialog);
+    for (let at = 0; at < 12; at++) {
+      await page.keyboard.press("Tab");
+      expect(await isFocusIn(page, ":is(a, button, input, select, textarea):not(dialog *)")).toBe(false);
+    }
+    await dialog.getByRole("button", { name: "Cancel" }).press("Enter");
+    await dialog.waitFor({ state: "detached" });
+    await expectShown(page.locator("button:focus").filter({ hasText: "New queue" }));
+  });
+
+  test("the menu of a narrow window opens and closes by the keyboard", async () => {
+    const { page } = open;
+    await page.setViewportSize({ width: 360, height: 780 });
+    await openPage(page, open.server, "/queues");
+    await page.getByRole("button", { name: "Menu" }).press("Enter");
+    await expect.poll(() => isFocusIn(page, "nav.side")).toBe(true);
+    await page.keyboard.press("Escape");
+    await page.locator("nav.side").waitFor({ state: "hidden" });
+    expect(await isFocusIn(page, "#menu")).toBe(true);
+    await page.getByRole("button", { name: "Menu" }).press("Enter");
+    await page.getByRole("link", { name: "Keys" }).press("Enter");
+    await expectShown(page.getByRole("heading", { name: "Keys" }));
+    await expect.poll(() => isFocusIn(page, "main")).toBe(true);
+    await page.setViewportSize({ width: 1280, height: 900 });
+  });
+
+  test("the overview does not say that all is well if it could not be read", async () => {
+    const { page } = open;
+    await page.route("**/v2/**", (route) => route.fulfill({ status: 409, body: '{"error": "not now"}' }));
+    await page.goto(`${open.server.url}/console/`);
+    await expectShown(page.getByRole("heading", { name: "The overview is not complete" }));
+    await expectShown(page.getByRole("alert").getByRole("button", { name: "Try again" }));
+    await page.unrouteAll({ behavior: "ignoreErrors" });
+  });
+
   test("the tail shows entries at its end, nothing moves, and pausing keeps them waiting", async () => {
     const { page } = open;
     const line = (label: string) => page.locator(".tail-row").filter({ hasText: label });
@@ -196,6 +251,10 @@ describeConsole("sessions and the main ways of the console", (open) => {
 
 const publishTo = ({ destinations, ...server }: ConsoleServer, label: string): Promise<unknown> =>
   call(server, `POST /v2/publish/${destinations.url}/ok/tail`, { headers: { "svc-label": label } });
+
+/** Reports whether the focus is on an element, or inside one, that a selector names. */
+const isFocusIn = (page: Page, selector: string): Promise<boolean> =>
+  page.evaluate<boolean>(`document.activeElement?.closest(${JSON.stringify(selector)}) !== null`);
 
 async function openLogin(page: Page, { url }: ConsoleServer): Promise<void> {
   await page.goto(`${url}/console/`);

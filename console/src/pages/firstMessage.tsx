@@ -1,13 +1,11 @@
 import { apiBase } from "../api/client.ts";
-import { useRead } from "../api/queries.ts";
+import { PublishLink } from "../parts/link.tsx";
 import { CopyButton } from "../parts/basics.tsx";
 import { Panel } from "../parts/panel.tsx";
 import { Empty } from "../parts/trouble.tsx";
 
 /** One call that publishes the first message. Shown while the log is empty. */
 export function FirstMessage() {
-  const log = useRead("GET /v2/logs", { query: { count: 1 } });
-  if (!log.data || log.data.events.length > 0) return null;
   const url = apiBase.href.replace(/\/$/, "");
   const call = [
     `curl -X POST ${url}/v2/publish/https://example.com/hello \\`,
@@ -17,7 +15,7 @@ export function FirstMessage() {
   ].join("\n");
   return (
     <Panel>
-      <Empty title="No messages yet">
+      <Empty title="No messages yet" actions={<PublishLink text="Publish with a form" />}>
         <p>Publish one with a single call. It appears here at once, with the reason if it waits.</p>
         <div className="code">
           <pre tabIndex={0}>{call}</pre>

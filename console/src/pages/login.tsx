@@ -2,7 +2,7 @@ import type { SyntheticEvent } from "react";
 import { useState } from "react";
 import { logIn, useSession } from "../api/session.ts";
 import type { Login } from "../api/session.ts";
-import { useAction } from "../parts/dialog.tsx";
+import { Field, useAction } from "../parts/dialog.tsx";
 import { Button } from "../parts/basics.tsx";
 import { readField } from "../parts/words.ts";
 import { Mark } from "../shell/brand.tsx";
@@ -68,20 +68,28 @@ function toLogin(way: Way, given: FormData): Login {
   return { account: read("account").trim(), password: read("secret"), name };
 }
 
+/** Returns a refusal of the server without the name of its field, which the page shows anyway. */
+const toSentence = (text: string): string => {
+  const words = text.replace(/^[a-z]+: /, "");
+  return `${words.charAt(0).toUpperCase()}${words.slice(1)}.`;
+};
+
 function LoginFields({ way, error }: { way: Way; error: unknown }) {
   const isPassword = way !== "Token";
-  const refusal = error instanceof Error ? error.message : null;
+  const refusal = error instanceof Error ? toSentence(error.message) : null;
   return (
     <>
       {way === "Account" && (
-        <label className="field">
-          <span className="label">Account</span>
+        <Field name="Account">
           <input className="input" name="account" autoComplete="username" autoFocus required />
-        </label>
+        </Field>
       )}
-      <label className="field">
-        <span className="label">{isPassword ? "Password" : "Token"}</span>
+      <div className="field">
+        <label className="label" htmlFor="secret">
+          {isPassword ? "Password" : "Token"}
+        </label>
         <input
+          id="secret"
           className={`input ${isPassword ? "" : "mono"}`}
           name="secret"
           type="password"
@@ -96,14 +104,10 @@ function LoginFields({ way, error }: { way: Way; error: unknown }) {
             {refusal}
           </span>
         )}
-      </label>
-      <label className="field">
-        <span className="label">
-          Your name <span className="sub">optional</span>
-        </span>
+      </div>
+      <Field name="Your name" isOptional hint="The audit log shows it with your changes.">
         <input className="input" name="name" autoComplete="name" maxLength={100} />
-        <span className="hint">The audit log shows it with your changes.</span>
-      </label>
+      </Field>
     </>
   );
 }

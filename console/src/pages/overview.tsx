@@ -11,7 +11,7 @@ import { Loaded, Panel } from "../parts/panel.tsx";
 import { Glyph } from "../parts/state.tsx";
 import type { StateName } from "../parts/stateName.ts";
 import { SkeletonRows } from "../parts/trouble.tsx";
-import { formatCount, formatMany, splitUrl } from "../parts/words.ts";
+import { fillStatus, formatCount, formatMany, splitUrl } from "../parts/words.ts";
 import { Page } from "../shell/shell.tsx";
 import { useDo } from "../shell/toasts.tsx";
 import { FirstMessage } from "./firstMessage.tsx";
@@ -39,8 +39,14 @@ export function OverviewPage() {
   const overview = useRead("GET /v2/overview");
   const runGroups = useRead("GET /v2/workflows/dlq/groups", { query: {} });
   const deadGroups = useRead("GET /v2/dlq/groups", { query: {} });
-  const all = [overview, runGroups, deadGroups] as const;
+  const log = useRead("GET /v2/logs", { query: { count: 1 } });
+  const all = [overview, runGroups, deadGroups, log] as const;
   const isWaiting = all.some(({ isPending }) => isPending);
+  const parts = [
+    ["the queues, the keys and the figures", overview],
+    ["the dead letters", deadGroups],
+    ["the failed runs", runGroups],
+  ] as const;
   const needs = [
     ...(overview.data?.paused.queues.names ?? []).map(toQueueNeed),
     ...(overview.data?.paused.keys.names ?? []).map(toKeyNeed),
@@ -56,7 +62,7 @@ export function OverviewPage() {
           </div>
         </Panel>
       ) : (
-        <Parts needs={needs} overview={overview} />
+        <Parts needs={needs} overview={overview} parts={parts} isNew={log.data?.events.length === 0} />
       )}
     </Page>
   );
@@ -65,23 +71,21 @@ export function OverviewPage() {
 const Parts = ({
   needs,
   overview,
+  parts,
+  isNew,
 }: {
   needs: readonly Need[];
+  /** The parts of the overview, by their names. Some may be unread. */
+  parts: readonly (readonly [name: string, query: UseQueryResult])[];
+  /** Whether nothing was published yet. */
+  isNew: boolean;
   overview: UseQueryResult<Response<"GET /v2/overview">>;
 }) => (
   <>
-    <div className="answer">
-      <h2>
-        {needs.length === 0
-          ? "Nothing needs attention"
-          : `${formatMany(needs.length, "problem needs", "problems need")} attention`}
-      </h2>
-      <p>
-        {needs.length === 0
-          ? "No queue or key is paused, and no message or run has failed."
-          : "Paused queues and keys, and failures by cause."}
-      </p>
-    </div>
+    <Answer
+      count={needs.length}
+      unread={parts.filter(([, { data }]) => data === undefined).map(([name]) => name)}
+    />
     {needs.length > 0 && (
       <section className="panel" aria-label="Needs attention">
         <ul className="needs">
@@ -91,12 +95,34 @@ const Parts = ({
         </ul>
       </section>
     )}
+    {isNew && <FirstMessage />}
     <Loaded query={overview} what="The figures">
       {(data) => <OverviewFigures data={data} />}
     </Loaded>
-    <FirstMessage />
   </>
 );
+
+/** The first sentence. It never says that all is well if a part could not be read. */
+function Answer({ count, unread }: { count: number; unread: readonly string[] }) {
+  const [title, about] =
+    count > 0
+      ? [
+          `${formatMany(count, "problem needs", "problems need")} attention`,
+          "Paused queues and keys, and failures by cause.",
+        ]
+      : unread.length > 0
+        ? ["The overview is not complete", "Something may need attention."]
+        : ["Nothing needs attention", "No queue or key is paused, and no message or run has failed."];
+  return (
+    <div className="answer">
+      <h2>{title}</h2>
+      <p>
+        {about}
+        {unread.length > 0 && ` This could not be read: ${unread.join(", ")}.`}
+      </p>
+    </div>
+  );
+}
 
 function NeedRow({ need }: { need: Need }) {
   const may = useMay();
@@ -157,7 +183,7 @@ const toDeadNeed = ({ url, responseStatus, error, count, dlqId }: DeadGroup): Ne
   key: `dead ${dlqId}`,
   glyph: "failed",
   title: `${splitUrl(url).host} ${responseStatus === undefined ? "does not respond" : `responds with ${responseStatus}`}`,
-  about: `${splitUrl(url).path} ${error}`.trim(),
+  about: [splitUrl(url).path, fillStatus(error, responseStatus)].filter(Boolean).join(": "),
   count,
   unit: "failed",
   verb: "Show",

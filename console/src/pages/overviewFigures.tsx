@@ -7,7 +7,7 @@ import type { Series } from "../parts/pictures.tsx";
 import { Bars, Chart, Legend } from "../parts/pictures.tsx";
 import { Table } from "../parts/table.tsx";
 import { Empty } from "../parts/trouble.tsx";
-import { formatBytes, formatCount, formatSpan } from "../parts/words.ts";
+import { formatBytes, formatCount, formatSpan, noLimitFrom } from "../parts/words.ts";
 import { formatShare, shareClass } from "./flow/hosts.tsx";
 import { Visible } from "../parts/visible.tsx";
 
@@ -23,8 +23,8 @@ export const OverviewFigures = ({ data }: { data: Overview }) => (
     <div className="grid">
       <LastHour minutes={data.minutes} />
       <Held held={data.held} />
-      <WorstHosts hosts={data.worstHosts} />
       <StorageUse data={data} />
+      <WorstHosts hosts={data.worstHosts} />
     </div>
   </>
 );
@@ -65,7 +65,7 @@ function Stats({ data }: { data: Overview }) {
       <div className="stat">
         <span className="k">Next due</span>
         <span className="v">{nextDueAt === undefined ? "none" : <Time at={nextDueAt} />}</span>
-        <span className="d">a delay, a retry or a schedule</span>
+        <span className="d">delay, retry or schedule</span>
       </div>
     </section>
   );
@@ -153,7 +153,7 @@ function WorstHosts({ hosts }: { hosts: Overview["worstHosts"] }) {
   return (
     <Panel
       title="Slow and failing hosts"
-      className="w8 x4"
+      className="w8 x12"
       end={
         <PageLink className="link" to="/hosts">
           All hosts
@@ -195,18 +195,19 @@ function WorstHosts({ hosts }: { hosts: Overview["worstHosts"] }) {
 
 function StorageUse({ data: { storage, disk } }: { data: Overview }) {
   const used = disk ? disk.total - disk.free : 0;
+  const hasLimit = storage.max > 0 && storage.max < noLimitFrom;
   return (
-    <Panel title="Storage" className="w4 x3">
+    <Panel title="Storage" className="w4 x3 last">
       <div className="body">
         <Bars
           entries={[
             {
               name: "Stored",
-              sub: storage.max > 0 ? `of ${formatBytes(storage.max)}` : "no limit",
+              sub: hasLimit ? `of ${formatBytes(storage.max)}` : "no limit",
               value: storage.used,
               text: formatBytes(storage.used),
               fill: "f-idle",
-              share: storage.max > 0 ? storage.used / storage.max : 0,
+              share: hasLimit ? storage.used / storage.max : 0,
             },
             ...(disk
               ? [

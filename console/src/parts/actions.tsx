@@ -6,6 +6,7 @@ import { useMay } from "../api/session.ts";
 import { useDo } from "../shell/toasts.tsx";
 import { Button } from "./basics.tsx";
 import { Confirm } from "./dialog.tsx";
+import { showHidden } from "./hidden.ts";
 
 type PauseProps = {
   /** The paused or active thing, such as "Queue parcels". */
@@ -25,6 +26,7 @@ export function PauseButton({ name, isPaused, pause, resume, isLarge = false }: 
     <Button
       isSmall={!isLarge}
       icon={isPaused ? Play : Pause}
+      aria-label={`${isPaused ? "Resume" : "Pause"}: ${showHidden(name)}`}
       onClick={() =>
         void (isPaused ? act(resume, `${name} is resumed`, pause) : act(pause, `${name} is paused`, resume))
       }

@@ -26,7 +26,7 @@ export function Button({ kind, isSmall, icon, label, children, disabled, onClick
       type="button"
       {...rest}
       className={names.filter(Boolean).join(" ")}
-      aria-label={label}
+      aria-label={label ?? rest["aria-label"]}
       title={label}
       aria-disabled={disabled || undefined}
       onClick={disabled ? (event) => event.preventDefault() : onClick}

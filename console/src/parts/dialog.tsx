@@ -13,10 +13,15 @@ export function Dialog({ title, isOpen = true, close, children, isWide = false }
   const dialog = useRef<HTMLDialogElement>(null);
   const id = useId();
   useEffect(() => {
+    const before = document.activeElement;
     const element = dialog.current;
     if (!element) return;
     if (isOpen && !element.open) element.showModal();
     if (!isOpen && element.open) element.close();
+    // A dialog that is removed while it is open does not give the focus back by itself.
+    return () => {
+      if (isOpen && !element.isConnected) focusAgain(before);
+    };
   }, [isOpen]);
   return (
     <dialog
@@ -39,6 +44,14 @@ export function Dialog({ title, isOpen = true, close, children, isWide = false }
       )}
     </dialog>
   );
+}
+
+/** Gives the focus back to an element, unless it is somewhere else by now. */
+export function focusAgain(before: Element | null): void {
+  if (document.activeElement !== document.body) return;
+  const main = document.querySelector<HTMLElement>("main");
+  if (before instanceof HTMLElement && before.isConnected) before.focus({ preventScroll: true });
+  else main?.focus({ preventScroll: true });
 }
 
 type FormDialogProps = {

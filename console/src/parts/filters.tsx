@@ -103,11 +103,14 @@ type AddFilterProps = { fields: readonly FilterField[]; set: Filters["set"] };
 function AddFilter({ fields, set }: AddFilterProps) {
   const [isOpen, setIsOpen] = useState(false);
   const place = useRef<HTMLSpanElement>(null);
+  const button = useRef<HTMLButtonElement>(null);
   useEffect(() => {
     if (!isOpen) return;
     const close = (event: Event): void => {
       const isOutside = event.target instanceof Node && !place.current?.contains(event.target);
-      if (isOutside || (event instanceof KeyboardEvent && event.key === "Escape")) setIsOpen(false);
+      const isEscape = event instanceof KeyboardEvent && event.key === "Escape";
+      if (isOutside || isEscape) setIsOpen(false);
+      if (isEscape) button.current?.focus();
     };
     document.addEventListener("pointerdown", close);
     document.addEventListener("keydown", close);
@@ -117,10 +120,15 @@ function AddFilter({ fields, set }: AddFilterProps) {
     };
   }, [isOpen]);
   if (fields.length === 0) return null;
+  const done = (): void => {
+    setIsOpen(false);
+    button.current?.focus();
+  };
   return (
     <span className="pop-place" ref={place}>
       <button
         type="button"
+        ref={button}
         className="btn sm ghost"
         aria-expanded={isOpen}
         onClick={() => setIsOpen(!isOpen)}
@@ -128,7 +136,7 @@ function AddFilter({ fields, set }: AddFilterProps) {
         <Icon of={Plus} />
         Filter
       </button>
-      {isOpen && <FilterForm fields={fields} set={set} close={() => setIsOpen(false)} />}
+      {isOpen && <FilterForm fields={fields} set={set} close={done} />}
     </span>
   );
 }

@@ -55,3 +55,9 @@ export function splitHidden(text: string): Piece[] {
 
 /** Returns the number of characters that cannot be seen. */
 export const countHidden = (text: string): number => text.match(hidden)?.length ?? 0;
+
+/** Returns a text for a screen reader, in which every character that cannot be seen is replaced by its name. */
+export const showHidden = (text: string): string =>
+  splitHidden(text)
+    .map(({ text: piece, mark }) => mark ?? piece)
+    .join("");

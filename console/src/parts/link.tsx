@@ -1,5 +1,6 @@
 import { Link } from "@tanstack/react-router";
 import type { ReactNode } from "react";
+import { useMay } from "../api/session.ts";
 
 type PageLinkProps = {
   to: string;
@@ -22,3 +23,12 @@ export const PageLink = ({ search = {}, marks, ...rest }: PageLinkProps) => (
     activeOptions={marks ? { exact: marks === "exact", includeSearch: false } : { explicitUndefined: true }}
   />
 );
+
+/** The first thing to do where nothing is yet: publish. Not shown if the session may not. */
+export function PublishLink({ text = "Publish a message", kind }: { text?: string; kind?: string }) {
+  return useMay().publish ? (
+    <PageLink className="btn" to="/publish" search={kind === undefined ? {} : { kind }}>
+      {text}
+    </PageLink>
+  ) : null;
+}

@@ -1,5 +1,5 @@
 import type { ReactNode } from "react";
-import { Pager } from "./filters.tsx";
+import { Pager, useFilters } from "./filters.tsx";
 import { Panel } from "./panel.tsx";
 import type { Column } from "./table.tsx";
 import { Table } from "./table.tsx";
@@ -14,6 +14,7 @@ type ListPanelProps<Row> = {
   columns: readonly Column<Row>[];
   rows: readonly Row[];
   keyOf(row: Row): string;
+  nameOf?: (row: Row) => string;
   open?: ((row: Row) => void) | undefined;
   openKey?: string | undefined;
   className?: string;
@@ -33,16 +34,20 @@ type ListPanelProps<Row> = {
 /** A list in a panel: its rows, or why there are none, and the way to the next page. */
 export function ListPanel<Row>(props: ListPanelProps<Row>) {
   const { label, title, sub, end, rows, empty, words, cursor, foot, newCount = 0, showNew } = props;
-  const { columns, keyOf, open, openKey, className = "two cards" } = props;
+  const { values } = useFilters();
+  // A page can be empty, and still have one before it.
+  const hasFoot = rows.length > 0 || cursor !== undefined || values["cursor"] !== undefined;
+  const { columns, keyOf, nameOf, open, openKey, className = "two cards" } = props;
   return (
     <Panel
       sub={sub}
       end={end}
       {...(title !== undefined && { title })}
       footer={
-        (words ?? foot) && (
+        (words ?? foot) &&
+        hasFoot && (
           <>
-            {foot ?? (words && <span>{formatMany(rows.length, ...words)}</span>)}
+            {foot ?? (words && <span role="status">{formatMany(rows.length, ...words)}</span>)}
             <Pager cursor={cursor} />
           </>
         )
@@ -53,15 +58,16 @@ export function ListPanel<Row>(props: ListPanelProps<Row>) {
           {newCount} new
         </button>
       )}
-      {rows.length === 0 ? (
-        empty
-      ) : (
+      {/* It is there before it has a text, so that a screen reader reads the text when it comes. */}
+      <div role="status">{rows.length === 0 && empty}</div>
+      {rows.length > 0 && (
         <Table
           label={label}
           className={className}
           columns={columns}
           rows={rows}
           keyOf={keyOf}
+          nameOf={nameOf}
           openKey={openKey}
           {...(open && { open })}
         />

@@ -1,6 +1,7 @@
-import type { ReactNode } from "react";
+import type { ReactNode, RefObject } from "react";
 import { memo, useCallback, useEffect, useRef, useState } from "react";
 import { isTyping } from "../shell/keys.tsx";
+import { showHidden } from "./hidden.ts";
 
 /** One column. `className` sets its width, its side, and when it disappears as the table gets narrow. */
 export type Column<Row> = { head: ReactNode; className?: string; cell(row: Row): ReactNode };
@@ -10,6 +11,8 @@ type TableProps<Row> = {
   columns: readonly Column<Row>[];
   rows: readonly Row[];
   keyOf(row: Row): string;
+  /** The name of a row for a screen reader. Without it: its key. */
+  nameOf?: ((row: Row) => string) | undefined;
   /** Opens a row: by Enter, or by a press on the row outside its buttons and links. */
   open?: (row: Row) => void;
   /** The key of the row that is open. */
@@ -17,10 +20,14 @@ type TableProps<Row> = {
   className?: string;
 };
 
-/** A table. `j` and `k` move between its rows, and Enter opens one. */
+/**
+ * A table. `j` and `k` move between its rows, and Enter opens one. A row that opens has its own button,
+ * which only the keyboard and a screen reader find.
+ */
 export function Table<Row>(props: TableProps<Row>) {
-  const { label, columns, rows, keyOf, open, openKey, className = "" } = props;
-  const cursor = useCursor(props);
+  const { label, columns, rows, keyOf, nameOf = keyOf, open, openKey, className = "" } = props;
+  const body = useRef<HTMLTableSectionElement>(null);
+  const cursor = useCursor(props, body);
   const latest = useRef(props);
   latest.current = props;
   const openAt = useCallback((at: number): void => {
@@ -39,7 +46,7 @@ export function Table<Row>(props: TableProps<Row>) {
             ))}
           </tr>
         </thead>
-        <tbody>
+        <tbody ref={body}>
           {rows.map((row, at) => {
             const key = keyOf(row);
             return (
@@ -47,6 +54,7 @@ export function Table<Row>(props: TableProps<Row>) {
                 key={key}
                 row={row}
                 at={at}
+                name={open && showHidden(nameOf(row))}
                 columns={columns}
                 isCursor={at === cursor}
                 isOpen={key === openKey}
@@ -63,6 +71,8 @@ export function Table<Row>(props: TableProps<Row>) {
 type TableRowProps = {
   row: unknown;
   at: number;
+  /** The name of a row that opens. */
+  name: string | undefined;
   columns: readonly Column<unknown>[];
   isCursor: boolean;
   isOpen: boolean;
@@ -70,9 +80,8 @@ type TableRowProps = {
 };
 
 /** A row. It is drawn again only if it changes, so that a long table responds to every key at once. */
-const TableRow = memo(({ row, at, columns, isCursor, isOpen, open }: TableRowProps) => (
+const TableRow = memo(({ row, at, name, columns, isCursor, isOpen, open }: TableRowProps) => (
   <tr
-    id={`row-${at}`}
     className={isCursor || isOpen ? "cursor" : undefined}
     aria-selected={isOpen || undefined}
     onClick={(event) => open && !isControl(event.target) && open(at)}
@@ -80,6 +89,9 @@ const TableRow = memo(({ row, at, columns, isCursor, isOpen, open }: TableRowPro
   >
     {columns.map(({ cell, className }, column) => (
       <td key={column} className={className}>
+        {column === 0 && open && (
+          <button type="button" className="row-open" aria-label={`Open ${name}`} onClick={() => open(at)} />
+        )}
         {cell(row)}
       </td>
     ))}
@@ -91,7 +103,10 @@ const isControl = (target: EventTarget): boolean =>
   target.closest("a, button, input, select, textarea, label, summary, dialog") !== null;
 
 /** Moves a cursor over the rows by the keyboard. Returns the index of its row, or -1. */
-function useCursor<Row>({ rows, open }: TableProps<Row>): number {
+function useCursor<Row>(
+  { rows, open }: TableProps<Row>,
+  body: RefObject<HTMLTableSectionElement | null>,
+): number {
   const [at, setAt] = useState(-1);
   const latest = useRef({ rows, open, at });
   latest.current = { rows, open, at };
@@ -104,12 +119,14 @@ function useCursor<Row>({ rows, open }: TableProps<Row>): number {
       if (step !== undefined) {
         const next = Math.max(0, Math.min(now.rows.length - 1, now.at + step));
         setAt(next);
-        document.querySelector(`#row-${next}`)?.scrollIntoView({ block: "nearest" });
+        const shown = body.current?.rows[next];
+        shown?.scrollIntoView({ block: "nearest" });
+        shown?.querySelector<HTMLElement>(".row-open")?.focus({ preventScroll: true });
       } else if (event.key === "Enter" && row !== undefined && !isControl(event.target ?? document))
         now.open?.(row);
     };
     document.addEventListener("keydown", act);
     return () => document.removeEventListener("keydown", act);
-  }, []);
+  }, [body]);
   return at;
 }

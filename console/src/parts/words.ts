@@ -74,6 +74,25 @@ export function formatRelative(time: number, now: number): string {
   return distance > 0 ? `in ${formatSpan(distance)}` : `${formatSpan(-distance)} ago`;
 }
 
+/**
+ * Returns the error of a group of failures. Groups leave out all numbers, but each has one status, which is
+ * put back.
+ */
+export const fillStatus = (error: string, status: number | undefined): string =>
+  status === undefined ? error : error.replace(/ status …$/, ` status ${status}`);
+
+/** Returns a body that the log has as base64 as text. A redacted body is text already. */
+export function decodeBody(body: string): string {
+  try {
+    return new TextDecoder().decode(Uint8Array.from(atob(body), (letter) => letter.codePointAt(0) ?? 0));
+  } catch {
+    return body;
+  }
+}
+
+/** From this number of bytes, a limit of the server means none. */
+export const noLimitFrom: number = 2 ** 48;
+
 /** Returns a size such as `1.0 MiB`. */
 export function formatBytes(bytes: number): string {
   if (bytes < 1024) return `${bytes} B`;

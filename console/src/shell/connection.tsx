@@ -4,8 +4,8 @@ import { useEffect, useState } from "react";
 import { Trouble } from "../api/client.ts";
 import { Button, Icon, Time } from "../parts/basics.tsx";
 
-/** A warning if the server does not respond, with the age of the data on the page. */
-export function NoConnection() {
+/** Returns since when the data of the page is old because the server does not respond. Null if it responds. */
+export function useLost(): number | null {
   const client = useQueryClient();
   const [since, setSince] = useState<number | null>(null);
   useEffect(
@@ -20,6 +20,13 @@ export function NoConnection() {
       }),
     [client],
   );
+  return since;
+}
+
+/** A warning if the server does not respond, with the age of the data on the page. */
+export function NoConnection() {
+  const client = useQueryClient();
+  const since = useLost();
   return since === null ? null : (
     <section className="callout bad" role="alert">
       <Icon of={Unplug} />

@@ -1,6 +1,6 @@
 import { PageLink } from "../parts/link.tsx";
 import { ChevronDown, CircleQuestionMark, Sun } from "lucide-react";
-import { useState } from "react";
+import { useEffect, useRef, useState } from "react";
 import { useSession } from "../api/session.ts";
 import { Button, Icon } from "../parts/basics.tsx";
 import { AccountMenu } from "./account.tsx";
@@ -13,16 +13,47 @@ import { Visible } from "../parts/visible.tsx";
 /** The navigation: all pages, the account, help and the theme. */
 export function Navigation({ help, isOpen, close }: { help(): void; isOpen: boolean; close(): void }) {
   const { session } = useSession();
+  const side = useRef<HTMLElement>(null);
+  useEffect(() => {
+    if (!isOpen) return;
+    const menu = document.querySelector<HTMLElement>("#menu");
+    side.current?.querySelector("a")?.focus();
+    const leave = (event: Event): void => {
+      const isInside = event.target instanceof Node && side.current?.contains(event.target);
+      if (
+        event instanceof KeyboardEvent
+          ? event.key !== "Escape"
+          : isInside || menu?.contains(event.target as Node)
+      )
+        return;
+      close();
+      menu?.focus();
+    };
+    document.addEventListener("keydown", leave);
+    document.addEventListener("pointerdown", leave);
+    return () => {
+      document.removeEventListener("keydown", leave);
+      document.removeEventListener("pointerdown", leave);
+    };
+  }, [isOpen, close]);
   return (
-    <nav className={`side ${isOpen ? "open" : ""}`} aria-label="Main" onClick={close}>
+    <nav id="side" ref={side} className={`side ${isOpen ? "open" : ""}`} aria-label="Main" onClick={close}>
       <PageLink className="brand" to="/">
         <Mark />
         Waypost
       </PageLink>
       <Account />
       {places.map(({ title, pages }) => (
-        <div key={pages[0]?.to} className="nav">
-          {title !== null && <h2>{title}</h2>}
+        <div
+          key={pages[0]?.to}
+          className="nav"
+          {...(title !== null && { role: "group", "aria-label": title })}
+        >
+          {title !== null && (
+            <p className="title" aria-hidden="true">
+              {title}
+            </p>
+          )}
           {pages.map((place) => (
             <PlaceLink key={place.to} place={place} />
           ))}

@@ -1,7 +1,7 @@
 import { Outlet, useRouterState } from "@tanstack/react-router";
 import { Menu, Search, Send } from "lucide-react";
-import type { ReactNode } from "react";
-import { createContext, use, useCallback, useEffect, useMemo, useState } from "react";
+import type { ReactNode, RefObject } from "react";
+import { createContext, use, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { createPortal } from "react-dom";
 import { useMay, useSession } from "../api/session.ts";
 import { Button, Icon } from "../parts/basics.tsx";
@@ -11,7 +11,7 @@ import { Empty } from "../parts/trouble.tsx";
 import { KeyHelp, useShellKeys } from "./keys.tsx";
 import { LiveContext, useLive } from "./live.ts";
 import { Navigation } from "./navigation.tsx";
-import { NoConnection } from "./connection.tsx";
+import { NoConnection, useLost } from "./connection.tsx";
 import { Palette } from "./palette.tsx";
 import { ToastProvider } from "./toasts.tsx";
 import { Visible } from "../parts/visible.tsx";
@@ -39,6 +39,7 @@ export function Shell() {
   const path = useRouterState({ select: ({ location }) => location.pathname });
   const hasAccount = session.account !== null || path.endsWith("/operator");
   const close = useCallback(() => setOpen(null), []);
+  const closeMenu = useCallback(() => setOpen((now) => (now === "menu" ? null : now)), []);
   const search = useCallback(() => setOpen("search"), []);
   const help = useCallback(() => setOpen("help"), []);
   const pause = useCallback(() => setIsPaused((paused) => !paused), []);
@@ -51,9 +52,15 @@ export function Shell() {
             Skip to content
           </a>
           <div className="app">
-            <Navigation help={help} isOpen={open === "menu"} close={() => open === "menu" && close()} />
+            <Navigation help={help} isOpen={open === "menu"} close={closeMenu} />
             <div className="main">
-              <TopContext value={{ search, menu: () => setOpen((now) => (now === "menu" ? null : "menu")) }}>
+              <TopContext
+                value={{
+                  search,
+                  menu: () => setOpen((now) => (now === "menu" ? null : "menu")),
+                  isMenu: open === "menu",
+                }}
+              >
                 {hasAccount ? <Outlet /> : <NoAccount />}
               </TopContext>
             </div>
@@ -67,7 +74,11 @@ export function Shell() {
   );
 }
 
-const TopContext = createContext({ search: () => undefined as void, menu: () => undefined as void });
+const TopContext = createContext({
+  search: () => undefined as void,
+  menu: () => undefined as void,
+  isMenu: false,
+});
 
 type PageProps = {
   title: string;
@@ -79,7 +90,9 @@ type PageProps = {
 
 /** A page: its head and its content. */
 export function Page({ title, crumbs, count, isLive = true, children }: PageProps) {
-  const { search, menu } = use(TopContext);
+  const { search, menu, isMenu } = use(TopContext);
+  const content = useRef<HTMLElement>(null);
+  usePageFocus(content);
   const may = useMay();
   const { session } = useSession();
   useEffect(() => {
@@ -88,7 +101,15 @@ export function Page({ title, crumbs, count, isLive = true, children }: PageProp
   return (
     <>
       <header className="top">
-        <Button kind="ghost" icon={Menu} label="Menu" id="menu" onClick={menu} />
+        <Button
+          kind="ghost"
+          icon={Menu}
+          label="Menu"
+          id="menu"
+          aria-expanded={isMenu}
+          aria-controls="side"
+          onClick={menu}
+        />
         {crumbs ? (
           <div className="crumbs">
             {crumbs}
@@ -119,7 +140,7 @@ export function Page({ title, crumbs, count, isLive = true, children }: PageProp
           </PageLink>
         )}
       </header>
-      <main className="page" id="content" tabIndex={-1}>
+      <main className="page" id="content" tabIndex={-1} ref={content}>
         <NoConnection />
         {children}
       </main>
@@ -127,14 +148,29 @@ export function Page({ title, crumbs, count, isLive = true, children }: PageProp
   );
 }
 
+/** Whether a page has been shown already. The first one leaves the focus at the start of the document. */
+let isLater = false;
+
+/** Moves the focus to the content of each further page, so that a screen reader and the keyboard continue there. */
+function usePageFocus(content: RefObject<HTMLElement | null>): void {
+  useEffect(() => {
+    const { activeElement } = document;
+    const isFree = activeElement?.closest("main, aside, dialog") === null;
+    if (isLater && isFree) content.current?.focus({ preventScroll: true });
+    isLater = true;
+  }, [content]);
+}
+
 /** Shows whether the page updates automatically. A press pauses or resumes it. */
 function LiveButton() {
   const { isPaused, frozen, pause } = useLive();
-  const text = frozen ?? (isPaused ? "Paused" : "Live");
+  const isLost = useLost() !== null;
+  const text = frozen ?? (isPaused ? "Paused" : isLost ? "No connection" : "Live");
+  const look = frozen !== null || isPaused ? "frozen" : isLost ? "off" : "";
   return (
     <button
       type="button"
-      className={`live ${frozen !== null || isPaused ? "frozen" : ""}`}
+      className={`live ${look}`}
       aria-pressed={isPaused}
       title={isPaused ? "Resume updates (p)" : "Pause updates (p)"}
       onClick={() => pause(!isPaused)}
@@ -148,10 +184,17 @@ function LiveButton() {
 const NoAccount = () => (
   <Page title="No account" isLive={false}>
     <Panel>
-      <Empty title="Choose an account">
+      <Empty
+        title="Choose an account"
+        actions={
+          <PageLink className="btn primary" to="/operator">
+            Accounts
+          </PageLink>
+        }
+      >
         <p>
-          You are signed in as the operator. Press “No account” to switch to an account. Its audit log records
-          the switch.
+          You are signed in as the operator. Every other page shows one account. Its audit log records that
+          you switch to it.
         </p>
       </Empty>
     </Panel>

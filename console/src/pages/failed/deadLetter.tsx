@@ -13,17 +13,17 @@ import { State } from "../../parts/state.tsx";
 import { Failed, SkeletonRows } from "../../parts/trouble.tsx";
 import { useDo } from "../../shell/toasts.tsx";
 import { Replay } from "./replay.tsx";
-import { DrawerHead, useEscape } from "../messages/drawer.tsx";
+import { DrawerHead, useDrawer } from "../messages/drawer.tsx";
 
 type DeadLetter = Response<"GET /v2/dlq/{dlqId}">;
 
 /** One dead letter, next to its list: the last response, the request, and the ways to retry it. */
 export function DeadLetterDrawer({ id, close }: { id: string; close(): void }) {
   const found = useRead("GET /v2/dlq/{dlqId}", { params: { dlqId: id } }, { every: null, keep: false });
-  useEscape(close);
+  const drawer = useDrawer(close);
   const { data } = found;
   return (
-    <aside className="drawer" aria-label={`Dead letter ${id}`}>
+    <aside className="drawer" aria-label={`Dead letter ${id}`} ref={drawer} tabIndex={-1}>
       <DrawerHead
         id={id}
         url={data?.url ?? ""}
@@ -44,7 +44,9 @@ export function DeadLetterDrawer({ id, close }: { id: string; close(): void }) {
         aria-label="Details of the dead letter"
       >
         {found.isPending && <SkeletonRows rows={5} />}
-        {found.error && <Failed what="The dead letter" error={found.error} />}
+        {found.error && (
+          <Failed what="The dead letter" error={found.error} retry={() => void found.refetch()} />
+        )}
         {data && <Details of={data} />}
       </div>
     </aside>

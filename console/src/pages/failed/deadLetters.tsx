@@ -10,10 +10,11 @@ import type { FilterField } from "../../parts/filters.tsx";
 import { FilterBar, useFilters } from "../../parts/filters.tsx";
 import { ListPanel } from "../../parts/list.tsx";
 import { Loaded, Panel } from "../../parts/panel.tsx";
+import { showHidden } from "../../parts/hidden.ts";
 import { Visible } from "../../parts/visible.tsx";
 import type { Column } from "../../parts/table.tsx";
 import { Empty } from "../../parts/trouble.tsx";
-import { formatCount, formatMany } from "../../parts/words.ts";
+import { fillStatus, formatCount, formatMany } from "../../parts/words.ts";
 import { InDrawer, Page } from "../../shell/shell.tsx";
 import { DeadLetterDrawer } from "./deadLetter.tsx";
 
@@ -125,7 +126,18 @@ function Groups({ query, plan }: GroupsProps) {
               </p>
             </Empty>
           ) : (
-            found.map((group) => <GroupRow key={group.dlqId} group={group} query={query} plan={plan} />)
+            <>
+              <div className="group-head short" aria-hidden="true">
+                <span />
+                <span>Error and destination</span>
+                <span className="r">Count</span>
+                <span className="r">First</span>
+                <span className="r">Last</span>
+              </div>
+              {found.map((group) => (
+                <GroupRow key={group.dlqId} group={group} query={query} plan={plan} />
+              ))}
+            </>
           )}
         </Panel>
       )}
@@ -136,6 +148,8 @@ function Groups({ query, plan }: GroupsProps) {
 function GroupRow({ group, query, plan }: GroupsProps & { group: Group }) {
   const [isOpen, setIsOpen] = useState(false);
   const may = useMay();
+  const error = fillStatus(group.error || "no response", group.responseStatus);
+  const name = showHidden(`${error}, ${group.url}`);
   const of = {
     ...query,
     url: group.url,
@@ -148,7 +162,7 @@ function GroupRow({ group, query, plan }: GroupsProps & { group: Group }) {
           type="button"
           className="expander"
           aria-expanded={isOpen}
-          aria-label="Show the dead letters of the group"
+          aria-label={`Show the dead letters: ${name}`}
           onClick={() => setIsOpen(!isOpen)}
         >
           <Icon of={ChevronRight} />
@@ -158,7 +172,7 @@ function GroupRow({ group, query, plan }: GroupsProps & { group: Group }) {
             {group.responseStatus !== undefined && <b className="code-bad">{group.responseStatus}</b>}
             <span className="t">
               <b>
-                <Visible text={group.error || "no response"} />
+                <Visible text={error} />
               </b>
             </span>
           </div>
@@ -168,21 +182,28 @@ function GroupRow({ group, query, plan }: GroupsProps & { group: Group }) {
         </div>
         <span className="count">{formatCount(group.count)}</span>
         <span className="time r muted">
+          <span className="vh">first </span>
           <Time at={group.firstFailedAt} />
         </span>
         <span className="time r muted">
+          <span className="vh">last </span>
           <Time at={group.lastFailedAt} />
         </span>
         {may.manage && (
           <span className="act">
-            <Button isSmall icon={RotateCw} onClick={() => plan({ does: "retry", query: of })}>
+            <Button
+              isSmall
+              icon={RotateCw}
+              aria-label={`Retry: ${name}`}
+              onClick={() => plan({ does: "retry", query: of })}
+            >
               Retry
             </Button>
             <Button
               isSmall
               kind="ghost"
               icon={Trash2}
-              label="Delete all of the group"
+              label={`Delete: ${name}`}
               onClick={() => plan({ does: "delete", query: of })}
             />
           </span>

@@ -56,7 +56,9 @@ function HolderCard({ holder, message }: { holder: Holder; message: Unfinished |
       </div>
       <div className="foot">
         <span className="sub">
-          <Visible text={message?.error ?? text} />
+          <Visible
+            text={message?.error ?? text.replace(`message ${messageId} `, "").replaceAll(/^\(|\)$/g, "")}
+          />
         </span>
         <CancelMessage id={callbackId ?? messageId} />
       </div>

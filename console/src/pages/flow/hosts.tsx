@@ -2,6 +2,7 @@ import type { Response } from "../../api/client.ts";
 import { useNavigate } from "@tanstack/react-router";
 import { useRead } from "../../api/queries.ts";
 import { Time } from "../../parts/basics.tsx";
+import { PublishLink } from "../../parts/link.tsx";
 import { Loaded, Panel } from "../../parts/panel.tsx";
 import { Visible } from "../../parts/visible.tsx";
 import { State } from "../../parts/state.tsx";
@@ -24,7 +25,7 @@ export function HostsPage() {
         {({ hosts: rows }) => (
           <Panel>
             {rows.length === 0 ? (
-              <Empty title="No recent deliveries">
+              <Empty title="No recent deliveries" actions={<PublishLink />}>
                 <p>A host appears here after its first delivery.</p>
               </Empty>
             ) : (
@@ -78,8 +79,14 @@ const columns: readonly Column<Host>[] = [
         <div className="l2">
           {lastFailure && (
             <span className="t">
-              last failure {lastFailure.responseStatus}{" "}
-              <Visible text={(lastFailure.error ?? "").slice(0, 120)} />, <Time at={lastFailure.time} />
+              last failure{lastFailure.responseStatus !== undefined && ` ${lastFailure.responseStatus}`}
+              {lastFailure.error !== undefined && (
+                <>
+                  {" "}
+                  <Visible text={lastFailure.error.slice(0, 120)} />
+                </>
+              )}
+              , <Time at={lastFailure.time} />
             </span>
           )}
         </div>

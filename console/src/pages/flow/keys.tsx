@@ -4,6 +4,7 @@ import { useRead } from "../../api/queries.ts";
 import { PauseButton } from "../../parts/actions.tsx";
 import { FilterBar, useFilters } from "../../parts/filters.tsx";
 import { ListPanel } from "../../parts/list.tsx";
+import { PublishLink } from "../../parts/link.tsx";
 import { Loaded } from "../../parts/panel.tsx";
 import { State } from "../../parts/state.tsx";
 import type { Column } from "../../parts/table.tsx";
@@ -39,7 +40,7 @@ export function KeysPage() {
             keyOf={({ flowControlKey }) => flowControlKey}
             open={({ flowControlKey }) => set({ open: flowControlKey })}
             empty={
-              <Empty title="No keys yet">
+              <Empty title="No keys yet" actions={<PublishLink />}>
                 <p>
                   A key limits how many of its messages are in flight, and how many are sent per period. The
                   first message with the header Svc-Flow-Control-Key creates it.

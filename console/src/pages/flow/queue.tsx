@@ -5,8 +5,8 @@ import type { Response } from "../../api/client.ts";
 import { send } from "../../api/client.ts";
 import { useRead } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
-import { Button, Icon, Id, Time, Url } from "../../parts/basics.tsx";
-import { Shortened } from "../../parts/cells.tsx";
+import { Button, Icon, Time } from "../../parts/basics.tsx";
+import { MessageCell } from "../../parts/cells.tsx";
 import { ConfirmButton } from "../../parts/actions.tsx";
 import { PageLink } from "../../parts/link.tsx";
 import { Loaded, Panel } from "../../parts/panel.tsx";
@@ -224,15 +224,24 @@ function Line({
         <Empty title="No waiting messages" />
       ) : (
         <Table
+          className="two cards"
           label={`Messages that wait in queue ${name}`}
           rows={messages.slice(0, 20)}
           keyOf={({ messageId }) => messageId}
           open={({ messageId }) => void navigate({ to: "/messages", search: { open: messageId } })}
           columns={[
-            { head: "Message", className: "w-id", cell: ({ messageId }) => <Id id={messageId} /> },
-            { head: "To", cell: ({ url }) => <Url url={url} /> },
-            { head: "Label", className: "p3 w-where", cell: ({ label }) => <Shortened text={label} /> },
-            { head: "Accepted", className: "num time w-m", cell: ({ createdAt }) => <Time at={createdAt} /> },
+            {
+              head: "Message",
+              className: "c-what",
+              cell: ({ messageId, method, url, label }) => (
+                <MessageCell id={messageId} method={method} url={url} label={label} />
+              ),
+            },
+            {
+              head: "Accepted",
+              className: "num time c-when w-m",
+              cell: ({ createdAt }) => <Time at={createdAt} />,
+            },
           ]}
         />
       )}

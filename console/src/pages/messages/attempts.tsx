@@ -1,7 +1,7 @@
 import { Time } from "../../parts/basics.tsx";
 import { Visible } from "../../parts/visible.tsx";
 import { Glyph } from "../../parts/state.tsx";
-import { formatMany, formatSpan } from "../../parts/words.ts";
+import { decodeBody, formatMany, formatSpan } from "../../parts/words.ts";
 import type { LogEntry } from "./states.ts";
 import { logStates } from "./states.ts";
 
@@ -68,7 +68,7 @@ function Attempt({ entry }: { entry: LogEntry }) {
       {attempt && <span className="more">{describePhases(attempt)}</span>}
       {(error ?? responseBody) !== undefined && (
         <span className="more">
-          <Visible text={(error ?? responseBody ?? "").slice(0, 500)} />
+          <Visible text={(error ?? decodeBody(responseBody ?? "")).slice(0, 500)} />
         </span>
       )}
       {explanation !== undefined && <span className="more">{explanation}</span>}

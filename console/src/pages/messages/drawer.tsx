@@ -1,5 +1,6 @@
 import { Link2, Terminal, X } from "lucide-react";
-import { useEffect, useState } from "react";
+import type { RefObject } from "react";
+import { useEffect, useRef, useState } from "react";
 import type { Response } from "../../api/client.ts";
 import { Trouble, toPath } from "../../api/client.ts";
 import { pace, useRead } from "../../api/queries.ts";
@@ -11,6 +12,7 @@ import { Visible } from "../../parts/visible.tsx";
 import { State } from "../../parts/state.tsx";
 import { Failed, SkeletonRows } from "../../parts/trouble.tsx";
 import { formatSpan, splitUrl } from "../../parts/words.ts";
+import { focusAgain } from "../../parts/dialog.tsx";
 import { isTyping } from "../../shell/keys.tsx";
 import { useToasts } from "../../shell/toasts.tsx";
 import { Attempts } from "./attempts.tsx";
@@ -33,14 +35,14 @@ export function MessageDrawer({ id, close }: { id: string; close(): void }) {
     { query: { messageId: id, count: 100 } },
     { every: pace.run, keep: false },
   );
-  useEscape(close);
+  const drawer = useDrawer(close);
   const entries = log.data?.events ?? [];
   const isGone = message.error instanceof Trouble && message.error.status === 404;
   const isWaiting = message.isPending || log.isPending;
   const shown = isGone || isWaiting ? undefined : message.data;
   const url = shown?.url ?? entries[0]?.url ?? "";
   return (
-    <aside className="drawer" aria-label={`Message ${id}`}>
+    <aside className="drawer" aria-label={`Message ${id}`} ref={drawer} tabIndex={-1}>
       <DrawerHead
         id={id}
         url={url}
@@ -62,7 +64,9 @@ export function MessageDrawer({ id, close }: { id: string; close(): void }) {
         aria-label="Details of the message"
       >
         {isWaiting && <SkeletonRows rows={5} />}
-        {message.error && !isGone && <Failed what="The message" error={message.error} />}
+        {message.error && !isGone && (
+          <Failed what="The message" error={message.error} retry={() => void message.refetch()} />
+        )}
         {isGone && !isWaiting && <Ended entries={entries} isKnown={log.data !== undefined} />}
         {shown?.waitingOn && <WhyItWaits id={id} waits={shown.waitingOn} />}
         {!isWaiting && entries.length > 0 && <Attempts entries={entries} />}
@@ -72,8 +76,17 @@ export function MessageDrawer({ id, close }: { id: string; close(): void }) {
   );
 }
 
-/** Closes a drawer by Escape. */
-export function useEscape(close: () => void): void {
+/**
+ * Moves the focus into a drawer, and back to where it was when the drawer closes. Escape closes it. Returns
+ * the reference for its element.
+ */
+export function useDrawer(close: () => void): RefObject<HTMLElement | null> {
+  const drawer = useRef<HTMLElement>(null);
+  useEffect(() => {
+    const before = document.activeElement;
+    drawer.current?.focus({ preventScroll: true });
+    return () => focusAgain(before);
+  }, []);
   useEffect(() => {
     const act = (event: KeyboardEvent): void => {
       if (event.key === "Escape" && !isTyping(event)) close();
@@ -81,6 +94,7 @@ export function useEscape(close: () => void): void {
     document.addEventListener("keydown", act);
     return () => document.removeEventListener("keydown", act);
   });
+  return drawer;
 }
 
 type HeadProps = {

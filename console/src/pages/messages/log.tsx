@@ -1,14 +1,17 @@
+import { useMemo } from "react";
 import { useRead } from "../../api/queries.ts";
 import { Time } from "../../parts/basics.tsx";
 import { MessageCell, responseColumn } from "../../parts/cells.tsx";
 import type { FilterField } from "../../parts/filters.tsx";
 import { FilterBar, useFilters } from "../../parts/filters.tsx";
 import { ListPanel } from "../../parts/list.tsx";
+import { PublishLink } from "../../parts/link.tsx";
 import { Loaded } from "../../parts/panel.tsx";
 import { State } from "../../parts/state.tsx";
 import { useSteady } from "../../parts/steady.ts";
 import type { Column } from "../../parts/table.tsx";
 import { Empty } from "../../parts/trouble.tsx";
+import { decodeBody } from "../../parts/words.ts";
 import type { LogEntry } from "./states.ts";
 import { logStates } from "./states.ts";
 
@@ -34,6 +37,10 @@ const listFields: readonly FilterField[] = [
   { name: "toDate", title: "To", hint: "Unix milliseconds" },
 ];
 
+/** Returns an entry whose response body is text. The log has it as base64. */
+const readBody = (entry: LogEntry): LogEntry =>
+  entry.responseBody === undefined ? entry : { ...entry, responseBody: decodeBody(entry.responseBody) };
+
 /** Returns the key of an entry. */
 const keyOf = ({ messageId, time, state }: LogEntry): string => `${messageId} ${time} ${state}`;
 
@@ -43,7 +50,9 @@ export function LogList({ view }: { view: string }) {
   const { view: _view, open, back: _back, ...given } = values;
   const query = { ...given, ...(view !== "log" && { state: view }) };
   const log = useRead("GET /v2/logs", { query: { count: 50, ...query } });
-  const { rows, newCount, showNew } = useSteady(log.data?.events, keyOf, JSON.stringify(query));
+  const events = useMemo(() => log.data?.events.map(readBody), [log.data]);
+  const { rows, newCount, showNew } = useSteady(events, keyOf, JSON.stringify(query));
+  const hasFilter = listFields.some(({ name }) => values[name] !== undefined);
   const opened = rows.find(({ messageId }) => messageId === open);
   return (
     <>
@@ -61,6 +70,7 @@ export function LogList({ view }: { view: string }) {
             columns={columns}
             rows={rows}
             keyOf={keyOf}
+            nameOf={({ messageId }) => messageId}
             open={({ messageId }) => set({ open: messageId, cursor: values["cursor"], back: values["back"] })}
             openKey={opened && keyOf(opened)}
             words={["entry", "entries"]}
@@ -68,9 +78,15 @@ export function LogList({ view }: { view: string }) {
             newCount={newCount}
             showNew={showNew}
             empty={
-              <Empty title="No log entries match">
-                <p>Old entries expire. Remove a filter, or choose another view.</p>
-              </Empty>
+              hasFilter ? (
+                <Empty title="No log entries match">
+                  <p>Old entries expire. Remove a filter, or choose another view.</p>
+                </Empty>
+              ) : (
+                <Empty title="No log entries" actions={<PublishLink />}>
+                  <p>Each change of a message is an entry. Old entries expire.</p>
+                </Empty>
+              )
             }
           />
         )}

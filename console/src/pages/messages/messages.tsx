@@ -1,7 +1,7 @@
 import { useEffect, useState } from "react";
 import { useRead } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
-import { PageLink } from "../../parts/link.tsx";
+import { PageLink, PublishLink } from "../../parts/link.tsx";
 import type { FilterField } from "../../parts/filters.tsx";
 import { FilterBar, useFilters } from "../../parts/filters.tsx";
 import { ListPanel } from "../../parts/list.tsx";
@@ -159,7 +159,7 @@ type FootProps = { shown: number; total: number | undefined; more: boolean | und
 
 const ListFoot = ({ shown, total, more }: FootProps) => (
   <>
-    <span>
+    <span role="status">
       {formatCount(shown)}
       {total !== undefined && ` of ${formatCount(total)}${more ? " or more" : ""}`}
     </span>
@@ -191,7 +191,7 @@ const NothingHere = ({ hasFilter, clear }: { hasFilter: boolean; clear(): void }
       <p>It may be delivered or failed. Search the log.</p>
     </Empty>
   ) : (
-    <Empty title="No unfinished messages">
+    <Empty title="No unfinished messages" actions={<PublishLink />}>
       <p>Every message is delivered, failed or cancelled. New messages appear here.</p>
     </Empty>
   );

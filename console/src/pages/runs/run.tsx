@@ -15,7 +15,7 @@ import { formatMany, formatSpan } from "../../parts/words.ts";
 import { Page } from "../../shell/shell.tsx";
 import { useDo } from "../../shell/toasts.tsx";
 import type { Run } from "./shapes.ts";
-import { listSteps, runStates, spanOf } from "./shapes.ts";
+import { describeError, listSteps, runStates, spanOf } from "./shapes.ts";
 import { Timeline } from "./timeline.tsx";
 
 /** One run: its state, its failed step, and its timeline. */
@@ -207,9 +207,7 @@ function Failure({ run }: { run: Run }) {
           />
         </h2>
         <p>
-          <Visible
-            text={(last?.error ?? last?.body ?? "The failed step below has the details.").slice(0, 400)}
-          />
+          <Visible text={(describeError(last) || "The failed step below has the details.").slice(0, 400)} />
         </p>
         <p>Resume sends this step again, in a new run. Finished steps keep their results.</p>
       </div>

@@ -9,7 +9,7 @@ import { Shortened } from "../../parts/cells.tsx";
 import type { FilterField } from "../../parts/filters.tsx";
 import { FilterBar, useFilters } from "../../parts/filters.tsx";
 import { ListPanel } from "../../parts/list.tsx";
-import { PageLink } from "../../parts/link.tsx";
+import { PageLink, PublishLink } from "../../parts/link.tsx";
 import { Loaded } from "../../parts/panel.tsx";
 import { State } from "../../parts/state.tsx";
 import { useSteady } from "../../parts/steady.ts";
@@ -79,8 +79,8 @@ export function RunsPage() {
             newCount={newCount}
             showNew={showNew}
             empty={
-              <Empty title="No runs">
-                <p>POST /v2/trigger/ with the URL of a workflow starts a run.</p>
+              <Empty title="No runs" actions={<PublishLink text="Start a run" kind="run" />}>
+                <p>A run starts if its workflow is triggered, here or by POST /v2/trigger/ with its URL.</p>
               </Empty>
             }
           />

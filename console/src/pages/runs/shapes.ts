@@ -54,3 +54,22 @@ export const spanOf = (
   }: Pick<Run, "workflowRunCreatedAt" | "workflowRunCompletedAt">,
   now: number,
 ): number => (to ?? now) - from;
+
+type StepError = NonNullable<Step["errors"]>[number];
+
+/** Returns the error of an attempt: the message in the response, or else the error that the server recorded. */
+export function describeError({ error, body }: Partial<StepError> = {}): string {
+  const said = readMessage(body) ?? body;
+  return [said, error].find((text) => text !== undefined && text !== "") ?? "";
+}
+
+/** Returns the message of an error that a workflow responded as JSON. */
+function readMessage(body: string | undefined): string | undefined {
+  try {
+    const parsed: unknown = JSON.parse(body ?? "");
+    const message: unknown = typeof parsed === "object" && parsed && Reflect.get(parsed, "message");
+    return typeof message === "string" && message !== "" ? message : undefined;
+  } catch {
+    return undefined;
+  }
+}

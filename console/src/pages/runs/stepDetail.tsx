@@ -3,6 +3,7 @@ import { Payload } from "../../parts/payload.tsx";
 import { Visible } from "../../parts/visible.tsx";
 import { formatClock } from "../../parts/words.ts";
 import type { Step } from "./shapes.ts";
+import { describeError } from "./shapes.ts";
 
 /** The result and the failed attempts of a step, below its row. */
 export function StepDetail({ step }: { step: Step }) {
@@ -24,7 +25,7 @@ export function StepDetail({ step }: { step: Step }) {
           {errors.slice(-10).map((error, at) => (
             <p key={at} className="err">
               <b>{error.status ?? ""} </b>
-              <Visible text={(error.error ?? error.body ?? "").slice(0, 1_000)} />
+              <Visible text={describeError(error).slice(0, 1_000)} />
               <span className="fade">{formatClock(error.time, Date.now())}</span>
             </p>
           ))}

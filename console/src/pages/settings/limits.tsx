@@ -2,7 +2,7 @@ import type { Response } from "../../api/client.ts";
 import { useRead } from "../../api/queries.ts";
 import { useSession } from "../../api/session.ts";
 import { Loaded, Panel } from "../../parts/panel.tsx";
-import { formatBytes, formatCount, formatSpan } from "../../parts/words.ts";
+import { formatBytes, formatCount, formatSpan, noLimitFrom } from "../../parts/words.ts";
 
 type Account = Response<"GET /v2/svc/user/{id}">;
 
@@ -10,7 +10,7 @@ type Account = Response<"GET /v2/svc/user/{id}">;
 const unlimited = 1_000_000_000;
 
 const count = (value: number): string => (value >= unlimited ? "no limit" : formatCount(value));
-const bytes = (value: number): string => (value >= 2 ** 48 ? "no limit" : formatBytes(value));
+const bytes = (value: number): string => (value >= noLimitFrom ? "no limit" : formatBytes(value));
 const seconds = (value: number): string => formatSpan(value * 1000);
 
 const groups: readonly { title: string; rows: readonly [name: string, show: (of: Account) => string][] }[] = [
