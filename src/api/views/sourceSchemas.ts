@@ -29,6 +29,20 @@ export const sourceSchema = z.object({
     .int()
     .optional()
     .describe("When a call was last accepted, in Unix milliseconds, to the minute. Absent if none was."),
+  lastCallAt: z
+    .int()
+    .optional()
+    .describe(
+      "When a call was last accepted or rejected, in Unix milliseconds, to the minute. Absent if none was. " +
+        "Calls to a paused source do not count.",
+    ),
+  accepted: z
+    .int()
+    .min(0)
+    .describe(
+      "The number of calls accepted since the source was created. Repeated calls, which publish nothing, " +
+        "are included.",
+    ),
   rejected: z
     .int()
     .min(0)

@@ -10,15 +10,32 @@ import { sha256 } from "../http/sha256.ts";
 import { toSettings } from "../publishing/sourceSettings.ts";
 import { verificationSchema } from "../webhooks/verification.ts";
 
+/** Returns sources as the API shows them, in their order. */
+export async function readSourcesJson(
+  sources: readonly WebhookSource[],
+  { store }: Pick<RouteContext, "store">,
+): Promise<Record<string, unknown>[]> {
+  const ids = sources.map(({ id }) => id);
+  const accepted = await store.read.sourceCalls(sources[0]?.account ?? "", ids);
+  return sources.map((source) => sourceJson(source, { store, accepted: accepted.get(source.id) ?? 0 }));
+}
+
+/** Returns a source as the API shows it. */
+export const readSourceJson = async (
+  source: WebhookSource,
+  context: Pick<RouteContext, "store">,
+): Promise<Record<string, unknown>> => (await readSourcesJson([source], context))[0] ?? {};
+
 /**
  * Returns a source as the API shows it, without secrets. `rejected` includes the calls that this node has
  * counted but not yet stored.
  */
-export function sourceJson(
+function sourceJson(
   source: WebhookSource,
-  { store }: Pick<RouteContext, "store">,
+  { store, accepted }: Pick<RouteContext, "store"> & { accepted: number },
 ): Record<string, unknown> {
-  const { id, name, destination, headers, deduplicate, paused, createdAt, acceptedAt } = source;
+  const { id, name, destination, headers, deduplicate, paused, createdAt, acceptedAt, rejectedAt } = source;
+  const lastCallAt = Math.max(acceptedAt ?? 0, rejectedAt ?? 0);
   const rejected = source.rejected + readUnkept(store, id);
   return {
     sourceId: id,
@@ -30,6 +47,8 @@ export function sourceJson(
     paused,
     createdAt,
     ...(acceptedAt === null ? {} : { acceptedAt }),
+    ...(lastCallAt === 0 ? {} : { lastCallAt }),
+    accepted,
     rejected,
   };
 }

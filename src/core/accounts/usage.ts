@@ -1,8 +1,9 @@
-import type { Draft } from "../decision/command.ts";
+import type { Draft, Key } from "../decision/command.ts";
 import type { ActivityName } from "../model/activity.ts";
 import type { Counts, Usage } from "../model/counts.ts";
 import { countNames, noCounts } from "../model/counts.ts";
 import type { AccountId, LogState, Millis, NodeId } from "../model/message.ts";
+import { fingerprint } from "../values/fingerprint.ts";
 import { day, hour, minute } from "../values/time.ts";
 
 // The usage of an account is a set of counts. Decisions only say what to add, and never read the counts. Each
@@ -130,6 +131,45 @@ export const makeBuckets = (
     const row: Usage = { ...counts, deadLetters, storedBytes, account, id };
     return countNames.some((name) => row[name] !== 0) ? row : [];
   });
+
+/** The number of rows among which the nodes share the accepted calls of a source. */
+const sourceParts = 8;
+
+/** Returns the keys of the rows that count the accepted calls of sources. */
+export const listSourceCountKeys = (account: AccountId, sources: readonly string[]): Key[] =>
+  sources.flatMap((source) =>
+    Array.from({ length: sourceParts }, (_, part) => [account, `source/${source}/${part}`] as const),
+  );
+
+/** Returns the number of accepted calls of each source with such rows. */
+export function sumSourceCalls(rows: readonly Usage[]): ReadonlyMap<string, number> {
+  const sums = new Map<string, number>();
+  for (const { id, messages } of rows) {
+    const [, source = ""] = id.split("/");
+    sums.set(source, (sums.get(source) ?? 0) + messages);
+  }
+  return sums;
+}
+
+/** Sorts before the ids of the rows that count the calls of sources, and after those of all buckets. */
+export const firstSourceCountId = "source/";
+
+/** Counts a call that a source accepted. */
+export const countSourceCall = (draft: Draft, account: AccountId, source: string): void =>
+  draft.count(account, message, source);
+
+/**
+ * Returns the row to which a node adds the calls of a source. Nodes get new ids when they start, so they
+ * share a fixed number of rows.
+ */
+export const makeSourceCounts = (
+  { account, source }: { account: AccountId; source: string },
+  { messages }: Counts,
+  node: NodeId,
+): Usage => {
+  const part = Number.parseInt(fingerprint(node), 36) % sourceParts;
+  return { ...noCounts, messages, account, id: `source/${source}/${part}` };
+};
 
 /** A slash separates the parts of an id, so the name of a node must not contain one. */
 const escapeNode = (node: NodeId): string => node.replaceAll("/", "_");

@@ -28,7 +28,7 @@ import { requireAccount, mustBeActive } from "../accounts/plans.ts";
 import type { StartInput } from "../workflows/start.ts";
 import { listNamedRuns, startRun } from "../workflows/start.ts";
 import { findTopicRefusal } from "../sending/topics.ts";
-import { countBytes } from "../accounts/usage.ts";
+import { countBytes, countSourceCall } from "../accounts/usage.ts";
 import { listRunUrls } from "../model/publishRights.ts";
 import type { Scope } from "../model/rights.ts";
 import { findScopeRefusal } from "../model/rights.ts";
@@ -62,9 +62,10 @@ type PublishedToEach = { each: readonly Published[] };
  * An input for a URL group goes to all endpoints of the group, or to none. An input whose deduplication key
  * was used within its window creates no message and returns the older one. Each input beyond the account's
  * requests per day is refused. `scope` has the rights of a limited token. It is absent for other callers.
+ * `source` is the source whose call is published, if it is one.
  */
 export const publish: Decision<
-  { account: AccountId; inputs: readonly MessageInput[]; scope?: Scope } & QueueLimit,
+  { account: AccountId; inputs: readonly MessageInput[]; scope?: Scope; source?: string } & QueueLimit,
   PublishResult[]
 > = {
   hint: ({ account, inputs }) => {
@@ -90,7 +91,7 @@ export const publish: Decision<
       deduplications: single.flatMap((input) => listDeduplicationKeys(account, input)),
     };
   },
-  decide: ({ account: id, inputs, scope, maxQueues }, draft, moment) => {
+  decide: ({ account: id, inputs, scope, source, maxQueues }, draft, moment) => {
     const account = requireAccount(draft.get("accounts", id));
     // A passive account may continue the runs that it has: see `continuesRun`.
     if (account.state === "passive" && !inputs.every((input) => continuesRun(draft, id, input)))
@@ -112,6 +113,8 @@ export const publish: Decision<
       return scope ? hideOlderUrls(scope, listRecipients(draft, id, input), result) : result;
     });
     if (day) saveDayLimit(draft, id, day);
+    if (source !== undefined && !results.some((result) => "refused" in result))
+      countSourceCall(draft, id, source);
     return results;
   },
 };

@@ -1,6 +1,7 @@
 import type { Decision, Key } from "../decision/command.ts";
 import type { AccountId, Bytes, HeaderList, Millis } from "../model/message.ts";
 import type { Rejection, WebhookSource } from "../model/webhookSource.ts";
+import { listSourceCountKeys } from "../accounts/usage.ts";
 import { takeQuota } from "../sending/quotas.ts";
 import { requireActiveAccount } from "../accounts/plans.ts";
 import { minute } from "../values/time.ts";
@@ -62,6 +63,8 @@ export const deleteSource: Decision<Named, { deleted: boolean }> = {
     draft.drop("sources", account, id);
     for (let number = 0; number < Math.min(source.kept, maxRejections); number++)
       draft.drop("rejections", ...rejectionKey(source, number));
+    for (const key of listSourceCountKeys(account, [id]))
+      if (draft.get("usage", ...key)) draft.drop("usage", ...key);
     return { deleted: true };
   },
 };
@@ -119,6 +122,7 @@ export const keepRejection: Decision<RejectedCall, { kept: boolean }> = {
       kept: number + 1,
       keptUntil: from + interval,
       rejected: source.rejected + 1 + others,
+      rejectedAt: now,
     });
     return { kept: true };
   },

@@ -218,8 +218,8 @@ export interface Draft {
    * Loads nothing.
    */
   indexTime(account: AccountId, id: string, timeKeys: TimeKeys): void;
-  /** Adds to the usage of an account: see `core/accounts/usage.ts`. Loads nothing. */
-  count(account: AccountId, counts: Readonly<Partial<Counts>>): void;
+  /** Adds to the usage of an account, or of a source: see `core/accounts/usage.ts`. Loads nothing. */
+  count(account: AccountId, counts: Readonly<Partial<Counts>>, source?: string): void;
   /** Records something that the command does, for the metrics of this node. */
   record(name: ActivityName, late?: Millis): void;
   /** Reports damaged data in the log of the server. Other rows are processed normally. */

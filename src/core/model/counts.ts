@@ -50,7 +50,10 @@ export const noCounts: Readonly<Counts> = {
 /** The names of all counts. */
 export const countNames = Object.keys(noCounts).filter((name): name is CountName => name in noCounts);
 
-/** A bucket: what one node counted for an account in one period of time. `id` is `<size>/<start>/<node>`. */
+/**
+ * A bucket: what one node counted for an account in one period of time. `id` is `<size>/<start>/<node>`. The
+ * accepted calls of a source are in separate rows as `messages`, with the id `source/<source>/<part>`.
+ */
 export type Usage = Counts & { account: AccountId; id: string };
 
 /** The number of requests that an account made on the day that begins at `day`. */

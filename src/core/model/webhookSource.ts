@@ -28,6 +28,8 @@ export type WebhookSource = {
   keptUntil: Millis;
   /** When a call was last accepted. It is written at most once a minute. */
   acceptedAt: Millis | null;
+  /** When a rejected call was last kept. Absent if none was. */
+  rejectedAt?: Millis;
 };
 
 /** A rejected call to a source. `id` is `<source>/<place>`. The oldest place is reused. */

@@ -189,7 +189,7 @@ export class WorkingSet implements Draft {
     if (ids.length > 0) this.effects.add(this.effects.newTimeIndexEntries, entry);
   };
 
-  count: Draft["count"] = (account, counts) => this.effects.usage.count(account, counts);
+  count: Draft["count"] = (account, counts, source) => this.effects.usage.count(account, counts, source);
 
   due(need: DueNeed): DueRows {
     const { at, turns, ...found } = this.#reads.due(need);

@@ -1,5 +1,5 @@
 import type { AccountId } from "../../core/model/message.ts";
-import { carriedBalancesId } from "../../core/accounts/usage.ts";
+import { carriedBalancesId, firstSourceCountId } from "../../core/accounts/usage.ts";
 import { toKey } from "./keys.ts";
 import type { StorageReads } from "./storageReads.ts";
 
@@ -23,6 +23,6 @@ const tables = Object.keys(otherTables) as (keyof typeof otherTables)[];
  */
 export async function hasData(storageReads: StorageReads, account: AccountId): Promise<boolean> {
   for (const table of tables) if ((await storageReads.count(table, { account, limit: 1 })) > 0) return true;
-  const used = await storageReads.range("usage", { account, limit: 2 });
+  const used = await storageReads.range("usage", { account, before: firstSourceCountId, limit: 2 });
   return used.some(({ id }) => id !== carriedBalancesId);
 }

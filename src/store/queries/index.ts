@@ -25,7 +25,14 @@ import type { WebhookSource } from "../../core/model/webhookSource.ts";
 import { isUnfinished } from "../../core/model/message.ts";
 import type { Usage } from "../../core/model/counts.ts";
 import type { BucketSize } from "../../core/accounts/usage.ts";
-import { bucketRangeFrom, bucketRanges, startOfBucket, worthRemovingAt } from "../../core/accounts/usage.ts";
+import {
+  bucketRangeFrom,
+  bucketRanges,
+  listSourceCountKeys,
+  startOfBucket,
+  sumSourceCalls,
+  worthRemovingAt,
+} from "../../core/accounts/usage.ts";
 import type { ServerAlertSetting } from "../../core/model/alert.ts";
 import type { StoredAlertFacts } from "./alertFacts.ts";
 import { readAlertFacts } from "./alertFacts.ts";
@@ -236,6 +243,9 @@ const createSituationQueries = (storageReads: StorageReads) => ({
     readSituation(storageReads, account, now),
   /** Returns how deliveries to the hosts of an account go. */
   hosts: (account: AccountId): Promise<HostSituation[]> => readHosts(storageReads, account),
+  /** Returns the number of calls that each of these sources has accepted. */
+  sourceCalls: async (account: AccountId, ids: readonly string[]): Promise<ReadonlyMap<string, number>> =>
+    sumSourceCalls(await storageReads.rows("usage", listSourceCountKeys(account, ids))),
   /** Returns where the alerts of the server as a whole are sent, or null. */
   serverAlerts: async (): Promise<ServerAlertSetting | null> =>
     (await storageReads.rows("serverSettings", [["alerts"]]))[0]?.alerts ?? null,

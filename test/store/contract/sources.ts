@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { maxRejections, rejectionRange } from "../../../src/core/commands/source.ts";
 import type { Store } from "../../../src/store/store.ts";
 import type { OpenStore } from "../storeFixture.ts";
-import { StoreFixture } from "../storeFixture.ts";
+import { makeInput, StoreFixture } from "../storeFixture.ts";
 
 const verification = { scheme: "github", secret: ["one", "zwei ü"] };
 const setUp = {
@@ -41,6 +41,31 @@ export function describeSources(open: OpenStore): void {
     expect(await store.read.findResource("sources", "acc", source.id)).toEqual(changed);
     expect(await store.execute("deleteSource", { account: "acc", id: source.id })).toEqual({ deleted: true });
     expect(await store.read.sourceBySecret("second")).toBeNull();
+  });
+
+  test("accepted calls are counted for each source, and the counts are removed with it", async () => {
+    const fixture = await StoreFixture.open(open);
+    await fixture.account();
+    await fixture.account("other");
+    const { store } = fixture;
+    const [one, two] = await Promise.all(
+      ["first", "second"].map((secretHash) =>
+        store.execute("createSource", { account: "acc", secretHash, verification, ...setUp }),
+      ),
+    );
+    const ids = [one?.id ?? "", two?.id ?? ""] as const;
+    const accept = (source: string, overrides = {}) =>
+      store.execute("publish", { account: "acc", inputs: [makeInput(overrides)], source });
+    const read = async () => Object.fromEntries(await store.read.sourceCalls("acc", ids));
+    expect(await read()).toEqual({});
+    await Promise.all([...Array(5).keys()].map(() => accept(ids[0])));
+    await accept(ids[1], { deduplication: "event" });
+    await accept(ids[1], { deduplication: "event" });
+    await accept(ids[1], { group: "none" });
+    expect(await read()).toEqual({ [ids[0]]: 5, [ids[1]]: 2 });
+    expect((await store.read.sourceCalls("other", ids)).size).toBe(0);
+    await store.execute("deleteSource", { account: "acc", id: ids[0] });
+    expect(await read()).toEqual({ [ids[1]]: 2 });
   });
 
   test("rejected calls are kept in a ring of fixed size and are removed with their source", async () => {

@@ -103,6 +103,11 @@ const columns: readonly Column<Source>[] = [
     cell: ({ verification }) => verification?.scheme ?? "not verified",
   },
   {
+    head: "Accepted",
+    className: "num p2 w-s",
+    cell: ({ accepted }) => formatCount(accepted),
+  },
+  {
     head: "Rejected",
     className: "num p2 w-s",
     cell: ({ rejected }) => <span className={rejected > 0 ? "code-bad" : ""}>{formatCount(rejected)}</span>,
@@ -110,7 +115,7 @@ const columns: readonly Column<Source>[] = [
   {
     head: "Last call",
     className: "num time c-when w-m",
-    cell: ({ acceptedAt }) => (acceptedAt ? <Time at={acceptedAt} /> : "never"),
+    cell: ({ lastCallAt }) => (lastCallAt ? <Time at={lastCallAt} /> : "never"),
   },
 ];
 

@@ -134,6 +134,7 @@ async function publishCall(sourceCall: SourceCall, event: AcceptedCall): Promise
   const publishing = context.store.execute("publish", {
     account: source.account,
     inputs: [input],
+    source: source.id,
     maxQueues: context.maxQueues,
   });
   const [result] = await publishing.catch((error: unknown) =>

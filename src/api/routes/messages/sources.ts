@@ -9,7 +9,7 @@ import { maxRejections, rejectionRange } from "../../../core/commands/source.ts"
 import { hashSourceSecret, makeSourceUrl, makeSourceSecret } from "../../publishing/sourceUrl.ts";
 import { listCallbackUrls, toSettingHeaders } from "../../publishing/keptSettings.ts";
 import { count, singleText } from "../../http/parameters.ts";
-import { rejectionJson, sourceJson } from "../../views/sources.ts";
+import { readSourceJson, readSourcesJson, rejectionJson } from "../../views/sources.ts";
 import { readObject } from "../../route/readObject.ts";
 import type { IncomingRequest, RouteContext } from "../../route/route.ts";
 import { route } from "../../route/route.ts";
@@ -107,7 +107,7 @@ const create = route({
     });
     return {
       status: 201,
-      body: { ...sourceJson(created, context), url: makeSourceUrl(incoming.origin, secret) },
+      body: { ...(await readSourceJson(created, context)), url: makeSourceUrl(incoming.origin, secret) },
       ignored,
     };
   },
@@ -177,7 +177,7 @@ const list = route({
     return {
       status: 200,
       body: {
-        sources: page.map((source) => sourceJson(source, context)),
+        sources: await readSourcesJson(page, context),
         ...(last ? { cursor: last.id } : {}),
       },
     };
@@ -194,7 +194,7 @@ const get = route({
   refusals: ["not-found"],
   handle: async ({ account, params, context }) => ({
     status: 200,
-    body: sourceJson(await requireSource(context, account.id, params.sourceId), context),
+    body: await readSourceJson(await requireSource(context, account.id, params.sourceId), context),
   }),
 });
 
@@ -222,7 +222,10 @@ const patch = route({
     ]);
     return {
       status: 200,
-      body: redactForToken(incoming, sourceJson(await changeSource(context, before, changed), context)),
+      body: redactForToken(
+        incoming,
+        await readSourceJson(await changeSource(context, before, changed), context),
+      ),
       ignored,
     };
   },
@@ -268,7 +271,7 @@ const rotate = route({
     return {
       status: 200,
       body: {
-        ...redactForToken(incoming, sourceJson(changed, context)),
+        ...redactForToken(incoming, await readSourceJson(changed, context)),
         url: makeSourceUrl(incoming.origin, secret),
       },
     };

@@ -152,6 +152,26 @@ describe("a call", () => {
     expect(own.status).toBe(200);
   });
 
+  test("counts accepted and rejected calls, and has the time of the last one", async () => {
+    const one = await make(home, { verification });
+    const other = await make(home);
+    const read = async ({ sourceId }: { sourceId: string }) =>
+      (await home.ask("GET", `/v2/sources/${sourceId}`)).body;
+    expect(await read(one)).not.toHaveProperty("lastCallAt");
+    await call(home, one.path, { headers: signed("{}", { event: "evt-1" }), body: "{}" });
+    await call(home, one.path, { headers: signed("{}", { event: "evt-1" }), body: "{}" });
+    expect(await read(one)).toMatchObject({ accepted: 2, rejected: 0, lastCallAt: testTime });
+    home.clock.now += 1_000;
+    expect((await call(home, one.path, { body: "forged" })).status).toBe(401);
+    await call(home, other.path, { body: "x" });
+    expect(await read(one)).toMatchObject({ accepted: 2, rejected: 1, lastCallAt: testTime + 1_000 });
+    expect(await read(other)).toMatchObject({ accepted: 1, rejected: 0 });
+    await change(home, other.sourceId, { paused: true });
+    expect((await call(home, other.path, { body: "x" })).status).toBe(503);
+    const { sources } = (await home.ask("GET", "/v2/sources")).body;
+    expect(sources.map(({ accepted }: { accepted: number }) => accepted).toSorted()).toEqual([1, 2]);
+  });
+
   test("sets the time of the last accepted call, to the minute", async () => {
     const { path, sourceId } = await make(home);
     await call(home, path, { body: "x" });

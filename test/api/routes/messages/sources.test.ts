@@ -37,6 +37,7 @@ describe("a source", () => {
       deduplicate: true,
       paused: false,
       createdAt: testTime,
+      accepted: 0,
       rejected: 0,
     };
     expect(reply).toMatchObject({ status: 201, body: { ...shown, url } });
