@@ -54,7 +54,7 @@ describeConsole("actions in the console", (open) => {
     await expectShown(bulk.getByText("1 unchanged"));
   });
 
-  test("a job without a canary goes through, and the list of jobs has it", async () => {
+  test("a job without a canary goes through, and the list of jobs has it", { tags: "long" }, async () => {
     await openPage(open.page, open.server, "/dead-letters?label=parcel-977");
     await open.page.getByRole("button", { name: "Act on all" }).click();
     await open.page.getByRole("checkbox", { name: /Canary/ }).uncheck();
@@ -137,7 +137,7 @@ describeConsole("actions in the console", (open) => {
     expect(read?.settings).toMatchObject({ "Svc-Retries": "5", "Svc-Label": "shop" });
   });
 
-  test("the signing keys are rotated: the next key becomes the current one", async () => {
+  test("the signing keys are rotated: the next key becomes the current one", { tags: "long" }, async () => {
     await openPage(open.page, open.server, "/settings?part=keys");
     await open.page.getByRole("button", { name: "Show: Next" }).click();
     const next = await open.page.locator(".secret code").nth(1).innerText();
@@ -152,33 +152,37 @@ describeConsole("actions in the console", (open) => {
     await open.page.keyboard.press("Escape");
   });
 
-  test("a URL group is created, gets settings and another endpoint, and is deleted", async () => {
-    const { page, server } = open;
-    await openPage(page, server, "/url-groups");
-    await page.getByRole("button", { name: "New group" }).click();
-    await page.getByLabel("Name of the group").fill("couriers");
-    await page.getByLabel("URL", { exact: true }).fill(`${server.destinations.url}/ok/north`);
-    await page.getByRole("dialog").getByRole("button", { name: "Create group" }).click();
-    const group = page.getByRole("region", { name: "couriers" });
-    await group.getByRole("button", { name: "Settings" }).click();
-    await page.getByRole("dialog").getByLabel("Settings", { exact: true }).fill("Svc-Retries: 7");
-    await page.getByRole("dialog").getByRole("button", { name: "Save" }).click();
-    await page.getByRole("dialog").waitFor({ state: "detached" });
-    const read = () => call(server, "GET /v2/topics/couriers") as Promise<{ endpoints: unknown[] }>;
-    expect(await read()).toMatchObject({ headers: { "Svc-Retries": ["7"] } });
-    await group.getByRole("button", { name: "Add endpoint" }).click();
-    await page.getByLabel("URL", { exact: true }).fill(`${server.destinations.url}/ok/south`);
-    await page.getByRole("dialog").getByRole("button", { name: "Add endpoint" }).click();
-    await expectShown(group.getByText("/ok/south"));
-    await group.getByRole("button", { name: /^Remove .*north/ }).click();
-    await expectShown(page.getByText("The endpoint is removed"));
-    expect((await read()).endpoints).toHaveLength(1);
-    await group.getByRole("button", { name: "Delete group couriers" }).click();
-    await page.getByRole("dialog").getByRole("button", { name: "Delete group" }).click();
-    await group.waitFor({ state: "detached" });
-  });
+  test(
+    "a URL group is created, gets settings and another endpoint, and is deleted",
+    { tags: "long" },
+    async () => {
+      const { page, server } = open;
+      await openPage(page, server, "/url-groups");
+      await page.getByRole("button", { name: "New group" }).click();
+      await page.getByLabel("Name of the group").fill("couriers");
+      await page.getByLabel("URL", { exact: true }).fill(`${server.destinations.url}/ok/north`);
+      await page.getByRole("dialog").getByRole("button", { name: "Create group" }).click();
+      const group = page.getByRole("region", { name: "couriers" });
+      await group.getByRole("button", { name: "Settings" }).click();
+      await page.getByRole("dialog").getByLabel("Settings", { exact: true }).fill("Svc-Retries: 7");
+      await page.getByRole("dialog").getByRole("button", { name: "Save" }).click();
+      await page.getByRole("dialog").waitFor({ state: "detached" });
+      const read = () => call(server, "GET /v2/topics/couriers") as Promise<{ endpoints: unknown[] }>;
+      expect(await read()).toMatchObject({ headers: { "Svc-Retries": ["7"] } });
+      await group.getByRole("button", { name: "Add endpoint" }).click();
+      await page.getByLabel("URL", { exact: true }).fill(`${server.destinations.url}/ok/south`);
+      await page.getByRole("dialog").getByRole("button", { name: "Add endpoint" }).click();
+      await expectShown(group.getByText("/ok/south"));
+      await group.getByRole("button", { name: /^Remove .*north/ }).click();
+      await expectShown(page.getByText("The endpoint is removed"));
+      expect((await read()).endpoints).toHaveLength(1);
+      await group.getByRole("button", { name: "Delete group couriers" }).click();
+      await page.getByRole("dialog").getByRole("button", { name: "Delete group" }).click();
+      await group.waitFor({ state: "detached" });
+    },
+  );
 
-  test("alerts are set, changed and removed", async () => {
+  test("alerts are set, changed and removed", { tags: "long" }, async () => {
     await openPage(open.page, open.server, "/settings?part=alerts");
     await open.page.getByRole("button", { name: "Set a URL" }).click();
     const dialog = open.page.getByRole("dialog", { name: "Alerts" });
@@ -195,7 +199,7 @@ describeConsole("actions in the console", (open) => {
     await expectShown(open.page.getByText("No alerts are sent"));
   });
 
-  test("a schedule shows its next five times, and runs now", async () => {
+  test("a schedule shows its next five times, and runs now", { tags: "long" }, async () => {
     await openPage(open.page, open.server, "/schedules");
     await open.page.getByText("morning-report").click();
     const dialog = open.page.getByRole("dialog", { name: "Schedule morning-report" });

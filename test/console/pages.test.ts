@@ -5,7 +5,7 @@ import { describeConsole } from "./openConsole.ts";
 import { listPages } from "./pages.ts";
 
 /** The pages that `npm test` checks. `npm run test:long` checks the others. */
-const quickPages = ["overview", "messages", "message", "dead letter", "run", "publish"];
+const quickPages = ["overview", "messages", "message", "run"];
 const otherPages = Object.keys(listPages()).filter((name) => !quickPages.includes(name));
 
 describeConsole("every page of the console", (open) => {
