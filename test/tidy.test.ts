@@ -53,7 +53,7 @@ describe("imports", () => {
       "deadLetters",
       "commands",
     ],
-    store: ["queries", "", "batch", "histories", "sql", "sqlite", "postgres", "move"],
+    store: ["queries", "", "batch", "histories", "sql", "replica", "sqlite", "postgres", "move"],
     delivery: ["http", ""],
     client: ["terminal", ""],
     server: ["", "doctor"],

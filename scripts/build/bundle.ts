@@ -6,7 +6,13 @@ import type { BuiltConsole, ConsoleFile } from "../../src/api/console/files.ts";
 import { readBuiltConsole } from "../../src/server/consoleFiles.ts";
 
 /** The files of a build. `packages` lists the folders of the packages that they contain. */
-type Bundle = { server: string; client: string; health: string; packages: readonly string[] };
+export type Bundle = {
+  server: string;
+  client: string;
+  health: string;
+  replica: string;
+  packages: readonly string[];
+};
 
 /**
  * Source files that a bundle replaces, because in a checkout they read other files, and the code that
@@ -22,11 +28,13 @@ export async function bundle(home: string): Promise<Bundle> {
     input: "src/store/sqlite/workerMain.ts",
     replacements: { "src/store/sql/schemaText.ts": schema },
   });
+  const replica = await bundleFile(home, { input: "src/server/replicaWriterMain.ts", replacements: {} });
   const server = await bundleFile(home, {
     input: "src/cli/main.ts",
     replacements: {
       "src/store/sql/schemaText.ts": schema,
       "src/store/sqlite/workerCode.ts": () => `export const workerCode = ${toLiteral(worker.code)};`,
+      "src/server/replicaWriterCode.ts": () => `export const writerCode = ${toLiteral(replica.code)};`,
       "src/server/consoleFiles.ts": () => toConsoleModule(readBuiltConsole()),
     },
   });
@@ -36,7 +44,10 @@ export async function bundle(home: string): Promise<Bundle> {
     server: server.code,
     client: client.code,
     health: health.code,
-    packages: [...new Set([server, worker, client, health].flatMap(({ packages }) => packages))].toSorted(),
+    replica: replica.code,
+    packages: [
+      ...new Set([server, worker, client, health, replica].flatMap(({ packages }) => packages)),
+    ].toSorted(),
   };
 }
 

@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { home } from "../../launch/modernNode.js";
 import { buildConsole } from "../buildConsole.js";
+import type { Bundle } from "./bundle.ts";
 import { bundle } from "./bundle.ts";
 
 /** The mark in the binary of Node.js that says whether it contains a program. */
@@ -15,11 +16,11 @@ const fuse = "NODE_SEA_FUSE_fce680ab2cc467b6e072b8b5df1996b2";
  */
 export async function writeExecutable(target: string): Promise<number> {
   buildConsole();
-  const { server, client, health } = await bundle(home);
+  const { server, client, health, replica } = await bundle(home);
   const folder = mkdtempSync(join(tmpdir(), "waypost-executable-"));
   try {
     const main = join(folder, "main.cjs");
-    writeFileSync(main, makeMain({ server, client, health }));
+    writeFileSync(main, makeMain({ server, client, health, replica }));
     const blob = join(folder, "program.blob");
     const settings = {
       main,
@@ -57,13 +58,15 @@ function run(...args: readonly string[]): void {
 }
 
 /** Returns a program that compiles the server only for commands that need it. */
-const makeMain = ({ server, client, health }: { server: string; client: string; health: string }): string => `
+const makeMain = ({ server, client, health, replica }: Omit<Bundle, "packages">): string => `
 const args = process.argv.slice(2);
 const startServer = () => { ${server} };
 if (args[0] === "health") {
   const exports = {};
   (function (exports) { ${health} })(exports);
   exports.answerProbe(args, process.env).then(() => process.exitCode === undefined && startServer());
+} else if (args[0] === "write-replica") {
+  (function () { ${replica} })();
 } else if (args[0] === "start" || args[0] === "dev") startServer();
 else {
   const exports = {};

@@ -35,12 +35,13 @@ export function addBackupCommands<Flags>(
   withStoreFlags(
     program
       .command("restore")
-      .argument("<file>", "file that waypost backup has written")
-      .description("put a backup into a data folder that has no store"),
+      .argument("<file>", "file that waypost backup has written, or a folder of --replicate")
+      .description("put a backup or a replica into a data folder that has no store"),
   ).action(async (file: string, flags: Flags) => {
     const settings = readSettings(flags);
-    const { bytes, took } = await restoreStore(settings, file);
+    const { bytes, took, endedAt } = await restoreStore(settings, file);
     print(`restored ${formatSize(bytes)} to ${settings.data} in ${formatTime(took)}`);
+    if (endedAt !== null) print(`the last change that it has is of ${new Date(endedAt).toISOString()}`);
     print(
       "a server that starts on it sends what is due, also what was delivered after the backup; " +
         `to look first: waypost start --hold --data ${settings.data}`,

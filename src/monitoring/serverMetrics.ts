@@ -1,6 +1,7 @@
 import { countedStepTypes, messageOrigins } from "../core/model/activity.ts";
 import { gateKinds } from "../core/admission/gate.ts";
 import type { Millis } from "../core/model/message.ts";
+import type { ReplicaReport } from "../store/replica/replica.ts";
 import type { Metrics } from "./metrics.ts";
 import type { Labels, Metric, Sample } from "./metricsText.ts";
 import { readProcessMetrics } from "./processMetrics.ts";
@@ -22,6 +23,8 @@ export type MetricSources = {
   spans: SpanCounts | null;
   /** The state of the disk of the store. Null if it is the disk of a database server. */
   diskLack(): { isLow: boolean; isShort: boolean } | null;
+  /** The second copy of the store, or null if none is kept. */
+  replica(): ReplicaReport | null;
 };
 
 /** Returns all metrics. Nothing here reads the store: a scrape only reads numbers that are in memory. */
@@ -31,6 +34,7 @@ export const readMetrics = (sources: MetricSources): Metric[] => [
   ...readWorkflowMetrics(sources.metrics),
   ...readStoreMetrics(sources),
   ...readDiskLack(sources),
+  ...readReplicaMetrics(sources),
   ...readCommitMetrics(sources.metrics),
   ...readRequestMetrics(sources.metrics),
   ...readSpanMetrics(sources.spans),
@@ -238,6 +242,28 @@ function readDiskLack({ metrics, diskLack }: MetricSources): Metric[] {
       "waypost_history_removed_early",
       "Rows of history that were removed while the disk had little room.",
       single(metrics.removedEarly),
+    ),
+  ];
+}
+
+function readReplicaMetrics({ replica }: MetricSources): Metric[] {
+  const report = replica();
+  if (report === null) return [];
+  return [
+    gauge(
+      "waypost_replica_lag_seconds",
+      "For how long changes have been missing in the second copy of the store.",
+      single(report.lag / 1000),
+    ),
+    gauge(
+      "waypost_replica_complete",
+      "1 while the second copy has the whole store, except for its lag.",
+      single(report.isComplete ? 1 : 0),
+    ),
+    counter(
+      "waypost_replica_written_bytes",
+      "Bytes that were written to the second copy.",
+      single(report.writtenBytes),
     ),
   ];
 }

@@ -19,6 +19,8 @@ import type { Millis } from "../core/model/message.ts";
 import { elapsed } from "../clock/clock.ts";
 import type { KeySource } from "../store/sql/keyRing.ts";
 import { readKeyRing } from "../store/sql/keyRing.ts";
+import { isReplica, readReplica } from "../store/replica/readReplica.ts";
+import { StorageRefused } from "../store/store.ts";
 import { checkCopy, copyDatabase, syncFile } from "../store/sqlite/copy.ts";
 
 /** A backup or a restore is not possible. Nothing was changed. The text says what to do. */
@@ -119,11 +121,14 @@ function removeDatabase(path: string): void {
 export async function restoreStore(
   settings: StoreSettings,
   given: string,
-): Promise<{ bytes: number; took: Millis }> {
+): Promise<{ bytes: number; took: Millis; endedAt: Millis | null }> {
   if (settings.databaseUrl !== "") throw new BackupRefused(postgresAdvice);
   const file = resolve(given);
-  if (!statSync(file, { throwIfNoEntry: false })?.isFile())
-    throw new BackupRefused(`${file}: no such file; name a file that "waypost backup" has written`);
+  const isFolder = isReplica(file);
+  if (!isFolder && !statSync(file, { throwIfNoEntry: false })?.isFile())
+    throw new BackupRefused(
+      `${file}: no such file; name a file that "waypost backup" has written, or a folder of --replicate`,
+    );
   const { data } = settings;
   const target = toStorePath(data);
   const existing = [target, `${target}-wal`].find((path) => existsSync(path));
@@ -133,8 +138,9 @@ export async function restoreStore(
   const isNewFolder = !existsSync(data);
   const release = lockDataFolder(data);
   const part = `${target}.part`;
+  let result;
   try {
-    copyInto(file, part);
+    const endedAt = isFolder ? unpackInto(file, part) : copyInto(file, part);
     const { source, lines } = findRestoredKeys(settings, file);
     await checkCopy(part, {
       name: file,
@@ -149,6 +155,7 @@ export async function restoreStore(
     if (lines !== null) writeKeys(join(data, "keys"), lines);
     renameSync(part, target);
     syncFolder(data);
+    result = { bytes: statSync(target).size, took: elapsed() - since, endedAt };
   } catch (error) {
     removeDatabase(part);
     release();
@@ -156,12 +163,24 @@ export async function restoreStore(
     throw error;
   }
   release();
-  return { bytes: statSync(target).size, took: elapsed() - since };
+  return result;
 }
 
-function copyInto(file: string, part: string): void {
+/** Writes the store of a replica to a file. Returns the time of its last change, or null. */
+function unpackInto(folder: string, part: string): Millis | null {
+  try {
+    closeSync(openSync(part, "wx", 0o600));
+    return readReplica(folder, part).endedAt;
+  } catch (error) {
+    if (error instanceof StorageRefused) throw error;
+    throw new BackupRefused(`${folder}: cannot be restored to ${part} (${toText(error)})`);
+  }
+}
+
+function copyInto(file: string, part: string): null {
   try {
     copyFileSync(file, part, constants.COPYFILE_FICLONE);
+    return null;
   } catch (error) {
     throw new BackupRefused(
       `${part}: cannot be written (${toText(error)}); free space, or choose another folder`,

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { shortestPassword } from "../api/route/operator.ts";
 import { defaultRefusedPerSecond } from "../api/auth/refusedRequests.ts";
 import type { SettingPlaces } from "./configSources.ts";
-import { collectSettings, ConfigRefused, toFileVariable } from "./configSources.ts";
+import { collectSettings, ConfigRefused, otherVariables, toFileVariable } from "./configSources.ts";
 import { egressRows } from "./egressRows.ts";
 import { defaultAddress } from "./defaultAddress.ts";
 import { limits } from "../core/values/limits.ts";
@@ -99,6 +99,12 @@ export const serverSettings = {
     help:
       "keys that encrypt secrets, as printed by waypost keys new; " +
       "several as 2:…,1:…, of which the first encrypts",
+  },
+  replicate: {
+    takes: z.string(),
+    default: "",
+    value: "<folder>",
+    help: "folder on another disk for a second copy of a folder store, at most a second behind",
   },
   keysFile: {
     takes: z.string(),
@@ -381,19 +387,3 @@ export function explainConfig(flags: SettingFlags, environment: NodeJS.ProcessEn
     return { name, value: isHidden(name) && text !== "" ? "(hidden)" : text, from };
   });
 }
-
-/**
- * Other variables that may be set: those that `waypost credentials` prints for clients, and the name of the
- * configuration file.
- */
-const otherVariables: ReadonlySet<string> = new Set([
-  "WAYPOST_URL",
-  "WAYPOST_TOKEN",
-  "WAYPOST_CURRENT_SIGNING_KEY",
-  "WAYPOST_NEXT_SIGNING_KEY",
-  "WAYPOST_ACCOUNT_ID",
-  "WAYPOST_USER",
-  "WAYPOST_PASSWORD",
-  "WAYPOST_SEED",
-  "WAYPOST_CONFIG",
-]);

@@ -121,3 +121,19 @@ function toText(value: unknown): string | null {
   const isList = Array.isArray(value) && value.every((item) => typeof item === "string");
   return isList ? value.join(",") : null;
 }
+
+/**
+ * Other variables that may be set: those that `waypost credentials` prints for clients, and the name of the
+ * configuration file.
+ */
+export const otherVariables: ReadonlySet<string> = new Set([
+  "WAYPOST_URL",
+  "WAYPOST_TOKEN",
+  "WAYPOST_CURRENT_SIGNING_KEY",
+  "WAYPOST_NEXT_SIGNING_KEY",
+  "WAYPOST_ACCOUNT_ID",
+  "WAYPOST_USER",
+  "WAYPOST_PASSWORD",
+  "WAYPOST_SEED",
+  "WAYPOST_CONFIG",
+]);

@@ -17,12 +17,15 @@ import type { CommandInput } from "../core/commands/index.ts";
 import type { NodeId } from "../core/model/message.ts";
 import type { Store } from "../store/store.ts";
 import { formatUrl } from "./addresses.ts";
+import type { ReplicaReport } from "../store/replica/replica.ts";
 import type { ServerConfig } from "./config.ts";
 import { toStorePath } from "./dataFolder.ts";
 
 /** The metrics of a server, and the samples of its store. */
 export type Observation = {
   metrics: Metrics;
+  /** The second copy of the store, or null if none is kept. */
+  replica(): ReplicaReport | null;
   /** Counts an attempt, and adds its span if traces are on. */
   addAttempt: DispatcherLog["attempt"];
   /** Makes the spans of traces. Null: no OTLP endpoint is set. */
@@ -35,11 +38,13 @@ export type Observation = {
 };
 
 /** The parts of a server that its metrics show. */
-type Observed = { store: Store; node: NodeId; log: Logger; inFlight(): number; isHeld(): boolean };
+type Observed = { store: Store; node: NodeId; log: Logger; inFlight(): number; isHeld(): boolean } & {
+  replica(): ReplicaReport | null;
+};
 
 /** Observes a store and everything that is done with it. */
 export function observe(settings: ServerConfig, observed: Observed): Observation {
-  const { store, inFlight, isHeld } = observed;
+  const { store, inFlight, isHeld, replica } = observed;
   const metrics = new Metrics(elapsed);
   const exporter = createExporter(settings, observed);
   const tracing =
@@ -61,6 +66,7 @@ export function observe(settings: ServerConfig, observed: Observed): Observation
         now: () => systemClock.now(),
         inFlight,
         isHeld,
+        replica,
         spans: exporter && exporter.counts,
         diskLack: () =>
           store.isDiskLow && store.isDiskShort
@@ -72,6 +78,7 @@ export function observe(settings: ServerConfig, observed: Observed): Observation
   let server: Server | null = null;
   return {
     metrics,
+    replica,
     tracing,
     addAttempt: (delivery, outcome, settled) => {
       metrics.countAttempt(delivery, outcome, settled);

@@ -11,8 +11,11 @@ import { elapsed, systemClock, systemRandom } from "../clock/clock.ts";
 import type { KeySource } from "../store/sql/keyRing.ts";
 import type { OnDamage } from "../store/sqlite/fileCheck.ts";
 import type { DiskReport } from "../store/sqlite/diskGuard.ts";
+import type { ReplicaReport } from "../store/replica/replica.ts";
 import { embeddedStore } from "../store/sqlite/embeddedStore.ts";
 import type { Store } from "../store/store.ts";
+import { StorageRefused } from "../store/store.ts";
+import { createReplica } from "./replica.ts";
 import { minute } from "../core/values/time.ts";
 
 /**
@@ -25,6 +28,8 @@ export type OpenedStore = {
   /** The number of messages that an earlier process was sending and that are due again. */
   recovered: number;
   asFirstNode<T>(run: () => Promise<T>): Promise<T>;
+  /** Returns the state of the second copy of the store, or null if none is kept. */
+  readReplica(): ReplicaReport | null;
   close(): Promise<void>;
 };
 
@@ -63,6 +68,7 @@ async function openDatabase(
   settings: ServerConfig,
   { node, log, onOutdated = () => undefined }: OpenStoreOptions,
 ): Promise<OpenedStore> {
+  if (settings.replicate !== "") throw new StorageRefused(noReplicaOfDatabase);
   const keys = await prepareKeys(settings);
   const { inFoundation, postgresStore, slowRoundTrip } = await import("../store/postgres/database.ts");
   const location = { url: settings.databaseUrl, pooling: settings.databasePooling, keys, clock: systemClock };
@@ -89,10 +95,14 @@ async function openDatabase(
     keys,
     // Other nodes take over what a dead node was sending.
     recovered: 0,
+    readReplica: () => null,
     asFirstNode: (run) => inFoundation(location, run),
     close: () => store.close(),
   };
 }
+
+const noReplicaOfDatabase =
+  "--replicate: is for a store in a data folder; a PostgreSQL database has its own replication";
 
 /** Calls `run` at most once a minute. */
 function atMostOncePerMinute<T>(run: (value: T) => void): (value: T) => void {
@@ -146,6 +156,7 @@ async function openFolder(
       random: systemRandom,
       newId: createIdGenerator(systemRandom),
     };
+    const replica = reclaims ? createReplica(settings, log) : null;
     const store = await embeddedStore({
       path: toStorePath(data),
       momentSource,
@@ -154,14 +165,16 @@ async function openFolder(
       elapsed,
       onBroken,
       onDamage,
+      replica,
       onDisk: (report) => logDisk(log, report),
     });
     const close = async (): Promise<void> => {
       await store.close();
       release();
     };
+    const readReplica = (): ReplicaReport | null => replica?.report() ?? null;
     const recovered = reclaims ? await reclaimLeases(store, { node, log }) : 0;
-    return { store, keys, recovered, asFirstNode: (run) => run(), close };
+    return { store, keys, recovered, readReplica, asFirstNode: (run) => run(), close };
   } catch (error) {
     release();
     throw error;

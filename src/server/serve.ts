@@ -37,6 +37,7 @@ import { Dispatcher } from "../delivery/dispatcher.ts";
 import type { Egress } from "../delivery/http/egress.ts";
 import { createAlertTask } from "../maintenance/alerts.ts";
 import { JobRunner } from "../maintenance/jobs.ts";
+import { readReplicaHealth } from "./replica.ts";
 import { createTasks } from "../maintenance/tasks.ts";
 import { createSelfCheckTask } from "../maintenance/selfCheck.ts";
 import { MaintenanceScheduler } from "../maintenance/scheduler.ts";
@@ -151,7 +152,7 @@ async function serveStore(
   const { present, created } = await findOrCreateAccounts(opened, firstAccounts);
   if (created.length === 0 && present.every(isDeleted)) log.warn(noAccountWarning);
   const observation = observe(settings, {
-    ...{ store, node, log },
+    ...{ store, node, log, replica: opened.readReplica },
     inFlight: () => work.dispatcher.inFlight,
     isHeld: () => work.holdWatch.isHeld,
   });
@@ -303,6 +304,7 @@ const createApiParts = (
   health: () => ({
     inFlight: work.dispatcher.inFlight,
     ...(work.holdWatch.isHeld && { held: true }),
+    ...readReplicaHealth(observation.replica()),
     ...(store.isDiskShort?.() && { diskShort: true }),
     ...(store.isDiskLow?.() && { diskLow: true }),
   }),

@@ -48,6 +48,8 @@ export type SqliteDatabase = Database & {
   writeCount(): number;
   /** Returns the length of the write-ahead log. */
   walLength(): WalLength;
+  /** Returns a number that changes when another connection has written. */
+  dataVersion(): number;
   /** Returns the bytes of the file, and those of its free pages. */
   readFile(): FileSpace;
   /**
@@ -154,6 +156,7 @@ export function openSqlite(
       const { log, checkpointed } = checkpointStatus.get() ?? {};
       return { written: Number(log) * pageBytes, checkpointed: Number(checkpointed) * pageBytes };
     },
+    dataVersion: () => Number(version.get()?.data_version),
     readFile: createFileReader(db, pageBytes),
     giveBackSpace: (keepsNone) => transaction(async () => giveBackSpace(db, keepsNone)),
     createTables: (how) =>

@@ -37,12 +37,23 @@ export type EmbeddedStoreOptions = {
   onBroken?(error: Error): void;
   /** Called when the disk has become low or short, and when it has room again. */
   onDisk?(report: DiskReport): void;
+  /** Keeps a second copy of the file. */
+  replica?: StoreReplica | null;
   /** Receives each damage once. */
   onDamage?: OnDamage;
   /** Replaces the disk in tests. */
   openDisk?(path: string): Disk;
   /** Replaces the checkpoint thread in tests. */
   openCheckpointing?: typeof startCheckpointThread;
+};
+
+/** A second copy of the file, which follows its write-ahead log. */
+export type StoreReplica = {
+  /** Throws if the copy cannot be kept. */
+  start(version: () => number): Promise<void>;
+  /** Takes over the last transaction. Never throws. */
+  take(): void;
+  close(): Promise<void>;
 };
 
 /** How long outcomes wait for a publish request whose commit they can share, in milliseconds. */
@@ -57,13 +68,19 @@ const lockedRetries = { pause: 50, tries: 100 } as const;
  */
 export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Store> {
   const { path, keys = null, pause, elapsed, onBroken, openCheckpointing = startCheckpointThread } = options;
+  const { replica = null } = options;
   const openStoreDisk = options.openDisk ?? ((file: string) => openDisk(file, elapsed));
   const onDamage = reportOnce(options.onDamage);
   const deferredSync = { pause: () => pause(lockedRetries.pause), maxTries: lockedRetries.tries };
   const database = await openChecked(path, { keys, deferredSync, onDamage });
   const disk = openStoreDisk(path);
-  const commits = new CommitSync(disk, onBroken);
+  const commits = new CommitSync(disk, onBroken, () => replica?.take());
   await commits.sync();
+  await replica?.start(database.dataVersion).catch((error: unknown) => {
+    database.close();
+    commits.close();
+    throw error;
+  });
   const reading = startReadingThread({ path, keys }, onDamage);
   const checkpointing = openCheckpointing({ path, keys }, onDamage);
   const checkpoint = async (): Promise<{ isWhole: boolean }> => {
@@ -105,7 +122,7 @@ export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Stor
       await commits.sync();
     },
     close: async () => {
-      await Promise.all([reading.close(), checkpointing.close()]);
+      await Promise.all([reading.close(), checkpointing.close(), replica?.close()]);
       database.close();
       commits.close();
     },
@@ -197,11 +214,17 @@ const estimateWrittenBytes = (calls: readonly CommandCall[]): number =>
 class CommitSync {
   readonly #disk: Disk;
   readonly #onBroken: (error: Error) => void;
+  readonly #onSynced: () => void;
   #failure: Error | null = null;
 
-  constructor(disk: Disk, onBroken: (error: Error) => void = () => undefined) {
+  constructor(
+    disk: Disk,
+    onBroken: (error: Error) => void = () => undefined,
+    onSynced: () => void = () => undefined,
+  ) {
     this.#disk = disk;
     this.#onBroken = onBroken;
+    this.#onSynced = onSynced;
   }
 
   /** Throws `Unavailable` if the disk has failed before. */
@@ -221,6 +244,7 @@ class CommitSync {
       this.fail(error instanceof Error ? error : new Error(String(error)));
     }
     this.throwIfFailed();
+    this.#onSynced();
   }
 
   /**

@@ -24,6 +24,13 @@ const healthSchema = z.looseObject({
       "Present while history is removed before its retention ends, the oldest first, because the disk of " +
         "the server has little room.",
     ),
+  replica: z
+    .object({
+      lagSeconds: z.number().min(0).describe("For how long changes have been missing in the copy."),
+      complete: z.boolean().describe("Whether the copy has the whole store, except for its lag."),
+    })
+    .optional()
+    .describe("The second copy of the store. Present if the server keeps one."),
   inFlight: z
     .int()
     .min(0)
