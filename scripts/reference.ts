@@ -25,6 +25,7 @@ type Parameter = {
   schema: Schema;
 };
 type Operation = {
+  description?: string;
   parameters: Parameter[];
   requestBody?: Content;
   responses: Record<string, Content & { $ref?: string }>;
@@ -86,7 +87,9 @@ const formatRouteName = ({ method, path }: Route): string => `${method} ${path}`
 function makeRouteText(route: Route): string[] {
   const operation = document.paths[route.path]?.[route.method.toLowerCase()];
   if (!operation) throw new Error(`${formatRouteName(route)} is missing in the OpenAPI document`);
-  const about = [`${route.summary}.`, route.about, aboutAccess[route.access]].filter(Boolean).join(" ");
+  const about = [`${route.summary}.`, operation.description, aboutAccess[route.access]]
+    .filter(Boolean)
+    .join(" ");
   return [
     `### \`${formatRouteName(route)}\``,
     "",

@@ -8,6 +8,16 @@ export const formatIgnored = (names: readonly string[]): string =>
     .map((name) => name.slice(0, 100).replace(/[^\w-]/g, "?"))
     .join(", ");
 
+/** The dates since when something is deprecated and when it is removed, and a page with its replacement. */
+export type Deprecation = { since: string; sunset: string; link: string };
+
+/** Returns the headers of every response of a deprecated route (RFC 9745, RFC 8594). */
+export const deprecationHeaders = ({ since, sunset, link }: Deprecation): Record<string, string> => ({
+  Deprecation: `@${Date.parse(since) / 1000}`,
+  Sunset: new Date(sunset).toUTCString(),
+  Link: `<${link}>; rel="deprecation"; type="text/html"`,
+});
+
 /** Returns the headers of a refusal: how to authenticate, and when to retry. */
 export function problemHeaders(
   path: string,

@@ -18,6 +18,7 @@ import type { BrowserRequest } from "../auth/consoleRequest.ts";
 import { readJson } from "../http/json.ts";
 import type { LineStream } from "../http/lineStream.ts";
 import { mergeParameters, readFields } from "../http/parameters.ts";
+import type { Deprecation } from "../http/responseHeaders.ts";
 import type { Query, Target } from "../http/target.ts";
 import type { WorkflowSettingName } from "../settings/workflow.ts";
 import { addWarning } from "../http/warnings.ts";
@@ -132,6 +133,8 @@ export type RouteDescription = {
   tag: string;
   summary: string;
   about?: string;
+  /** Marks a route that will be removed: see docs/versioning.md. Such a route is not on the fast path. */
+  deprecated?: Deprecation;
   /** Accepts the settings of messages, as headers and as query parameters. */
   settings?: "all" | "retry" | "resume";
   /** Settings of workflow runs that the route accepts as well. */

@@ -1,5 +1,5 @@
 import Fastify from "fastify";
-import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import type { FastifyInstance, FastifyReply, FastifyRequest, onSendHookHandler } from "fastify";
 import { readRequestId, requestIdHeader } from "../http/requestId.ts";
 import { limits } from "../../core/values/limits.ts";
 import type { AccountId } from "../../core/model/message.ts";
@@ -8,7 +8,7 @@ import type { AdmissionParts } from "../admission/policy.ts";
 import { AdmissionPolicy } from "../admission/policy.ts";
 import { FastPath } from "../fastPublish/fastPath.ts";
 import type { PlainService } from "../fastPublish/sockets.ts";
-import { formatIgnored, problemHeaders } from "../http/responseHeaders.ts";
+import { deprecationHeaders, formatIgnored, problemHeaders } from "../http/responseHeaders.ts";
 import { PagedList, toJsonText } from "../http/pagedList.ts";
 import { LineStream } from "../http/lineStream.ts";
 import type { ResponseLimits } from "../http/responseLimits.ts";
@@ -202,6 +202,7 @@ function addRoute(api: FastifyInstance, row: Route, { options, context, admissio
     url: routerPath(row.path),
     bodyLimit: row.body?.maxBytes ?? 1024 * 1024,
     config: { route: row },
+    ...(row.deprecated && { onSend: addHeaders(deprecationHeaders(row.deprecated)) }),
     handler: async (request, reply) => {
       const incoming = toIncoming(request, options);
       const reader = findReader(request);
@@ -230,6 +231,15 @@ function addRoute(api: FastifyInstance, row: Route, { options, context, admissio
     },
   });
 }
+
+/** Returns a hook that adds headers to every response of a route, refusals included. */
+const addHeaders =
+  (headers: Readonly<Record<string, string>>): onSendHookHandler =>
+  // oxlint-disable-next-line max-params -- the framework calls its hooks so
+  (_request, reply, payload, done) => {
+    void reply.headers(headers);
+    done(null, payload);
+  };
 
 function toIncoming(request: FastifyRequest, options: ApiOptions): IncomingRequest {
   const { target, split, caller, raw, body } = request;

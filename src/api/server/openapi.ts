@@ -95,7 +95,7 @@ function describeOperation(row: Route): Json {
     operationId: makeOperationId(row),
     tags: [row.tag],
     summary: row.summary,
-    ...(row.about === undefined ? {} : { description: row.about }),
+    ...describeDeprecation(row),
     security: describeSecurity(row),
     parameters: [...pathParameters(row), ...queryParameters(row), ...settingReferences(row)],
     ...(row.body === undefined ? {} : { requestBody: requestBody(row.body) }),
@@ -105,6 +105,14 @@ function describeOperation(row: Route): Json {
     responses: { ...describeResponses(row), ...describeUnchanged(row), ...describeRefusals(row) },
   };
 }
+
+const describeDeprecation = ({ about, deprecated }: Route): Json => {
+  const note =
+    deprecated &&
+    `Deprecated since ${deprecated.since}, and removed on ${deprecated.sunset} or later: ${deprecated.link}`;
+  const description = [note, about].filter(Boolean).join(". ");
+  return { ...(deprecated && { deprecated: true }), ...(description !== "" && { description }) };
+};
 
 const describeSecurity = ({ access, takesTokens }: Route): Json[] => {
   if (access === "account") return takesTokens ? [{ basic: [] }, { bearer: [] }] : [{ basic: [] }];

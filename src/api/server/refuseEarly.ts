@@ -40,7 +40,7 @@ export function refuseEarly(
   const target = splitTarget(url);
   if (
     splitQuery(target.query).token !== null ||
-    !routes.at(target.path).every(({ access }) => withCredentials.has(access))
+    !routes.at(target.path).every(({ access, deprecated }) => withCredentials.has(access) && !deprecated)
   )
     return false;
   const refusal = admission.excess(findAddress(request.socket.remoteAddress));
