@@ -176,7 +176,7 @@ describe("a restore", () => {
       [variant("cut", (path) => truncateSync(path, 20_000)), "damaged"],
       [variant("text", (path) => writeFileSync(path, "x".repeat(5_000))), "is not a backup of waypost"],
       [variant("empty", (path) => writeFileSync(path, "")), "is not a backup of waypost"],
-      [variant("newer", newer), "was created by another development version of Waypost"],
+      [variant("newer", newer), "has tables of another version of Waypost"],
       [variant("keyless", (path) => rmSync(`${path}.keys`)), "are encrypted with key 1, which is missing"],
       [variant("wrong", (path) => writeFileSync(`${path}.keys`, otherKey)), /key/],
       [join(folder, "missing"), 'no such file; name a file that "waypost backup" has written'],

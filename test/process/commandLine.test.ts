@@ -191,7 +191,7 @@ describe("a start that fails ends with code 2 and a reason:", () => {
     const { code, err } = await runWaypost(["dev", "--port", "0", "--data", data]).ended;
     expect({ code, err }).toEqual({
       code: 2,
-      err: expect.stringContaining("was created by another development version of Waypost"),
+      err: expect.stringContaining("has tables of another version of Waypost"),
     });
   });
 

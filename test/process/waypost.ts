@@ -9,7 +9,7 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { onTestFinished } from "vitest";
 
-const main = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
+const sources = fileURLToPath(new URL("../..", import.meta.url));
 
 /** The token of the well-known account of `waypost dev`. */
 export const developmentToken = "eyJVc2VySUQiOiJkZWZhdWx0VXNlciIsIlBhc3N3b3JkIjoiZGVmYXVsdFBhc3N3b3JkIn0=";
@@ -29,7 +29,7 @@ export type Process = Running & { url: string };
 
 /**
  * Runs the real command line. The process is killed at the end of the test if it still runs. `log` is the
- * file for its log.
+ * file for its log. `TEST_SOURCES` in `environment` is the folder of another version.
  */
 export function runWaypost(
   args: readonly string[],
@@ -42,6 +42,7 @@ export function runWaypost(
     ...environment,
   };
   const file = log === null ? null : openSync(log, "w");
+  const main = join(environment["TEST_SOURCES"] ?? sources, "src/cli/main.ts");
   const command = ["--disable-warning=ExperimentalWarning", main, ...args];
   const child = spawn(process.execPath, command, { env, stdio: ["ignore", "pipe", file ?? "pipe"] });
   if (file !== null) closeSync(file);

@@ -40,22 +40,56 @@ function toDialect(database: DatabaseKind, sql: string): string {
   return database === "postgres" ? own.replace(/^( +\w+ text)\b/gm, `$1 collate "C"`) : own;
 }
 
+/** The hash of a schema, for each database. */
+type SchemaHashes = Readonly<Record<DatabaseKind, string>>;
+
+/** A change of the tables of one released version into those of a later one. All data is kept. */
+export type Migration = {
+  /** The version that brings the change. */
+  version: string;
+  /** The schemas before and after. */
+  from: SchemaHashes;
+  to: SchemaHashes;
+  /** Statements in the language of `schema.sql`, with its comments for one of the databases. */
+  sql: string;
+  /** Whether nodes of the version before can use the new tables. If not, they stop changing anything. */
+  allowsOlder: boolean;
+};
+
+/** All migrations since 0.1.0, the oldest first. `CONTRIBUTING.md` says how to add one. */
+export const migrations: readonly Migration[] = [];
+
 /**
- * The table that lists the schemas of the programs that may use the tables. It has one row per schema; today
- * there is one.
+ * Returns the migrations that lead from one of the schemas of a store (`found`) to the schema `target`, in
+ * order. Returns null if they do not lead there.
  */
+export function findUpgrade(
+  all: readonly Migration[],
+  database: DatabaseKind,
+  { found, target }: { found: ReadonlySet<unknown>; target: string },
+): Migration[] | null {
+  const path: Migration[] = [];
+  for (let at = target; !found.has(at);) {
+    const step = all.find(({ to }) => to[database] === at);
+    if (step === undefined || path.includes(step)) return null;
+    path.unshift(step);
+    at = step.from[database];
+  }
+  return path;
+}
+
+/** The table that lists the schemas of the programs that may use the tables. It has one row per schema. */
 const schemaTable = "store_schema";
 
-const versions =
-  "another development version of Waypost; the schema may change without a migration until 0.1.0, " +
-  "so this version cannot use it";
+const versions = "another version of Waypost, which this version cannot use";
 
 /**
  * Returns why the store cannot be opened. `name` is the file of the store, or "the database". `place` names
  * an empty store, with which the server can start instead.
  */
 const refusal = ({ name, place }: StoreName): string =>
-  `${name}: was created by ${versions}; start with ${place}, or use that version`;
+  `${name}: has tables of ${versions}: a newer one, or one before 0.1.0; start that version, ` +
+  `restore the backup from before the upgrade, or start with ${place}`;
 
 /** The error of a running server whose tables were replaced by tables of another version. */
 export const replacedSchema =
@@ -81,8 +115,9 @@ export type TableCreation = StoreName & {
 };
 
 /**
- * Creates the tables of an empty database within the caller's transaction. Throws `StorageRefused` if the
- * database has tables of another version of Waypost or of an unfinished move.
+ * Creates the tables of an empty database within the caller's transaction, or changes the tables of an older
+ * version. Throws `StorageRefused` if the database has tables of a version that this one cannot use, or of an
+ * unfinished move.
  */
 export async function createTables(
   connection: DatabaseConnection,
@@ -102,12 +137,32 @@ export async function createTables(
   const found = new Set(
     (await connection.query(`select hash from ${schemaTable}`, [])).map((row) => row.hash),
   );
-  if (!found.has(hash)) throw new StorageRefused(refusal(creation));
+  const upgrade = findUpgrade(migrations, database, { found, target: hash });
+  if (upgrade === null) throw new StorageRefused(refusal(creation));
   if (found.has(unfinishedMove) && !isMoveTarget) {
     throw new StorageRefused(
       "only a part of a store was moved here: run the same waypost migrate-store again to continue",
     );
   }
+  for (const migration of upgrade) await migrate(connection, database, { migration, run });
+}
+
+/**
+ * Changes the tables, and lists the schemas whose programs may use them from now on. Programs of another
+ * schema notice it with their next transaction.
+ */
+async function migrate(
+  connection: DatabaseConnection,
+  database: DatabaseKind,
+  { migration, run }: { migration: Migration } & Pick<TableCreation, "run">,
+): Promise<void> {
+  const { from, to, sql, allowsOlder } = migration;
+  await run(toDialect(database, sql));
+  await connection.query(`delete from ${schemaTable} where hash not in (?, ?)`, [
+    unfinishedMove,
+    allowsOlder ? from[database] : unfinishedMove,
+  ]);
+  await connection.query(`insert into ${schemaTable} (hash) values (?)`, [to[database]]);
 }
 
 /** Throws `StorageRefused` if this program may not use the tables of a database. Changes nothing. */
@@ -123,7 +178,9 @@ export async function requireSchema(connection: DatabaseConnection, database: Da
     place,
     hasTable: async (table) => (await connection.query(isTable, [table])).length > 0,
     run: async () => {
-      throw new StorageRefused(`${name}: has no tables of Waypost; the first start creates them`);
+      throw new StorageRefused(
+        `${name}: has no tables of this version; the next start of the server creates or upgrades them`,
+      );
     },
   });
 }

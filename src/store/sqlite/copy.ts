@@ -3,7 +3,6 @@ import { closeSync, fsyncSync, openSync } from "node:fs";
 import type { Millis } from "../../core/model/message.ts";
 import type { KeySource } from "../sql/keyRing.ts";
 import { createSqlReads } from "../sql/reads.ts";
-import { createTables } from "../sql/schema.ts";
 import type { Queries } from "../queries/index.ts";
 import { createQueries } from "../queries/index.ts";
 import { StorageRefused } from "../store.ts";
@@ -49,8 +48,9 @@ export function syncFile(path: string): void {
 }
 
 /**
- * Checks a copy of a store: all its pages, and its tables. Throws `StorageRefused` with the reason; `name` is
- * what the error calls the copy. With `keys`, `check` reads the copy.
+ * Checks a copy of a store: all its pages, and its tables, which are upgraded if they are older. Throws
+ * `StorageRefused` with the reason; `name` is what the error calls the copy. With `keys`, `check` reads the
+ * copy.
  */
 export async function checkCopy(
   path: string,
@@ -64,8 +64,8 @@ export async function checkCopy(
       return (await database.connection.query(sql, [table])).length > 0;
     };
     if (!(await hasTable("dead_letters"))) throw new StorageRefused(notAStore(name));
-    const creation = { name, place: "an empty data folder", hasTable, run: async () => undefined };
-    await createTables(database.connection, "sqlite", creation);
+    // A copy of an older version is upgraded here.
+    await database.createTables({ name, place: "an empty data folder" });
     await check?.(createQueries(createSqlReads(database.connection)));
   } finally {
     database.close();

@@ -1,6 +1,6 @@
 import { DatabaseSync, type StatementSync } from "node:sqlite";
 import type { TableCreation } from "../sql/schema.ts";
-import { createTables } from "../sql/schema.ts";
+import { createTables, type StoreName } from "../sql/schema.ts";
 import type { DatabaseConnection, Database, Dialect } from "../sql/database.ts";
 import { LostUpdate } from "../sql/database.ts";
 import type { OnDamage } from "./fileCheck.ts";
@@ -58,7 +58,7 @@ export type SqliteDatabase = Database & {
    */
   giveBackSpace(keepsNone: boolean): Promise<boolean>;
   /** Creates the tables if there are none. Throws `StorageRefused` if another version created them. */
-  createTables(how?: { isMoveTarget?: boolean }): Promise<void>;
+  createTables(how?: Partial<StoreName> & { isMoveTarget?: boolean }): Promise<void>;
   /** Writes a number that nothing reads. Rejects if the disk cannot store it. */
   probe(): Promise<void>;
   close(): void;

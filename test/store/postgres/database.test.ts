@@ -34,9 +34,9 @@ test.each([
   await ask(url, change);
   await expect(openNode(url, new TestClock())).rejects.toThrow(
     new StorageRefused(
-      "the database: was created by another development version of Waypost; " +
-        "the schema may change without a migration until 0.1.0, so this version cannot use it; " +
-        "start with an empty database, or use that version",
+      "the database: has tables of another version of Waypost, which this version cannot use: " +
+        "a newer one, or one before 0.1.0; start that version, restore the backup from before the upgrade, " +
+        "or start with an empty database",
     ),
   );
 });

@@ -30,9 +30,9 @@ async function openWorld(path: string, node = "nod_a", seed = 1): Promise<StoreF
 
 const createdByOthers = (path: string): StorageRefused =>
   new StorageRefused(
-    `${path}: was created by another development version of Waypost; ` +
-      "the schema may change without a migration until 0.1.0, so this version cannot use it; " +
-      "start with an empty data folder, or use that version",
+    `${path}: has tables of another version of Waypost, which this version cannot use: ` +
+      "a newer one, or one before 0.1.0; start that version, restore the backup from before the upgrade, " +
+      "or start with an empty data folder",
   );
 
 test.each([
