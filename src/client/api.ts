@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import { systemClock } from "../clock/clock.ts";
+import { elapsed, systemClock } from "../clock/clock.ts";
 import { CommandFailed, exitCodes } from "./terminal/commandFailed.ts";
 import type { ApiRequest } from "./connection.ts";
 import { callApi } from "./connection.ts";
@@ -59,8 +59,9 @@ const formatShown = (flags: OutputFlags, { value, describe }: Shown): string =>
 export async function showResult(flags: OutputFlags, load: () => Promise<Shown>): Promise<void> {
   if (flags.watch === undefined) return printShown(flags, await load());
   const interval = parseInterval(flags.watch);
+  const attempt = tolerateOutages();
   for (;;) {
-    await continueIfUnavailable(async () => {
+    await attempt(async () => {
       // The old output stays until the new one is complete.
       const text = formatShown(flags, await load());
       if (!flags.json) clearScreen();
@@ -71,14 +72,26 @@ export async function showResult(flags: OutputFlags, load: () => Promise<Shown>)
   }
 }
 
-/** Runs a function. If the server is unavailable, prints why, and returns as usual. */
-export async function continueIfUnavailable(run: () => Promise<void>): Promise<void> {
-  try {
-    await run();
-  } catch (error) {
-    if (!(error instanceof CommandFailed) || error.exitCode !== exitCodes.unavailable) throw error;
-    note(`waypost: ${error.message}`);
-  }
+/**
+ * Returns a function that runs another one and ignores that the server is unavailable, so that the caller
+ * tries again. It prints the reason once. It fails if the server stays away for `patience` milliseconds.
+ */
+export function tolerateOutages(patience = Infinity): (run: () => Promise<void>) => Promise<void> {
+  let since: number | null = null;
+  let said = "";
+  return async (run) => {
+    try {
+      await run();
+      since = null;
+      said = "";
+    } catch (error) {
+      if (!(error instanceof CommandFailed) || error.exitCode !== exitCodes.unavailable) throw error;
+      since ??= elapsed();
+      if (elapsed() - since >= patience) throw error;
+      if (error.message !== said) note(`waypost: ${error.message}`);
+      said = error.message;
+    }
+  };
 }
 
 /** Resolves after a time in milliseconds. */

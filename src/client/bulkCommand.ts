@@ -6,14 +6,15 @@ import { connectToApi, printShown, withJson } from "./api.ts";
 import { CommandFailed } from "./terminal/commandFailed.ts";
 import type { Fields } from "./terminal/fields.ts";
 import { readLine, readLines, readNumber, readRaw } from "./terminal/fields.ts";
+import type { NeededFields } from "./responseFields.ts";
 import type { FilterFlags } from "./filterFlags.ts";
 import { parseWhole, readFilters, withFilters } from "./filterFlags.ts";
 import { followJob } from "./jobProgress.ts";
 import { note, requireConsent } from "./terminal/terminal.ts";
 
 /**
- * An action with one entry, or with all entries that filters select. The latter is a job. `one` does it with
- * one entry, without a job. `toFilter` returns the filter of a job that has the given ids.
+ * An action with one entry, or with several. The latter is a job. `one` does it with one entry, without a
+ * job. `toFilter` returns the filter of a job that has the given ids.
  */
 export type BulkAction = {
   name: string;
@@ -26,9 +27,7 @@ export type BulkAction = {
   filters: FilterFlags;
   hasCanary: boolean;
   one(api: Api, id: string, flags: BulkFlags): Promise<Shown>;
-  toFilter(ids: readonly string[], flags: BulkFlags): Fields;
-  /** Returns fields of the filter that the flags set, in addition to the filters. */
-  toScope?(flags: BulkFlags): Fields;
+  toFilter(api: Api, ids: readonly string[]): Fields | Promise<Fields>;
 };
 
 /** The flags of a bulk action. Filters have further ones. */
@@ -69,11 +68,12 @@ async function runAction(api: Api, action: BulkAction, { ids, flags }: Given): P
   const filtered = Object.keys(filters).length > 0;
   if ((id === undefined ? 0 : 1) + (filtered ? 1 : 0) + (flags.all ? 1 : 0) !== 1)
     throw new CommandFailed("usage", `name ids of ${action.entries}, or filters, or --all; one of the three`);
-  if (id !== undefined && ids.length === 1 && !flags.dryRun)
-    return printShown(flags, await action.one(api, id, flags));
-  const filter = id === undefined ? { ...filters, ...action.toScope?.(flags) } : action.toFilter(ids, flags);
+  const hasPace = flags.rate !== undefined || flags.canary !== undefined;
+  const isJob = ids.length !== 1 || flags.dryRun === true || !flags.wait || hasPace;
+  if (id !== undefined && !isJob) return printShown(flags, await action.one(api, id, flags));
+  const filter = id === undefined ? filters : await action.toFilter(api, ids);
   const request = { action: action.job, filter, ...readPace(flags) };
-  const counted = await post(api, { ...request, dryRun: true });
+  const counted = await post(api, { ...request, dryRun: true }, { count: "number" });
   if (flags.dryRun)
     return printShown(flags, { value: counted, describe: () => [`would ${describeCount(action, counted)}`] });
   if (readNumber(counted, "count") === 0) {
@@ -81,18 +81,19 @@ async function runAction(api: Api, action: BulkAction, { ids, flags }: Given): P
     return printShown(flags, job);
   }
   await consent(action, counted, flags);
-  const created = await post(api, request);
+  const created = await post(api, request, { jobId: "string" });
   const job = readRaw(created, "jobId");
   if (!flags.wait) return printShown(flags, { value: created, describe: () => [readLine(created, "jobId")] });
-  await followJob(api, job, flags);
+  await followJob(api, job, { flags });
 }
 
-const post = (api: Api, body: Fields): Promise<Fields> =>
+const post = (api: Api, body: Fields, one: NonNullable<NeededFields["one"]>): Promise<Fields> =>
   api.read({
     method: "POST",
     path: "/v2/jobs",
     headers: { "content-type": "application/json" },
     body: JSON.stringify(body),
+    needs: { one },
   });
 
 function readPace({ rate, canary }: BulkFlags): Fields {

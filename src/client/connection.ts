@@ -1,5 +1,9 @@
 import type { IncomingMessage, RequestOptions } from "node:http";
 import { request as requestHttp } from "node:http";
+import { alarm } from "../clock/clock.ts";
+import { minute, second } from "../core/values/time.ts";
+import type { NeededFields } from "./responseFields.ts";
+import { findMissing } from "./responseFields.ts";
 import { CommandFailed } from "./terminal/commandFailed.ts";
 import { isObject, readLine } from "./terminal/fields.ts";
 import { toSafeLine } from "./terminal/safeText.ts";
@@ -10,17 +14,21 @@ export type ServerAddress = { url: string; token: string };
 /** The parameters of a query. A list is sent as repeated parameters. */
 export type ApiQuery = Readonly<Record<string, string | number | readonly (string | number)[] | undefined>>;
 
-/** A request to the API. `path` begins with `/v2/` and is already encoded. */
+/**
+ * A request to the API. `path` begins with `/v2/` and is already encoded. A response without the fields that
+ * are needed is an error.
+ */
 export type ApiRequest = {
   method?: "GET" | "POST" | "PUT" | "DELETE";
   path: string;
   query?: ApiQuery;
-  headers?: Readonly<Record<string, string>>;
+  headers?: Readonly<Record<string, string | readonly string[]>>;
   body?: Buffer | string;
+  needs: NeededFields;
 };
 
-/** How long a server may be silent, in milliseconds. */
-const timeout = 30_000;
+/** How long a server may be silent, and how long a request and its response may take in all. */
+const responseTime = { silent: 30 * second, whole: 5 * minute };
 /** The largest response that is read, in bytes. */
 const maxResponse = 256 * 1024 * 1024;
 
@@ -28,13 +36,25 @@ const maxResponse = 256 * 1024 * 1024;
  * Sends a request and returns the JSON of its response. Fails with one sentence if the server refuses it or
  * does not respond. Redirects are not followed, because the token is for this server only.
  */
-export async function callApi(server: ServerAddress, request: ApiRequest): Promise<unknown> {
+export async function callApi(
+  server: ServerAddress,
+  request: ApiRequest,
+  time: typeof responseTime = responseTime,
+): Promise<unknown> {
   const address = `${server.url}${request.path}${formatQuery(request.query ?? {})}`;
-  const { status, body } = await send(server, request, address).catch((error: unknown) => {
+  const { status, body } = await send(server, request, { address, time }).catch((error: unknown) => {
     throw error instanceof CommandFailed ? error : toUnreachable(server.url, error);
   });
   const result = parseJson(body);
-  if (status >= 200 && status < 300 && result !== undefined) return result;
+  if (status >= 200 && status < 300 && result !== undefined) {
+    const missing = findMissing(result, request.needs);
+    if (missing === null) return result;
+    throw new CommandFailed(
+      "failed",
+      `${server.url}: this is not a response of Waypost, because ${missing}; ` +
+        "check the address, and any proxy in between",
+    );
+  }
   throw toFailure(server.url, status, result);
 }
 
@@ -49,7 +69,13 @@ function formatQuery(query: ApiQuery): string {
 
 type Received = { status: number; body: string };
 
-async function send(server: ServerAddress, request: ApiRequest, address: string): Promise<Received> {
+type Exchange = { address: string; time: typeof responseTime };
+
+async function send(
+  server: ServerAddress,
+  request: ApiRequest,
+  { address, time }: Exchange,
+): Promise<Received> {
   const { body } = request;
   const options: RequestOptions = {
     method: request.method ?? "GET",
@@ -58,7 +84,7 @@ async function send(server: ServerAddress, request: ApiRequest, address: string)
       authorization: `Bearer ${server.token}`,
       ...(body !== undefined && { "content-length": String(Buffer.byteLength(body)) }),
     },
-    timeout,
+    timeout: time.silent,
     agent: false,
   };
   // TLS is loaded only if it is used.
@@ -71,9 +97,14 @@ async function send(server: ServerAddress, request: ApiRequest, address: string)
     const outgoing = open({ ...options, protocol, host, port, path }, (response) => {
       readResponse(response).then(resolve, reject);
     });
-    outgoing.on("timeout", () =>
-      outgoing.destroy(Object.assign(new Error("no response"), { code: "ETIMEDOUT" })),
-    );
+    const giveUp = (span: number, missing: string): void => {
+      reject(new Error(`no ${missing} within ${span / 1000} s`));
+      outgoing.destroy();
+    };
+    outgoing.on("timeout", () => giveUp(time.silent, "response"));
+    // A server that sends a byte now and then is never silent.
+    const cancel = alarm(time.whole, () => giveUp(time.whole, "complete response"));
+    outgoing.on("close", cancel);
     outgoing.on("error", reject);
     outgoing.end(body);
   });
@@ -85,7 +116,10 @@ async function readResponse(response: IncomingMessage): Promise<Received> {
   for await (const chunk of response as AsyncIterable<Buffer>) {
     size += chunk.length;
     if (size > maxResponse)
-      throw new CommandFailed("failed", `the response exceeds ${maxResponse} bytes; ask for fewer entries`);
+      throw new CommandFailed(
+        "unavailable",
+        `the response exceeds ${maxResponse} bytes; ask for fewer entries`,
+      );
     chunks.push(chunk);
   }
   return { status: response.statusCode ?? 0, body: Buffer.concat(chunks).toString() };
@@ -105,7 +139,7 @@ const causes: Readonly<Record<string, string>> = {
   ECONNREFUSED: "connection refused",
   ENOTFOUND: "its host is unknown",
   EAI_AGAIN: "its host cannot be looked up",
-  ETIMEDOUT: `no response within ${timeout / 1000} s`,
+  ETIMEDOUT: "no response",
   ECONNRESET: "the connection was closed",
   EPROTO: "it does not speak TLS; use http:// instead of https://",
 };

@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import type { ClientContext, OutputFlags } from "./api.ts";
+import type { Api, ClientContext, OutputFlags } from "./api.ts";
 import { apiPath } from "./apiPath.ts";
 import { connectToApi, printShown, showResult, withJson, withOutput } from "./api.ts";
 import { addBulkCommand } from "./bulkCommand.ts";
@@ -61,7 +61,7 @@ export function addDeadLetterCommands(program: Command, context: ClientContext):
   ).action((id: string, flags: OutputFlags) => {
     const api = connectToApi(context);
     return showResult(flags, async () => {
-      const letter = await api.read({ path: apiPath`/v2/dlq/${id}` });
+      const letter = await api.read({ path: apiPath`/v2/dlq/${id}`, needs: { one: { dlqId: "string" } } });
       return { value: letter, describe: () => describeDeadLetter(letter) };
     });
   });
@@ -69,11 +69,13 @@ export function addDeadLetterCommands(program: Command, context: ClientContext):
   addReplayCommand(dlq, context);
 }
 
+const published = { one: { messageId: "string" } } as const;
+
 function addDeadLetterActions(dlq: Command, context: ClientContext): void {
   const shared = {
     entries: "dead letters",
     filters: deadLetterFilters,
-    toFilter: (ids: readonly string[]) => ({ dlqIds: ids }),
+    toFilter: (_: Api, ids: readonly string[]) => ({ dlqIds: ids }),
   };
   addBulkCommand(dlq, context, {
     ...shared,
@@ -84,7 +86,7 @@ function addDeadLetterActions(dlq: Command, context: ClientContext): void {
     hasCanary: true,
     one: async (api, id) => {
       const path = apiPath`/v2/dlq/retry/${id}`;
-      const result = await api.read({ method: "POST", path });
+      const result = await api.read({ method: "POST", path, needs: published });
       const line = `${toSafeLine(id)} became ${readLine(result, "messageId")}`;
       return { value: result, describe: () => [line] };
     },
@@ -97,7 +99,8 @@ function addDeadLetterActions(dlq: Command, context: ClientContext): void {
     verb: "delete",
     hasCanary: false,
     one: async (api, id) => {
-      const result = await api.read({ method: "DELETE", path: apiPath`/v2/dlq/${id}` });
+      const path = apiPath`/v2/dlq/${id}`;
+      const result = await api.read({ method: "DELETE", path, needs: { one: { deleted: "number" } } });
       const line = readNumber(result, "deleted") === 0 ? "was deleted already" : "deleted";
       return { value: result, describe: () => [`${toSafeLine(id)} ${line}`] };
     },
@@ -129,8 +132,9 @@ function addReplayCommand(dlq: Command, context: ClientContext): void {
     const result = await connectToApi(context).read({
       method: "POST",
       path: apiPath`/v2/dlq/${id}/replay`,
-      headers: { ...toRequestHeaders(flags.header ?? []), "content-type": "application/json" },
+      headers: toRequestHeaders(flags.header ?? [], { "content-type": "application/json" }),
       body: JSON.stringify(request),
+      needs: published,
     });
     const line = `${toSafeLine(id)} became ${readLine(result, "messageId")}`;
     printShown(flags, { value: result, describe: () => [line] });

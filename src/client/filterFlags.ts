@@ -113,8 +113,8 @@ export function readFilters(
   return given;
 }
 
-/** Parses a whole number from 0 to a billion. */
-export function parseWhole(flag: string, text: string): number {
-  if (/^\d{1,9}$/.test(text)) return Number(text);
-  throw new CommandFailed("usage", `${flag}: "${text}" is not a whole number`);
+/** Parses a whole number from 0 to `max`. */
+export function parseWhole(flag: string, text: string, max = 999_999_999): number {
+  if (/^\d{1,9}$/.test(text) && Number(text) <= max) return Number(text);
+  throw new CommandFailed("usage", `${flag}: "${text}" is not a whole number from 0 to ${max}`);
 }

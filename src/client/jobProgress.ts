@@ -1,6 +1,7 @@
 import type { Api, OutputFlags } from "./api.ts";
 import { apiPath } from "./apiPath.ts";
-import { continueIfUnavailable, pause, printShown } from "./api.ts";
+import { minute } from "../core/values/time.ts";
+import { pause, printShown, tolerateOutages } from "./api.ts";
 import { CommandFailed, exitCodes } from "./terminal/commandFailed.ts";
 import type { Fields } from "./terminal/fields.ts";
 import { readLine, readNumber, readObjects } from "./terminal/fields.ts";
@@ -11,27 +12,38 @@ import { formatTime } from "./terminal/times.ts";
 
 /** How often the progress is read, in milliseconds. */
 const interval = 500;
+/** How long the server may be unavailable before the command ends. */
+const outagePatience = 2 * minute;
 
 /**
  * Shows the progress of a job until it has ended, and then its result. If a person interrupts the command,
- * the job continues, and the command says how to stop it. Fails if the job did not do everything.
+ * the job continues, and the command says how to stop it. Fails if the job did not do everything, or if the
+ * server is unavailable for `patience` milliseconds.
  */
-export async function followJob(api: Api, id: string, flags: OutputFlags): Promise<void> {
+export async function followJob(
+  api: Api,
+  id: string,
+  { flags, patience = outagePatience }: { flags: OutputFlags; patience?: number },
+): Promise<void> {
   const safeId = toSafeLine(id);
+  const whatNext =
+    `the job continues; "waypost jobs stop ${safeId}" stops it, ` +
+    `"waypost jobs wait ${safeId}" shows it again`;
   const leave = (): never => {
     if (process.stderr.isTTY) process.stderr.write("\n");
-    note(
-      `the job continues; "waypost jobs stop ${safeId}" stops it, ` +
-        `"waypost jobs wait ${safeId}" shows it again`,
-    );
+    note(whatNext);
     process.exit(exitCodes.interrupted);
   };
+  const attempt = tolerateOutages(patience);
   process.once("SIGINT", leave);
   try {
     for (;;) {
       let job: Fields | null = null;
-      await continueIfUnavailable(async () => {
+      await attempt(async () => {
         job = await readJob(api, id);
+      }).catch((error: unknown) => {
+        if (error instanceof CommandFailed && error.exitCode === exitCodes.unavailable) note(whatNext);
+        throw error;
       });
       if (job !== null) showBar(job);
       if (job !== null && hasEnded(job)) return showEnd(job, flags);
@@ -42,8 +54,14 @@ export async function followJob(api: Api, id: string, flags: OutputFlags): Promi
   }
 }
 
+/** The fields that every job has. */
+export const jobFields = {
+  one: { jobId: "string", action: "string", state: "string", done: "number", failed: "number" },
+} as const;
+
 /** Reads a job. */
-export const readJob = (api: Api, id: string): Promise<Fields> => api.read({ path: apiPath`/v2/jobs/${id}` });
+export const readJob = (api: Api, id: string): Promise<Fields> =>
+  api.read({ path: apiPath`/v2/jobs/${id}`, needs: jobFields });
 
 const hasEnded = (job: Fields): boolean => ["stopped", "done", "failed"].includes(readLine(job, "state"));
 
@@ -53,7 +71,8 @@ function showBar(job: Fields): void {
   const handled = countHandled(job);
   const total = readNumber(job, "total");
   const width = 30;
-  const filled = total === null || total === 0 ? 0 : Math.min(width, Math.floor((width * handled) / total));
+  const share = total !== null && total > 0 ? Math.floor((width * handled) / total) : 0;
+  const filled = Math.min(width, Math.max(0, share));
   const bar = `[${"#".repeat(filled)}${"-".repeat(width - filled)}]`;
   const failed = readNumber(job, "failed") ?? 0;
   const parts = [bar, `${handled}/${total ?? "…"}`, ...(failed > 0 ? [`${failed} failed`] : [])];

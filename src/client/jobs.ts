@@ -3,7 +3,7 @@ import type { ClientContext, OutputFlags } from "./api.ts";
 import { apiPath } from "./apiPath.ts";
 import { connectToApi, printShown, showResult, withJson, withOutput } from "./api.ts";
 import { ageField, field, numberField } from "./columns.ts";
-import { describeJob, followJob, readJob } from "./jobProgress.ts";
+import { describeJob, followJob, jobFields, readJob } from "./jobProgress.ts";
 import { addListCommand } from "./listCommand.ts";
 
 /** Adds the commands `waypost jobs …`. */
@@ -40,12 +40,12 @@ export function addJobCommands(program: Command, context: ClientContext): void {
     });
   });
   withJson(withId("wait", "show the progress of a job until it has ended")).action(
-    (id: string, flags: OutputFlags) => followJob(connectToApi(context), id, flags),
+    (id: string, flags: OutputFlags) => followJob(connectToApi(context), id, { flags }),
   );
   withJson(withId("stop", "stop a job after the entries that it is handling")).action(
     async (id: string, flags: OutputFlags) => {
       const path = apiPath`/v2/jobs/${id}`;
-      const job = await connectToApi(context).read({ method: "DELETE", path });
+      const job = await connectToApi(context).read({ method: "DELETE", path, needs: jobFields });
       printShown(flags, { value: job, describe: () => describeJob(job) });
     },
   );

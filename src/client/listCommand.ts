@@ -7,6 +7,7 @@ import type { Fields } from "./terminal/fields.ts";
 import { readLine, readObjects, readRaw } from "./terminal/fields.ts";
 import type { FilterFlags } from "./filterFlags.ts";
 import { parseWhole, readFilters, withFilters } from "./filterFlags.ts";
+import { CommandFailed } from "./terminal/commandFailed.ts";
 import type { Column } from "./terminal/table.ts";
 import { formatTable } from "./terminal/table.ts";
 import { columnsOfOutput, styled } from "./terminal/terminal.ts";
@@ -28,6 +29,10 @@ export type List = {
   none: string;
   query?: ApiQuery;
 };
+
+/** The most entries of a list, and the most pages that are read for them, as pages may be almost empty. */
+const maxLimit = 100_000;
+const maxPages = 2_000;
 
 type ListFlags = OutputFlags & { limit?: string; newest?: true };
 
@@ -54,44 +59,55 @@ async function runList(
   flags: ListFlags & Record<string, unknown>,
 ): Promise<void> {
   const api = connectToApi(context);
-  const limit = list.pageSize === null ? Infinity : parseWhole("--limit", flags.limit ?? "100");
+  const limit = list.pageSize === null ? Infinity : parseWhole("--limit", flags.limit ?? "100", maxLimit);
   await showResult(flags, () => {
     const query = { ...list.query, ...readFilters(list.filters, flags, systemClock.now()) };
     return loadList(api, list, { query, limit });
   });
 }
 
-async function loadList(
-  api: Api,
-  list: List,
-  { query, limit }: { query: ApiQuery; limit: number },
-): Promise<Shown> {
-  const rows: Fields[] = [];
-  let page: Fields = {};
-  let cursor = "";
-  do {
-    const count =
-      list.pageSize === null ? undefined : Math.max(1, Math.min(list.pageSize, limit - rows.length));
-    page = await api.read({
-      path: list.path,
-      query: { ...query, count, ...(cursor !== "" && { cursor }) },
-    });
-    rows.push(...readObjects(page, list.rows));
-    cursor = readRaw(page, "cursor");
-  } while (cursor !== "" && rows.length < limit);
-  const shown = rows.slice(0, limit);
+type Wanted = { query: ApiQuery; limit: number };
+/** `total` and `more` are those of the last page. */
+type Loaded = { page: Fields; rows: readonly Fields[]; isCut: boolean };
+
+async function loadList(api: Api, list: List, wanted: Wanted): Promise<Shown> {
+  const { page, rows, isCut } = await loadRows(api, list, wanted);
+  const shown = rows.slice(0, wanted.limit);
   const total = readLine(page, "total");
   const value = list.rows === "items" ? shown : { ...page, [list.rows]: shown };
   return {
     value,
     describe: () => {
       const now = systemClock.now();
-      if (shown.length === 0) return [styled("dim", list.none)];
+      if (rows.length === 0 && !isCut) return [styled("dim", list.none)];
       const listed = shown.map((row) => ({ row, now }));
-      const isCut = cursor !== "" || rows.length > shown.length;
       const of = total === "" ? "" : ` of ${total}${page["more"] === true ? " or more" : ""}`;
       const more = isCut ? [styled("dim", `${shown.length}${of} shown; --limit shows more`)] : [];
-      return [...formatTable(list.columns, listed, columnsOfOutput()), ...more];
+      return [...(listed.length > 0 ? formatTable(list.columns, listed, columnsOfOutput()) : []), ...more];
     },
   };
+}
+
+/** Reads pages until there are enough rows. Fails if the pages do not end. */
+async function loadRows(api: Api, list: List, { query, limit }: Wanted): Promise<Loaded> {
+  let rows: Fields[] = [];
+  let cursor = "";
+  for (let pages = 1; pages <= maxPages; pages++) {
+    const count =
+      list.pageSize === null ? undefined : Math.max(1, Math.min(list.pageSize, limit - rows.length));
+    const page = await api.read({
+      path: list.path,
+      query: { ...query, count, ...(cursor !== "" && { cursor }) },
+      needs: list.rows === "items" ? { each: {} } : { one: { [list.rows]: "objects" } },
+    });
+    rows = rows.concat(readObjects(page, list.rows));
+    const next = readRaw(page, "cursor");
+    if (next === "" || rows.length >= limit) return { page, rows, isCut: next !== "" || rows.length > limit };
+    if (next === cursor) break;
+    cursor = next;
+  }
+  throw new CommandFailed(
+    "unavailable",
+    `the server returned page after page without an end; use filters, such as --since, or a smaller --limit`,
+  );
 }

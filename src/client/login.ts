@@ -22,7 +22,10 @@ export function addLoginCommands(program: Command, { environment }: ClientContex
     );
     if (sendsInClear(url))
       note(`waypost: ${url} is not encrypted, so others on the network can read the token; use https://`);
-    const me = await callApi({ url, token }, { path: "/v2/me" });
+    const me = await callApi(
+      { url, token },
+      { path: "/v2/me", needs: { one: { account: "object", credential: "object" } } },
+    );
     const path = toLoginPath(environment);
     storeLogin(path, { url, token });
     const fields = isObject(me) ? me : {};

@@ -2,7 +2,7 @@ import type { Command } from "commander";
 import { systemClock } from "../clock/clock.ts";
 import { second } from "../core/values/time.ts";
 import type { Api, ClientContext, OutputFlags } from "./api.ts";
-import { connectToApi, continueIfUnavailable, pause, withJson } from "./api.ts";
+import { connectToApi, pause, tolerateOutages, withJson } from "./api.ts";
 import { CommandFailed } from "./terminal/commandFailed.ts";
 import type { Fields } from "./terminal/fields.ts";
 import { readLine, readNumber, readObject, readObjects, readRaw } from "./terminal/fields.ts";
@@ -43,6 +43,7 @@ async function readNewest(api: Api, query: LogQuery, limit: number): Promise<Fie
     const count = Math.max(1, Math.min(1000, limit - entries.length));
     const page = await api.read({
       path: "/v2/logs",
+      needs: { one: { logs: "objects" } },
       query: { ...query, order: "latestFirst", count, ...(cursor !== "" && { cursor }) },
     });
     entries.push(...readObjects(page, "logs"));
@@ -67,13 +68,15 @@ async function follow(
   const start = typeof query["fromDate"] === "number" ? query["fromDate"] : 0;
   let newest = Math.max(start, ...printed.values());
   if (newest === 0) newest = systemClock.now();
+  const attempt = tolerateOutages();
   for (;;) {
-    await continueIfUnavailable(async () => {
+    await attempt(async () => {
       const fromDate = Math.max(start, newest - overlap);
       let cursor = "";
       do {
         const page = await api.read({
           path: "/v2/logs",
+          needs: { one: { logs: "objects" } },
           query: {
             ...query,
             ...{ fromDate, order: "earliestFirst", count: pageSize },

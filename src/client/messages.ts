@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import type { ClientContext, OutputFlags, Shown } from "./api.ts";
+import type { Api, ClientContext, OutputFlags, Shown } from "./api.ts";
 import { apiPath } from "./apiPath.ts";
 import { connectToApi, printShown, showResult, withJson, withOutput } from "./api.ts";
 import { addBulkCommand } from "./bulkCommand.ts";
@@ -51,9 +51,10 @@ export function addMessageCommands(program: Command, context: ClientContext): vo
     entries: "messages",
     filters: cancelledMessageFilters,
     hasCanary: false,
-    toFilter: (ids) => ({ messageIds: ids }),
+    toFilter: (_, ids) => ({ messageIds: ids }),
     one: async (api, id): Promise<Shown> => {
-      const result = await api.read({ method: "DELETE", path: apiPath`/v2/messages/${id}` });
+      const path = apiPath`/v2/messages/${id}`;
+      const result = await api.read({ method: "DELETE", path, needs: { one: { cancelled: "number" } } });
       const line = readNumber(result, "cancelled") === 0 ? "had ended already" : "cancelled";
       return { value: result, describe: () => [`${toSafeLine(id)} ${line}`] };
     },
@@ -67,7 +68,7 @@ function addMessageViews(messages: Command, context: ClientContext): void {
     (id: string, flags: OutputFlags) => {
       const api = connectToApi(context);
       return showResult(flags, async () => {
-        const message = await api.read({ path: apiPath`/v2/messages/${id}` });
+        const message = await readMessage(api, id);
         return { value: message, describe: () => describeMessage(message) };
       });
     },
@@ -76,7 +77,7 @@ function addMessageViews(messages: Command, context: ClientContext): void {
     (id: string, flags: OutputFlags) => {
       const api = connectToApi(context);
       return showResult(flags, async () => {
-        const message = await api.read({ path: apiPath`/v2/messages/${id}` });
+        const message = await readMessage(api, id);
         return { value: message, describe: () => explainMessage(message) };
       });
     },
@@ -86,12 +87,16 @@ function addMessageViews(messages: Command, context: ClientContext): void {
       const result = await connectToApi(context).read({
         method: "POST",
         path: apiPath`/v2/messages/${id}/send-now`,
+        needs: { one: { changed: "boolean" } },
       });
       const line = result["changed"] === true ? "is due now" : "was due already; nothing changed";
       printShown(flags, { value: result, describe: () => [`${toSafeLine(id)} ${line}`] });
     },
   );
 }
+
+const readMessage = (api: Api, id: string): Promise<Fields> =>
+  api.read({ path: apiPath`/v2/messages/${id}`, needs: { one: { messageId: "string", url: "string" } } });
 
 /** Returns the fields that a message and a dead letter have in common. */
 export const describeSettings = (message: Fields): (readonly [string, string])[] => [

@@ -2,6 +2,7 @@ import type { Command } from "commander";
 import type { ClientContext, OutputFlags } from "./api.ts";
 import { apiPath } from "./apiPath.ts";
 import { connectToApi, printShown, withJson } from "./api.ts";
+import type { NeededFields } from "./responseFields.ts";
 import { CommandFailed } from "./terminal/commandFailed.ts";
 import { isObject, readLine } from "./terminal/fields.ts";
 import { collectValues, readBody, toRequestHeaders } from "./requestFlags.ts";
@@ -51,7 +52,9 @@ export function addPublishCommands(program: Command, context: ClientContext): vo
     .action(async (destination: string, flags: PublishFlags) => {
       const queue = flags.queue;
       const base = queue === undefined ? "/v2/publish/" : apiPath`/v2/enqueue/${queue}/`;
-      const result = await send(context, `${base}${requireDestination(destination)}`, flags);
+      const path = `${base}${requireDestination(destination)}`;
+      const message = { messageId: "string" } as const;
+      const result = await send(context, { path, flags, needs: { one: message, each: message } });
       // A URL group has a message for each endpoint.
       const made = Array.isArray(result) ? result.filter(isObject) : isObject(result) ? [result] : [];
       const describe = (): string[] =>
@@ -66,7 +69,8 @@ export function addPublishCommands(program: Command, context: ClientContext): vo
   )
     .option("--run-id <id>", "id of the run")
     .action(async (url: string, flags: PublishFlags) => {
-      const result = await send(context, `/v2/trigger/${requireDestination(url)}`, flags);
+      const path = `/v2/trigger/${requireDestination(url)}`;
+      const result = await send(context, { path, flags, needs: { one: { workflowRunId: "string" } } });
       const run = isObject(result) ? result : {};
       printShown(flags, { value: result, describe: () => [readLine(run, "workflowRunId")] });
     });
@@ -81,7 +85,9 @@ function requireDestination(destination: string): string {
   );
 }
 
-function send(context: ClientContext, path: string, flags: PublishFlags): Promise<unknown> {
+type Sent = { path: string; flags: PublishFlags; needs: NeededFields };
+
+function send(context: ClientContext, { path, flags, needs }: Sent): Promise<unknown> {
   const body = readBody(flags.body, flags.bodyFile);
   const settings = {
     "content-type": flags.contentType,
@@ -94,12 +100,6 @@ function send(context: ClientContext, path: string, flags: PublishFlags): Promis
     "svc-deduplication-id": flags.deduplicationId,
     "svc-workflow-runid": flags.runId,
   };
-  const given = Object.entries(settings).flatMap(([name, value]) =>
-    value === undefined ? [] : [[name, value]],
-  );
-  const headers = { ...Object.fromEntries(given), ...toRequestHeaders(flags.header ?? []) } as Record<
-    string,
-    string
-  >;
-  return connectToApi(context).call({ method: "POST", path, headers, body: body ?? "" });
+  const headers = toRequestHeaders(flags.header ?? [], settings);
+  return connectToApi(context).call({ method: "POST", path, headers, body: body ?? "", needs });
 }

@@ -5,19 +5,27 @@ import { CommandFailed } from "./terminal/commandFailed.ts";
 export const collectValues = (value: string, before: readonly string[] = []): string[] => [...before, value];
 
 /**
- * Returns the headers of a request from flags such as `Svc-Retries: 5`. A header that is not a setting is
- * sent to the destination.
+ * Returns the headers of a request: those that other flags set, and those of flags such as `Svc-Retries: 5`.
+ * A header that is not a setting is sent to the destination. A header that is given twice is sent twice, so
+ * that the server refuses two values of one setting.
  */
-export function toRequestHeaders(given: readonly string[]): Record<string, string> {
-  return Object.fromEntries(
-    given.map((text) => {
-      const [, name = "", value = ""] = /^([\w!#$%&'*+.^`|~-]+):[ \t]*(.*)$/.exec(text) ?? [];
-      if (name === "")
-        throw new CommandFailed("usage", `--header: "${text}" is not a header such as 'Svc-Retries: 5'`);
-      const isSetting = /^(svc|upstash)-/i.test(name);
-      return [isSetting ? name : `Svc-Forward-${name}`, value.trim()];
-    }),
-  );
+export function toRequestHeaders(
+  given: readonly string[],
+  set: Readonly<Record<string, string | undefined>> = {},
+): Record<string, string[]> {
+  const headers: Record<string, string[]> = {};
+  const add = (name: string, value: string): void => {
+    (headers[name.toLowerCase()] ??= []).push(value);
+  };
+  for (const [name, value] of Object.entries(set)) if (value !== undefined) add(name, value);
+  for (const text of given) {
+    const [, name = "", value = ""] = /^([\w!#$%&'*+.^`|~-]+):[ \t]*(.*)$/.exec(text) ?? [];
+    if (name === "")
+      throw new CommandFailed("usage", `--header: "${text}" is not a header such as 'Svc-Retries: 5'`);
+    const isSetting = /^(svc|upstash)-/i.test(name);
+    add(isSetting ? name : `Svc-Forward-${name}`, value.trim());
+  }
+  return headers;
 }
 
 /** Returns the content of a file, or of the input if the file is "-". */

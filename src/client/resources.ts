@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import type { ClientContext, OutputFlags } from "./api.ts";
+import type { Api, ClientContext, OutputFlags, Shown } from "./api.ts";
 import { apiPath } from "./apiPath.ts";
 import { connectToApi, printShown, showResult, withJson, withOutput } from "./api.ts";
 import { ageField, failure, field, flagField, longField, numberField } from "./columns.ts";
@@ -7,6 +7,7 @@ import type { Fields } from "./terminal/fields.ts";
 import { readLine, readNumber, readObject, readObjects } from "./terminal/fields.ts";
 import type { List } from "./listCommand.ts";
 import { addListCommand } from "./listCommand.ts";
+import { CommandFailed, exitCodes } from "./terminal/commandFailed.ts";
 import { toSafeLine } from "./terminal/safeText.ts";
 import { formatTable } from "./terminal/table.ts";
 import { columnsOfOutput } from "./terminal/terminal.ts";
@@ -14,14 +15,20 @@ import { formatSpan, formatTime } from "./terminal/times.ts";
 
 const whole = { rows: "items", pageSize: null, filters: [] } as const;
 
-/** The lists of what an account has, by the name of their command. `pauses`: where each can be paused. */
-const resources: Readonly<Record<string, List & { about: string; pauses?: (name: string) => string }>> = {
+/**
+ * Where each of a list can be paused, and the field of the response that says whether it is. `isMade`: a
+ * pause creates it.
+ */
+type Pausing = { toPath(name: string): string; isPaused: string; isMade: boolean };
+
+/** The lists of what an account has, by the name of their command. */
+const resources: Readonly<Record<string, List & { about: string; pausing?: Pausing }>> = {
   queues: {
     ...whole,
     about: "queues",
     path: "/v2/queues",
     none: "no queues",
-    pauses: (name) => apiPath`/v2/queues/${name}`,
+    pausing: { toPath: (name) => apiPath`/v2/queues/${name}`, isPaused: "paused", isMade: true },
     columns: [
       field("QUEUE", "name"),
       numberField("WAITING", "lag"),
@@ -35,7 +42,7 @@ const resources: Readonly<Record<string, List & { about: string; pauses?: (name:
     about: "flow-control keys",
     path: "/v2/flowControl",
     none: "no flow-control keys",
-    pauses: (key) => apiPath`/v2/flowControl/${key}`,
+    pausing: { toPath: (key) => apiPath`/v2/flowControl/${key}`, isPaused: "isPaused", isMade: true },
     columns: [
       longField("KEY", "flowControlKey"),
       numberField("WAITING", "waitlistSize"),
@@ -97,7 +104,7 @@ const resources: Readonly<Record<string, List & { about: string; pauses?: (name:
     about: "schedules",
     path: "/v2/schedules",
     none: "no schedules",
-    pauses: (id) => apiPath`/v2/schedules/${id}`,
+    pausing: { toPath: (id) => apiPath`/v2/schedules/${id}`, isPaused: "isPaused", isMade: false },
     columns: [
       field("SCHEDULE", "scheduleId"),
       field("CRON", "cron"),
@@ -168,22 +175,53 @@ const toSpan = (span: number | null): string => (span === null ? "" : formatSpan
 
 /** Adds the commands that list what an account has, and pause and resume it. */
 export function addResourceCommands(program: Command, context: ClientContext): void {
-  for (const [name, { about, pauses, ...list }] of Object.entries(resources)) {
+  for (const [name, { about, pausing, ...list }] of Object.entries(resources)) {
     const group = program
       .command(name)
-      .description(pauses ? `list, pause and resume ${about}` : `list ${about}`);
+      .description(pausing ? `list, pause and resume ${about}` : `list ${about}`);
     addListCommand(group, list, { context, about: `list ${about}` });
     if (name === "schedules") addRunNowCommand(group, context);
-    else if (pauses) addHoldersCommand(group, context, pauses);
-    if (!pauses) continue;
+    else if (pausing) addHoldersCommand(group, context, pausing.toPath);
+    if (!pausing) continue;
     for (const action of ["pause", "resume"] as const)
       withJson(
         group.command(action).description(`${action} one of the ${about}`).argument("<name>", "name or id"),
       ).action(async (id: string, flags: OutputFlags) => {
-        const path = `${pauses(id)}/${action}`;
-        const result = await connectToApi(context).call({ method: "POST", path });
-        printShown(flags, { value: result, describe: () => [`${toSafeLine(id)} ${action}d`] });
+        printShown(flags, await pauseOrResume(connectToApi(context), pausing, { action, id }));
       });
+  }
+}
+
+type PauseRequest = { action: "pause" | "resume"; id: string };
+
+/**
+ * Pauses or resumes something. A pause creates a queue or a key, so that it can be paused before its first
+ * message. This is reported, because the name may be a mistake.
+ */
+async function pauseOrResume(
+  api: Api,
+  { toPath, isPaused, isMade }: Pausing,
+  { action, id }: PauseRequest,
+): Promise<Shown> {
+  const path = toPath(id);
+  const needs = { one: { [isPaused]: "boolean" } } as const;
+  const existed = !isMade || (await isThere(() => api.read({ path, needs }), action));
+  const result = await api.read({ method: "POST", path: `${path}/${action}`, needs });
+  const state = result[isPaused] === true ? "paused" : "resumed";
+  const made = existed ? "" : "; it did not exist, and was created";
+  return { value: result, describe: () => [`${toSafeLine(id)} ${state}${made}`] };
+}
+
+/** Reports whether something exists. Only a pause continues if it does not, or if the token may not look. */
+async function isThere(read: () => Promise<unknown>, action: PauseRequest["action"]): Promise<boolean> {
+  try {
+    await read();
+    return true;
+  } catch (error) {
+    if (!(error instanceof CommandFailed)) throw error;
+    if (error.exitCode === exitCodes.forbidden) return true;
+    if (error.exitCode === exitCodes.notFound && action === "pause") return false;
+    throw error;
   }
 }
 
@@ -194,7 +232,11 @@ function addRunNowCommand(schedules: Command, context: ClientContext): void {
     .argument("<id>", "id of the schedule");
   withJson(command).action(async (id: string, flags: OutputFlags) => {
     const path = apiPath`/v2/schedules/${id}/run`;
-    const result = await connectToApi(context).read({ method: "POST", path });
+    const result = await connectToApi(context).read({
+      method: "POST",
+      path,
+      needs: { one: { messages: "objects" } },
+    });
     const describe = (): string[] =>
       readObjects(result, "messages").map(
         (message) => `${readLine(message, "messageId")}  ${readLine(message, "url")}`,
@@ -211,7 +253,10 @@ function addHoldersCommand(group: Command, context: ClientContext, toPath: (name
   withOutput(command).action((name: string, flags: OutputFlags) => {
     const api = connectToApi(context);
     return showResult(flags, async () => {
-      const page = await api.read({ path: `${toPath(name)}/holders` });
+      const page = await api.read({
+        path: `${toPath(name)}/holders`,
+        needs: { one: { used: "number", waiting: "number", holders: "objects" } },
+      });
       return { value: page, describe: () => describeHolders(page) };
     });
   });

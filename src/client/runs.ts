@@ -53,7 +53,8 @@ export function addRunCommands(program: Command, context: ClientContext): void {
   withId("why", "say what a run waits for, or why it failed").action((id: string, flags: OutputFlags) => {
     const api = connectToApi(context);
     return showResult(flags, async () => {
-      const status = await api.read({ path: apiPath`/v2/workflows/runs/${id}/status` });
+      const path = apiPath`/v2/workflows/runs/${id}/status`;
+      const status = await api.read({ path, needs: { one: { text: "string" } } });
       return { value: status, describe: () => explainRun(status) };
     });
   });
@@ -84,12 +85,13 @@ function addRunActions(runs: Command, context: ClientContext): void {
     entries: "runs",
     filters: cancelledRunFilters,
     hasCanary: false,
-    toFilter: (ids) => ({ workflowRunIds: ids }),
+    toFilter: (_, ids) => ({ workflowRunIds: ids }),
     one: async (api, id): Promise<Shown> => {
       const result = await api.read({
         method: "DELETE",
         path: apiPath`/v2/workflows/runs/${id}`,
         query: { cancel: "true" },
+        needs: { one: { cancelled: "number" } },
       });
       const line = readNumber(result, "cancelled") === 0 ? "had ended already" : "cancelled";
       return { value: result, describe: () => [`${toSafeLine(id)} ${line}`] };
@@ -100,17 +102,24 @@ function addRunActions(runs: Command, context: ClientContext): void {
 /** Reports whether an id is that of a dead letter. All other ids are those of runs. */
 const isDeadLetterId = (id: string): boolean => /^\d{10,}-\d+$/.test(id);
 
-function toFailedRunFilter(ids: readonly string[]): Fields {
-  const deadLetters = ids.filter(isDeadLetterId);
-  if (deadLetters.length === ids.length) return { dlqIds: ids };
-  if (deadLetters.length === 0) return { workflowRunId: ids };
-  throw new CommandFailed("usage", "name ids of runs or ids of dead letters, not both");
+/**
+ * Returns the filter of a job. The API also takes the ids of runs, but selects all runs whose ids begin with
+ * one of them.
+ */
+async function toFailedRunFilter(api: Api, ids: readonly string[]): Promise<Fields> {
+  const dlqIds: string[] = [];
+  for (const id of ids) dlqIds.push(await toDeadLetterId(api, id));
+  return { dlqIds };
 }
 
+/** Returns the id of the dead letter of a failed run. `id` is that id or the id of the run. */
+const toDeadLetterId = async (api: Api, id: string): Promise<string> =>
+  isDeadLetterId(id) ? id : findFailedRun(api, id);
+
 async function continueRun(api: Api, verb: "resume" | "restart", id: string): Promise<Shown> {
-  const failed = isDeadLetterId(id) ? id : await findFailedRun(api, id);
+  const failed = await toDeadLetterId(api, id);
   const path = apiPath`/v2/workflows/dlq/${verb}/${failed}`;
-  const result = await api.read({ method: "POST", path });
+  const result = await api.read({ method: "POST", path, needs: { one: { workflowRunId: "string" } } });
   return {
     value: result,
     describe: () => [`${toSafeLine(id)} became ${readLine(result, "workflowRunId")}`],
@@ -119,7 +128,7 @@ async function continueRun(api: Api, verb: "resume" | "restart", id: string): Pr
 
 async function findFailedRun(api: Api, runId: string): Promise<string> {
   const query = { workflowRunId: requireId(runId), order: "latestFirst", count: 1 };
-  const page = await api.read({ path: "/v2/workflows/dlq", query });
+  const page = await api.read({ path: "/v2/workflows/dlq", query, needs: { one: { messages: "objects" } } });
   const id = readRaw(readObjects(page, "messages")[0] ?? {}, "dlqId");
   if (id !== "") return id;
   const run = toSafeLine(runId);
@@ -132,6 +141,7 @@ async function findFailedRun(api: Api, runId: string): Promise<string> {
 async function readRun(api: Api, id: string): Promise<Fields> {
   const page = await api.read({
     path: "/v2/workflows/logs",
+    needs: { one: { runs: "objects" } },
     query: { workflowRunId: requireId(id), count: 1 },
   });
   const run = readObjects(page, "runs")[0];

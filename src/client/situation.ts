@@ -5,6 +5,7 @@ import { apiPath } from "./apiPath.ts";
 import { connectToApi, showResult, withOutput } from "./api.ts";
 import type { Fields } from "./terminal/fields.ts";
 import { readLine, readLines, readNumber, readObject, readObjects, readRaw } from "./terminal/fields.ts";
+import { toSafeLine } from "./terminal/safeText.ts";
 import { formatPairs, formatTable } from "./terminal/table.ts";
 import { columnsOfOutput, styled } from "./terminal/terminal.ts";
 import { formatAge } from "./terminal/times.ts";
@@ -16,7 +17,7 @@ export function addSituationCommands(program: Command, context: ClientContext): 
   ).action((flags: OutputFlags) => {
     const api = connectToApi(context);
     return showResult(flags, async () => {
-      const overview = await api.read({ path: "/v2/overview" });
+      const overview = await api.read({ path: "/v2/overview", needs: { one: overviewFields } });
       return { value: overview, describe: () => describeOverview(overview) };
     });
   });
@@ -24,21 +25,36 @@ export function addSituationCommands(program: Command, context: ClientContext): 
     program
       .command("stats")
       .description("show the messages and the usage of an account by day")
-      .option("--period <period>", "length of the series: 1h, 3h, 12h, 1d, 3d, 7d or 30d", "7d"),
+      .option("--period <period>", "time that the first line covers: 1h, 3h, 12h, 1d, 3d, 7d or 30d", "7d"),
   ).action((flags: OutputFlags & { period: string }) => {
     const api = connectToApi(context);
     return showResult(flags, async () => {
       const stats = await readStatistics(api, flags.period);
-      return { value: stats, describe: () => describeStatistics(stats) };
+      return { value: stats, describe: () => describeStatistics(stats, flags.period) };
     });
   });
 }
 
 async function readStatistics(api: Api, period: string): Promise<Fields> {
-  const me = await api.read({ path: "/v2/me" });
+  const me = await api.read({ path: "/v2/me", needs: { one: { account: "object" } } });
   const id = readRaw(readObject(me, "account"), "id");
-  return api.read({ path: apiPath`/v2/svc/stats/${id}`, query: { period } });
+  return api.read({
+    path: apiPath`/v2/svc/stats/${id}`,
+    query: { period },
+    needs: { one: { daily_requests: "objects", daily_used: "objects", daily_bandwidths: "objects" } },
+  });
 }
+
+/** The fields of an overview without which its figures would be zero. */
+const overviewFields = {
+  minutes: "objects",
+  unfinished: "object",
+  inFlight: "number",
+  deadLetters: "number",
+  held: "object",
+  paused: "object",
+  runs: "object",
+} as const;
 
 /** Returns a count of the API, which may be a lower bound. */
 const readCount = (fields: Fields, name: string): string => {
@@ -65,7 +81,7 @@ function describeOverview(overview: Fields): string[] {
     ...formatPairs([
       [
         `last ${minutes.length} min`,
-        `${sum("messages")} created, ${sum("delivered")} delivered, ${sum("failed")} failed`,
+        `${sum("messages")} messages and retries, ${sum("delivered")} delivered, ${sum("failed")} failed`,
       ],
       ["unfinished", readCount(overview, "unfinished")],
       ["in flight", readLine(overview, "inFlight")],
@@ -108,7 +124,29 @@ function formatBytes(bytes: number): string {
   return `${at === 0 || value >= 100 ? Math.round(value) : value.toFixed(1)} ${units[at]}`;
 }
 
-function describeStatistics(stats: Fields): string[] {
+/** Returns the sums of the series that cover the period. */
+function describePeriod(stats: Fields): string {
+  const sum = (points: readonly Fields[]): number =>
+    points.reduce((total, point) => total + (readNumber(point, "y") ?? 0), 0);
+  const outcomes = [
+    ...readObjects(stats, "daily_svc_messages"),
+    ...readObjects(stats, "daily_workflow_messages"),
+  ];
+  const ended = (id: string): number =>
+    outcomes
+      .filter((outcome) => readRaw(outcome, "id") === id)
+      .reduce((total, outcome) => total + sum(readObjects(outcome, "data_points")), 0);
+  return [
+    `${sum(readObjects(stats, "daily_used"))} messages and retries`,
+    `${sum(readObjects(stats, "daily_used_workflow"))} of runs`,
+    `${ended("delivered")} delivered`,
+    `${ended("failed")} failed`,
+    `${ended("canceled")} cancelled`,
+    formatBytes(sum(readObjects(stats, "daily_bandwidth_used"))),
+  ].join(", ");
+}
+
+function describeStatistics(stats: Fields, period: string): string[] {
   const days = readObjects(stats, "daily_requests");
   const bandwidth = readObjects(stats, "daily_bandwidths");
   const today = new Date(systemClock.now()).toISOString().slice(0, 10);
@@ -135,6 +173,7 @@ function describeStatistics(stats: Fields): string[] {
   ] as const;
   return [
     ...formatPairs([
+      [`last ${toSafeLine(period)}`, describePeriod(stats)],
       ["dead letters", readLine(stats, "dlq_message_count")],
       ["storage", formatShare(stats, "storage_bytes", "max_storage_bytes")],
     ]),

@@ -1,9 +1,8 @@
-import { Command } from "commander";
 import { describe, expect, test } from "vitest";
 import { apiPath } from "../../src/client/apiPath.ts";
-import { addClientCommands } from "../../src/client/commands.ts";
 import { CommandFailed } from "../../src/client/terminal/commandFailed.ts";
-import { developmentToken, startDestination } from "../process/waypost.ts";
+import { startDestination } from "../process/waypost.ts";
+import { openCommands } from "./startCommand.ts";
 
 /** Ids with which a path is that of a whole list, as it is written or after a proxy has normalized it. */
 const dangerous = ["", " ", ".", ".."];
@@ -19,28 +18,10 @@ describe("a path", () => {
   );
 });
 
-/** Returns every command that takes an id, a name or a destination, as its words. */
-function listCommands(command: Command, words: readonly string[] = []): string[][] {
-  const own = command.registeredArguments.length > 0 ? [[...words]] : [];
-  return [...own, ...command.commands.flatMap((one) => listCommands(one, [...words, one.name()]))];
-}
-
 async function startProgram() {
   const server = await startDestination(() => ({ status: 200, body: "{}" }));
-  const environment = { WAYPOST_URL: server.url, WAYPOST_TOKEN: developmentToken };
-  const open = (): Command => {
-    const program = new Command().exitOverride().configureOutput({ writeErr: () => undefined });
-    addClientCommands(program, { environment });
-    return program;
-  };
-  const run = (words: readonly string[]): Promise<unknown> =>
-    open()
-      .parseAsync(words, { from: "user" })
-      .then(
-        () => "it was done",
-        (error: unknown) => error,
-      );
-  return { server, run, commands: listCommands(open()) };
+  const { commands, run } = openCommands(server.url);
+  return { server, run, commands: commands.filter((one) => one.argumentCount > 0).map(({ words }) => words) };
 }
 
 describe("an id that names nothing", () => {
@@ -51,7 +32,7 @@ describe("an id that names nothing", () => {
       for (const id of dangerous) {
         // A destination is not an id: the server reads it as it was written, and refuses what is not a URL.
         if (/^(publish|trigger)/.test(words.join(" ")) && id.startsWith(".")) continue;
-        const error = await run([...words, id]);
+        const error = await run(...words, id);
         expect(error, `${words.join(" ")} ${JSON.stringify(id)}`).toBeInstanceOf(CommandFailed);
         expect(error).toMatchObject({ exitCode: 2 });
       }
@@ -65,8 +46,8 @@ describe("an id that names nothing", () => {
     );
     expect(many.length).toBeGreaterThan(5);
     for (const words of many.filter((one) => !["get", "why"].includes(one[1] ?? "")))
-      expect(await run([...words, "a", "", "--yes"]), words.join(" ")).toMatchObject({ exitCode: 2 });
-    expect(await run(["publish", "https://example.com", "--queue", ""])).toMatchObject({ exitCode: 2 });
+      expect(await run(...words, "a", "", "--yes"), words.join(" ")).toMatchObject({ exitCode: 2 });
+    expect(await run("publish", "https://example.com", "--queue", "")).toMatchObject({ exitCode: 2 });
     expect(server.arrivals).toEqual([]);
   });
 });

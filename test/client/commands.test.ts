@@ -51,6 +51,18 @@ describe("messages", () => {
     expect((await expectDone(run, "messages", "cancel", later)).out).toBe(`${later} cancelled\n`);
   });
 
+  test("are sent with a header as often as it is given, and never with two values of a setting", async () => {
+    const { run, runJson } = await startServer();
+    const destination = await startDestination();
+    await runJson("publish", destination.url, "-H", "X-A: 1", "-H", "x-a: 2");
+    await destination.until((arrivals) => arrivals.length === 1);
+    expect(destination.arrivals[0]?.headers["x-a"]).toBe("1, 2");
+    expect(await run("publish", destination.url, "--retries", "1", "-H", "Svc-Retries: 2")).toMatchObject({
+      code: 1,
+      err: expect.stringMatching(/retries/i),
+    });
+  });
+
   test("a body is read from a file and from the input", async () => {
     const { server, runJson } = await startServer();
     const destination = await startDestination();
@@ -93,6 +105,32 @@ describe("bulk actions", () => {
       "nothing was changed",
     );
     expect(ids(await runJson("jobs"), "jobs", "jobId")).toEqual([job["jobId"]]);
+  });
+
+  test("with ids change nothing else", async () => {
+    const { run, runJson } = await startServer();
+    const destination = await startDestination();
+    const messages: string[] = [];
+    for (let n = 0; n < 3; n++)
+      messages.push(String((await runJson("publish", destination.url, "--delay", "1h"))["messageId"]));
+    const [first = "", second = ""] = messages;
+    expect((await expectDone(run, "messages", "cancel", "lost", "gone", "--yes")).out).toContain(
+      "nothing was changed",
+    );
+    expect(await run("messages", "cancel", first, second)).toMatchObject({
+      code: 2,
+      err: expect.stringContaining("cancel 2 messages"),
+    });
+    expect(await run("messages", "cancel", first, "--no-wait")).toMatchObject({
+      code: 2,
+      err: expect.stringContaining("cancel 1 message,"),
+    });
+    expect((await runJson("messages", "list", "--limit", "0"))["total"]).toBe(3);
+    expect((await expectDone(run, "messages", "--limit", "0")).out).toBe(
+      "0 of 3 shown; --limit shows more\n",
+    );
+    expect((await expectDone(run, "messages", "cancel", first, "--no-wait", "--yes")).out).toMatch(/^job_/);
+    await expect.poll(async () => (await runJson("messages"))["total"]).toBe(2);
   });
 
   test("continue when the command is interrupted, and can be stopped", { tags: "long" }, async () => {
@@ -183,6 +221,25 @@ describe("runs", () => {
   });
 });
 
+test("an action with ids of runs leaves runs whose ids begin with them", async () => {
+  const { run, runJson } = await startServer();
+  const destination = await startDestination(() => ({ status: 500 }));
+  const started: string[] = [];
+  for (const id of ["tea", "tea2", "cake"])
+    started.push(
+      String((await runJson("trigger", destination.url, "--run-id", id, "--retries", "0"))["workflowRunId"]),
+    );
+  const [tea = "", longer = "", cake = ""] = started;
+  expect(longer.startsWith(tea)).toBe(true);
+  await expect
+    .poll(async () => (await run("runs", "list", "--state", "RUN_FAILED")).out)
+    .toMatch(/(\w+ +failed .*\n){3}/);
+  expect((await expectDone(run, "runs", "restart", tea, cake, "--dry-run")).out).toMatch(
+    /^would restart 2 failed runs/,
+  );
+  expect(await run("runs", "restart", tea, "wfr_none", "--dry-run")).toMatchObject({ code: 3 });
+});
+
 describe("logs", () => {
   test("are printed, and followed with each entry once", async () => {
     const { server, run, runJson } = await startServer();
@@ -233,13 +290,29 @@ describe("lists", () => {
     expect((await expectDone(run, "alerts")).out).toBe("no alerts\n");
     expect((await expectDone(run, "hosts")).out).toBe("no deliveries of late\n");
     expect((await expectDone(run, "overview")).out).toMatch(/paused +queues: parcels/);
-    expect((await expectDone(run, "stats")).out).toMatch(/\nDAY /);
+    expect((await expectDone(run, "stats", "--period", "1h")).out).toMatch(
+      /^last 1h +0 messages and retries, 0 of runs, 0 delivered, .*\n(.*\n)*DAY /,
+    );
+    expect((await expectDone(run, "stats", "--period", "30d")).out).toMatch(/^last 30d /);
     expect(await runJson("overview")).toMatchObject({ paused: { queues: { names: ["parcels"] } } });
     expect(await runJson("queues")).toMatchObject([{ name: "parcels", paused: true }]);
     const [schedule] = (await runJson("schedules")) as unknown as { scheduleId: string }[];
     expect((await expectDone(run, "schedules", "run", schedule?.scheduleId ?? "")).out).toMatch(
       /^msg_\w+ {2}https:\/\/example\.com\/daily\n$/,
     );
+  });
+
+  test("say if a pause created what it names", async () => {
+    const { run } = await startServer();
+    for (const group of ["queues", "flow-control"]) {
+      expect((await expectDone(run, group, "pause", "typo")).out).toBe(
+        "typo paused; it did not exist, and was created\n",
+      );
+      expect((await expectDone(run, group, "pause", "typo")).out).toBe("typo paused\n");
+      expect((await expectDone(run, group, "resume", "typo")).out).toBe("typo resumed\n");
+      expect(await run(group, "resume", "other")).toMatchObject({ code: 3, out: "" });
+    }
+    expect(await run("schedules", "pause", "other")).toMatchObject({ code: 3, out: "" });
   });
 
   test("longer than a page are read page by page, up to the limit", { tags: "long" }, async () => {

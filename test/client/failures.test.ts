@@ -149,7 +149,8 @@ test("nothing that a server returns controls the terminal", async () => {
     ...hostile,
     ...Object.fromEntries(lists.map((name) => [name, [hostile]])),
     daily_requests: [{ x: `0${attack}`, y: attack }],
-    count: 1,
+    ...{ daily_used: [], daily_bandwidths: [], account: { id: "1" }, unfinished: {}, held: {} },
+    ...{ count: 1, done: 0, failed: 0, inFlight: 0, deadLetters: 0, used: 0, waiting: 0 },
     sample: [attack],
   };
   let status = 200;
@@ -248,6 +249,14 @@ describe.runIf(hasScript)("on a terminal", () => {
     expect(done).toContain("cancel 2 messages");
     expect(done).toContain("[##############################]  2/2");
     expect((await run("messages", "--json")).out).toContain('"total":0');
+  });
+
+  test("strange numbers of a job are no reason to fail", async () => {
+    const job = { jobId: "job_1", action: "dlq.retry", state: "done", total: -5, done: 1e9, failed: 0 };
+    const server = await startDestination(() => ({ status: 200, body: JSON.stringify(job) }));
+    const shown = await onTerminal(server.url, "jobs wait job_1");
+    expect(shown).toContain("1000000000/-5");
+    expect(shown).not.toContain("RangeError");
   });
 });
 

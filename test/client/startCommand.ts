@@ -1,13 +1,15 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
+import { Command } from "commander";
 import { onTestFinished } from "vitest";
+import { addClientCommands } from "../../src/client/commands.ts";
 import type { Ended } from "../process/waypost.ts";
 import { developmentToken } from "../process/waypost.ts";
 
 const bin = fileURLToPath(new URL("../../bin/waypost.js", import.meta.url));
 
-type Command = {
+type Started = {
   pid: number;
   out(): string;
   err(): string;
@@ -20,7 +22,7 @@ export function startCommand(
   args: readonly string[],
   environment: NodeJS.ProcessEnv,
   input: string | null = null,
-): Command {
+): Started {
   const env = {
     PATH: process.env.PATH,
     NODE_COMPILE_CACHE: process.env["NODE_COMPILE_CACHE"],
@@ -54,3 +56,31 @@ export const commandsFor =
   (url: string, environment: NodeJS.ProcessEnv = {}) =>
   (...args: readonly string[]): Promise<Ended> =>
     startCommand(args, { WAYPOST_URL: url, WAYPOST_TOKEN: developmentToken, ...environment }).ended;
+
+/** A command of the program: its words, and how many arguments it takes. */
+type Listed = { words: readonly string[]; argumentCount: number };
+
+/**
+ * Returns all commands, and a function that runs one in this process. It returns the error, or null. Use it
+ * for commands that fail before they print.
+ */
+export function openCommands(url: string) {
+  const environment = { WAYPOST_URL: url, WAYPOST_TOKEN: developmentToken };
+  const open = (): Command => {
+    const program = new Command().exitOverride().configureOutput({ writeErr: () => undefined });
+    addClientCommands(program, { environment });
+    return program;
+  };
+  const list = (command: Command, words: readonly string[] = []): Listed[] =>
+    command.commands.length === 0
+      ? [{ words, argumentCount: command.registeredArguments.length }]
+      : command.commands.flatMap((one) => list(one, [...words, one.name()]));
+  const run = (...words: readonly string[]): Promise<unknown> =>
+    open()
+      .parseAsync(words, { from: "user" })
+      .then(
+        () => null,
+        (error: unknown) => error,
+      );
+  return { commands: list(open()), run };
+}

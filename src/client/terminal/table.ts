@@ -33,7 +33,7 @@ export function formatTable<Row>(
     .map(({ column, cells }) => ({
       column,
       cells,
-      width: Math.max(widthOf(column.title), ...cells.map(widthOf)),
+      width: cells.reduce((most, cell) => Math.max(most, widthOf(cell)), widthOf(column.title)),
     }));
   const shown = width === null ? filled : fitColumns(filled, width);
   const formatLine = (cellOf: (at: number) => string, style: (at: number, text: string) => string): string =>
