@@ -1,7 +1,6 @@
 import { notRunning, RunningDeliveries, type Running, toLeaseRef } from "./runningDeliveries.ts";
 import { Refusal } from "../core/values/errors.ts";
-import type { DeliveryCapacity } from "../core/admission/capacity.ts";
-import { laneName } from "../core/admission/capacity.ts";
+import { type DeliveryCapacity, laneName } from "../core/admission/capacity.ts";
 import { leavesReserve } from "../core/fairness/lastPart.ts";
 import { memory, spans } from "../core/values/limits.ts";
 import type { Delivery, Millis, Outcome } from "../core/model/message.ts";
@@ -61,7 +60,8 @@ export class Dispatcher {
   readonly #options: DispatcherOptions;
   readonly #claimer: Claimer;
   readonly #leaseGuard: SessionLeaseGuard | null;
-  readonly #running: RunningDeliveries;
+  /** The deliveries that this node is sending. */
+  readonly deliveries: RunningDeliveries;
   readonly #leaseRenewal: LeaseRenewal;
   readonly #waitingHosts: WaitingHosts;
   /**
@@ -91,9 +91,9 @@ export class Dispatcher {
 
   constructor(options: DispatcherOptions) {
     this.#options = options;
-    this.#running = new RunningDeliveries(options.capacity.bytes?.total ?? memory.sending);
+    this.deliveries = new RunningDeliveries(options.capacity.bytes?.total ?? memory.sending);
     const { store, clock, log } = options;
-    this.#leaseRenewal = new LeaseRenewal({ store, clock, log, running: this.#running });
+    this.#leaseRenewal = new LeaseRenewal({ store, clock, log, running: this.deliveries });
     // If waking a waitlist fails, a claim serves it a little later, when it is due.
     this.#waitingHosts = new WaitingHosts((account, hosts) =>
       store.execute("wakeHostWaitlists", { account, hosts }).catch(() => undefined),
@@ -108,7 +108,7 @@ export class Dispatcher {
           sessionLease: store.sessionLease,
           store,
           clock,
-          abortAll: () => this.#running.abortAll(),
+          abortAll: () => this.deliveries.abortAll(),
           resume: () => this.wake(),
         })
       : null;
@@ -120,8 +120,8 @@ export class Dispatcher {
     store.attach({
       readCapacity: () => this.readCapacity(),
       deliver: (delivery) => this.#send(delivery),
-      abort: (lease) => this.#running.abort(lease),
-      settled: (lease) => this.#running.settle(lease),
+      abort: (lease) => this.deliveries.abort(lease),
+      settled: (lease) => this.deliveries.settle(lease),
       fault: (message) => this.#options.log.failure("the stored data is inconsistent", new Error(message)),
     });
     this.#unsubscribe = store.onDue((at) => this.#claimAt(at));
@@ -141,11 +141,11 @@ export class Dispatcher {
     await this.#loop;
     const emptied = new Promise<void>((resolve) => (this.#resolveEmpty = resolve));
     const cancelGrace = new AbortController();
-    if (this.#running.count + this.#running.ended > 0)
+    if (this.deliveries.count + this.deliveries.ended > 0)
       await Promise.race([emptied, clock.sleep(clock.now() + grace, cancelGrace.signal)]);
     cancelGrace.abort();
     this.#isCut = true;
-    const left = this.#running.abortAll();
+    const left = this.deliveries.abortAll();
     await this.#leaseGuard?.end();
     if (left.length === 0) return;
     const failureText =
@@ -156,16 +156,16 @@ export class Dispatcher {
   /** Returns the current delivery capacity of this node. */
   readCapacity(): DeliveryCapacity {
     const { total, perHost, bytes: { perBatch } = { perBatch: memory.batch } } = this.#options.capacity;
-    const { bodyBytes, failingLanes } = this.#running;
-    const free = this.#isStopping || this.#isHeld || !this.#maySend ? 0 : total - this.#running.count;
+    const { bodyBytes, failingLanes } = this.deliveries;
+    const free = this.#isStopping || this.#isHeld || !this.#maySend ? 0 : total - this.deliveries.count;
     return {
       free,
       perHost,
       backlog: this.#backlog,
-      runningByLane: new Map(this.#running.byLane),
+      runningByLane: new Map(this.deliveries.byLane),
       bytes: { free: bodyBytes.free, perBatch, byLane: bodyBytes.byLane },
       heldByAccount: {
-        deliveries: { total, byAccount: new Map(this.#running.byAccount) },
+        deliveries: { total, byAccount: new Map(this.deliveries.byAccount) },
         bytes: bodyBytes.heldByAccount,
       },
       denied: (lane) => this.#waitingHosts.note(lane),
@@ -197,17 +197,12 @@ export class Dispatcher {
     return this.#leaseGuard?.maySend ?? true;
   }
 
-  /** The number of running deliveries. */
-  get running(): number {
-    return this.#running.count;
-  }
-
   /**
    * The number of deliveries that are running, or have ended and whose outcome is not stored yet. Messages
    * that wait, for example for a retry, are not counted.
    */
   get inFlight(): number {
-    return this.#running.count + this.#running.ended;
+    return this.deliveries.count + this.deliveries.ended;
   }
 
   /** Claims due messages, up to the free capacity, and schedules the next claim. */
@@ -295,7 +290,7 @@ export class Dispatcher {
   #send(delivery: Delivery): void {
     if (!this.#maySend) return this.#leaseGuard?.returnLeases([toLeaseRef(delivery)]);
     const lane = laneName(delivery.message.account, parseHost(delivery.message.url));
-    const responseRoom = this.#running.bodyBytes.openRoom(lane);
+    const responseRoom = this.deliveries.bodyBytes.openRoom(lane);
     const call =
       delivery.unsendable === undefined
         ? this.#options.deliver(delivery, responseRoom)
@@ -310,7 +305,7 @@ export class Dispatcher {
       isSettled: false,
     };
     if (this.#isCut) running.call.abort();
-    this.#running.add(running);
+    this.deliveries.add(running);
     this.#leaseRenewal.start();
     void this.#sendAndSettle(running);
   }
@@ -320,15 +315,16 @@ export class Dispatcher {
     const { delivery, call } = running;
     const outcome = await call.outcome;
     // A settled delivery has nothing to store, but only an outcome gives its capacity to others that wait.
-    const isAwaited = !running.isSettled || !this.#running.hasSpareCapacity(running, this.#options.capacity);
-    this.#running.uncount(running, outcome);
+    const isAwaited =
+      !running.isSettled || !this.deliveries.hasSpareCapacity(running, this.#options.capacity);
+    this.deliveries.uncount(running, outcome, this.#options.clock.now());
     // The lease has been given back, so the outcome is not stored.
     if (running.index === notRunning) {
       running.responseRoom.close();
       return this.#checkEmpty();
     }
-    this.#running.remove(running);
-    this.#running.countEnded(running, 1);
+    this.deliveries.remove(running);
+    this.deliveries.countEnded(running, 1);
     this.#wakeDenied(delivery);
     if (this.#isOutOfCapacity) this.wake();
     const settled = isAwaited && (await this.#settle(delivery, outcome));
@@ -336,7 +332,7 @@ export class Dispatcher {
     if (outcome.body.byteLength > 0) this.#wakeDenied(delivery);
     const became = running.isSettled ? "delivered" : settled && settled.became;
     if (became) log.attempt(delivery, outcome, became);
-    this.#running.countEnded(running, -1);
+    this.deliveries.countEnded(running, -1);
     this.#checkEmpty();
   }
 
@@ -347,15 +343,15 @@ export class Dispatcher {
   #wakeDenied({ message }: Delivery): void {
     const capacity = {
       total: this.#options.capacity.total,
-      free: this.#options.capacity.total - this.#running.count,
+      free: this.#options.capacity.total - this.deliveries.count,
     };
     void this.#waitingHosts.ended(message.account, (account) =>
-      leavesReserve(capacity, this.#running.byAccount.get(account) ?? 0, 1),
+      leavesReserve(capacity, this.deliveries.byAccount.get(account) ?? 0, 1),
     );
   }
 
   #checkEmpty(): void {
-    if (this.#running.count + this.#running.ended === 0) this.#resolveEmpty();
+    if (this.deliveries.count + this.deliveries.ended === 0) this.#resolveEmpty();
   }
 
   /**
@@ -395,6 +391,8 @@ export class Dispatcher {
    * backlog.
    */
   #isQuiet(): boolean {
-    return !this.#backlog && !this.#isOutOfCapacity && !this.#isStopping && this.#running.count < quietBelow;
+    return (
+      !this.#backlog && !this.#isOutOfCapacity && !this.#isStopping && this.deliveries.count < quietBelow
+    );
   }
 }

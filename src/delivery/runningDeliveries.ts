@@ -1,5 +1,6 @@
 import type { TakenCapacity } from "../core/admission/capacity.ts";
-import { hasCapacity } from "../core/admission/capacity.ts";
+import { hasCapacity, laneName } from "../core/admission/capacity.ts";
+import type { HostFailures } from "../core/accounts/alerts.ts";
 import { FailingLanes } from "../core/fairness/failingLanes.ts";
 import type { AccountId, Delivery, LeaseRef, MessageId, Millis, Outcome } from "../core/model/message.ts";
 import { isSuccessStatus } from "../core/values/status.ts";
@@ -85,9 +86,19 @@ export class RunningDeliveries {
   }
 
   /** Stops counting a delivery whose request has ended. A request that this node aborted says nothing. */
-  uncount(running: Running, { status, error }: Outcome): void {
+  uncount(running: Running, { status, error }: Outcome, now: Millis): void {
     this.#count(running, -1);
-    if (error !== abortedError) this.failingLanes.count(running.lane, isSuccessStatus(status));
+    if (error !== abortedError)
+      this.failingLanes.count(running.lane, { hasSucceeded: isSuccessStatus(status), now });
+  }
+
+  /** Returns the hosts of an account whose last attempts by this node have all failed. */
+  listFailingHosts(account: AccountId): HostFailures[] {
+    const prefix = laneName(account, "");
+    const found: HostFailures[] = [];
+    for (const [lane, failures] of this.failingLanes.all)
+      if (lane.startsWith(prefix)) found.push({ host: lane.slice(prefix.length), ...failures });
+    return found;
   }
 
   /** Removes a delivery in constant time: the last one takes its position. */

@@ -102,5 +102,6 @@ function toDelivery({ account, about, url, pickKeys }: AlertReceiver, alert: Ale
       timeout: alertTimeout,
     },
   );
-  return { message, attempt: alert.attempts, ...pickKeys(now) };
+  // The number of attempts before this one, as the header `Retried` has it.
+  return { message, attempt: alert.attempts - 1, ...pickKeys(now) };
 }

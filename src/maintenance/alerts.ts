@@ -4,7 +4,7 @@ import { findForbiddenHost } from "../core/accounts/allowedHosts.ts";
 import { readLimit, readPlan } from "../core/accounts/plans.ts";
 import { pickAlertKeys } from "../core/accounts/signingKeys.ts";
 import type { AlertSetting } from "../core/model/alert.ts";
-import type { Account, Millis } from "../core/model/message.ts";
+import type { Account, AccountId, Millis } from "../core/model/message.ts";
 import { second } from "../core/values/time.ts";
 import type { AlertSender } from "./alertSending.ts";
 import { tellReceiver } from "./alertSending.ts";
@@ -16,8 +16,14 @@ const accountsAtOnce = 20;
 /** The time between two looks at the accounts with alerts. */
 const checkInterval: Millis = 15 * second;
 
-/** `disk` returns the bytes of the disk of the server, or null. */
-export type AlertTaskOptions = AlertSender & { disk(): Promise<AlertFacts["disk"]> };
+/**
+ * `disk` returns the bytes of the disk of the server, or null. `listFailingHosts` returns what this node has
+ * seen of the hosts of an account.
+ */
+export type AlertTaskOptions = AlertSender & {
+  disk(): Promise<AlertFacts["disk"]>;
+  listFailingHosts(account: AccountId): AlertFacts["failing"];
+};
 
 /** An account with a URL for alerts. */
 type ToldAccount = Account & { alerts: AlertSetting };
@@ -76,7 +82,7 @@ async function tellAccount(account: ToldAccount, options: AlertTaskOptions): Pro
 
 async function readFacts(
   account: ToldAccount,
-  { store, clock, disk }: AlertTaskOptions,
+  { store, clock, disk, listFailingHosts }: AlertTaskOptions,
 ): Promise<AlertFacts> {
   const [stored, sums] = await Promise.all([
     store.read.alertFacts(account.id, clock.now()),
@@ -84,6 +90,7 @@ async function readFacts(
   ]);
   return {
     ...stored,
+    failing: listFailingHosts(account.id),
     storage: { used: sums[0]?.bytes ?? 0, max: readLimit(account, "storageBytes") },
     // The disk belongs to the operator. An account without a plan is the operator's own.
     disk: readPlan(account) === "selfHosted" ? await disk() : null,

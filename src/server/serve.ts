@@ -261,6 +261,7 @@ function createWork(settings: ServerConfig, { store, log, newId, node, egress, o
       createAlertTask({
         ...{ store, clock, deliver: deliverer.deliver, stop: stopping.signal },
         isHeld: () => holdWatch.isHeld,
+        listFailingHosts: (account) => dispatcher.deliveries.listFailingHosts(account),
         disk: async () => (await toApiSettings(settings).disk?.()) ?? null,
       }),
       ...(settings.selfCheck

@@ -32,7 +32,7 @@ test("a place counts as used until the outcome that gives it to another message 
   const [first, second, other] = [makeRunning("a"), makeRunning("b"), makeRunning("c", "other.example")];
   for (const one of [first, second, other]) deliveries.add(one);
   expect(deliveries.hasSpareCapacity(first, capacity)).toBe(false);
-  deliveries.uncount(first, makeOutcome(200));
+  deliveries.uncount(first, makeOutcome(200), 1);
   deliveries.remove(first);
   expect(deliveries.hasSpareCapacity(second, capacity)).toBe(true);
   deliveries.countEnded(first, 1);
@@ -50,9 +50,13 @@ test("a host that fails has no spare capacity, because its messages may wait wit
   for (let n = 0; n < failingAfter; n++) {
     const failed = makeRunning(`failed ${n}`);
     deliveries.add(failed);
-    deliveries.uncount(failed, makeOutcome(500));
+    deliveries.uncount(failed, makeOutcome(500), 1_000 + n);
     deliveries.remove(failed);
   }
+  const { account } = last.delivery.message;
+  const [failing] = deliveries.listFailingHosts(account);
+  expect(failing).toMatchObject({ failures: failingAfter, since: 1_000, last: 1_000 + failingAfter - 1 });
+  expect(deliveries.listFailingHosts(`${account}2`)).toEqual([]);
   expect(deliveries.hasSpareCapacity(last, capacity)).toBe(false);
 });
 

@@ -94,9 +94,9 @@ test("a settled outcome is not stored, and its capacity is used until the reques
   postStep();
   await runUntil(2 * second);
   expect(callTimes()).toEqual([0, second]);
-  expect(dispatcher.running).toBe(2);
+  expect(dispatcher.deliveries.count).toBe(2);
   await runUntil(takes + 500);
-  expect(dispatcher.running).toBe(1);
+  expect(dispatcher.deliveries.count).toBe(1);
   expect([asked.settle, ended]).toEqual([undefined, ["delivered"]]);
   await runUntil(2 * takes);
   expect([asked.settle, ended]).toEqual([1, ["delivered", "delivered"]]);

@@ -114,6 +114,7 @@ export class PacedSocket extends Duplex {
   /** Whether a piece waits for its turn. */
   #isQueued = false;
   #hasEnded = false;
+  #destroysAtEnd = false;
   /** Small reads of the latest body. */
   #smallReads = 0;
   /** Ends the pause after a small read. */
@@ -136,6 +137,16 @@ export class PacedSocket extends Duplex {
 
   get remoteAddress(): string | undefined {
     return this.#socket.remoteAddress;
+  }
+
+  /**
+   * Reads on while a response without an end is being sent, and destroys the connection when the client ends
+   * it. Otherwise nothing is read until the response has ended. A next request that arrives ends this.
+   */
+  watchForEnd(): void {
+    this.#destroysAtEnd = true;
+    if (this.#hasEnded) this.destroy();
+    else if (this.#unread === null) this.#socket.resume();
   }
 
   setTimeout(after: number): this {
@@ -186,6 +197,7 @@ export class PacedSocket extends Duplex {
 
   #end(): void {
     this.#hasEnded = true;
+    if (this.#destroysAtEnd) this.destroy();
     this.#pushNext();
   }
 

@@ -3,6 +3,7 @@ import { Refusal } from "../../core/values/errors.ts";
 import { second } from "../../core/values/time.ts";
 import type { Millis } from "../../core/model/message.ts";
 import type { LineStream } from "../http/lineStream.ts";
+import { PacedSocket } from "../route/pipelining.ts";
 import type { RouteContext } from "../route/route.ts";
 
 /** How often the token of the client is checked. */
@@ -50,5 +51,6 @@ export function sendLines(
     stopGrace();
     body.destroy();
   });
+  if (raw.socket instanceof PacedSocket) raw.socket.watchForEnd();
   return reply.send(body);
 }

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { maxAlertsPerHour, maxDroppedPerHour } from "../../core/accounts/alerts.ts";
+import { maxAlertsPerEvent, maxDroppedPerHour } from "../../core/accounts/alerts.ts";
 import type { Alert, AlertSetting, ServerAlertSetting } from "../../core/model/alert.ts";
 import { alertEvents, droppedEvent, serverAlertEvents } from "../../core/model/alert.ts";
 
@@ -64,8 +64,8 @@ export const alertLogSchema = z.object({
     .int()
     .min(0)
     .describe(
-      "The number of alerts that were dropped in the time of these alerts: there were more than " +
-        `${maxAlertsPerHour} in an hour, or they were held for too long. At most ${maxDroppedPerHour} are ` +
+      "The number of alerts that were dropped in the time of these alerts: an event had more than " +
+        `${maxAlertsPerEvent} in an hour, or they were held for too long. At most ${maxDroppedPerHour} are ` +
         "counted in an hour.",
     ),
 });

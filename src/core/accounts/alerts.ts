@@ -4,6 +4,7 @@ import type { Account, AccountId, LogRow, Millis, Schedule, StoredMessage } from
 import { fingerprint } from "../values/fingerprint.ts";
 import { isSuccessStatus } from "../values/status.ts";
 import { hour, minute, second } from "../values/time.ts";
+import type { LaneFailures } from "../fairness/failingLanes.ts";
 import type { HostAttempts } from "./hostStatistics.ts";
 import { sumAttemptsByHost } from "./hostStatistics.ts";
 
@@ -12,15 +13,21 @@ import { sumAttemptsByHost } from "./hostStatistics.ts";
 
 /** How long a host must fail, or a message wait at a gate, unless the account says otherwise. */
 export const defaultAlertAfter: Millis = 5 * minute;
-/** The most alerts of an account that are created in an hour. Further ones are dropped and counted. */
-export const maxAlertsPerHour = 30;
+/**
+ * The most alerts of one event that an account has within an hour. Further ones are dropped and counted. Each
+ * event has its own limit, so that many dead letters do not hide a full disk.
+ */
+export const maxAlertsPerEvent = 10;
 /** The most dropped alerts of an account that are counted in an hour. */
 export const maxDroppedPerHour = 1_000;
 /** The most alerts of an account that are kept, and how long. */
 export const maxKeptAlerts = 200;
 /** How long alerts are kept. */
 const alertRetention: Millis = 7 * 24 * hour;
-/** How far back events are looked for. A server that was down tells about what happened before. */
+/**
+ * How far back events are looked for, and how long an alert is not repeated. A server that was down tells
+ * about what happened before.
+ */
 export const alertWindow: Millis = hour;
 /** A node that sends an alert has this long before another node may send it. */
 const alertLease: Millis = minute;
@@ -38,12 +45,17 @@ type BlockedFact = { gate: "queue" | "key"; name: string; since: Millis };
 /** A source with rejections within the window. */
 type RejectingFact = { id: string; name: string; rejections: number; reason: string };
 
+/** A host whose last attempts have all failed. */
+export type HostFailures = LaneFailures & { host: string };
+
 /** The state of an account on which its alerts depend. Every list is bounded. */
 export type AlertFacts = {
   /** Dead letters of the window, and whether there are more. */
   deadLetters: readonly FailedFact[];
   /** The newest log entries. */
   log: readonly Pick<LogRow, "time" | "status" | "error" | "attempt">[];
+  /** The hosts whose last attempts by this node have failed. The log of a busy account covers little time. */
+  failing: readonly HostFailures[];
   blocked: readonly BlockedFact[];
   schedules: readonly Pick<Schedule, "id" | "dueAt" | "paused" | "lastAt" | "passedOver">[];
   sources: readonly RejectingFact[];
@@ -63,7 +75,7 @@ type Situation = {
 /** The alerts to create, and the ids of those to drop because there are too many in this hour. */
 export type FoundAlerts = { notices: AlertNotice[]; dropped: string[] };
 
-/** Returns the alerts to create now. An alert that was created or dropped in this hour is not repeated. */
+/** Returns the alerts to create now. An alert is not repeated within an hour. */
 export const findNotices = (situation: Situation): FoundAlerts =>
   pickNotices(
     [
@@ -78,21 +90,31 @@ export const findNotices = (situation: Situation): FoundAlerts =>
 
 type NoticeFilter = { events: readonly AlertEvent[] } & Pick<Situation, "told" | "now">;
 
-/** Returns the wanted notices that were not created in this hour, up to the limit of an hour. */
+/** Returns the wanted notices that are not repetitions, up to the limit of each event. */
 function pickNotices(found: readonly AlertNotice[], { events, told, now }: NoticeFilter): FoundAlerts {
-  const known = new Set(told.flatMap(({ id, dropped = [] }) => [id, ...dropped]));
-  const thisHour = told.filter(({ id, event }) => id.startsWith(toHour(now)) && event !== droppedEvent);
+  const recent = told.filter((alert) => isRecentAlert(alert, now));
+  const known = new Set(recent.map(toKey));
+  const dropped = new Set(told.flatMap((alert) => alert.dropped ?? []));
   const wanted: readonly string[] = events;
   const fresh = found
     .map(cutNotice)
-    .filter(({ event }) => wanted.includes(event))
-    .filter((notice) => !known.has(toAlertId(notice, now)));
-  const room = Math.max(0, maxAlertsPerHour - thisHour.length);
+    .filter((notice) => wanted.includes(notice.event) && !known.has(toKey(notice)))
+    .filter((notice) => !dropped.has(toAlertId(notice, now)));
+  const parts = [...Map.groupBy(fresh, ({ event }) => event)].map(([event, notices]) => {
+    const room = Math.max(0, maxAlertsPerEvent - recent.filter((alert) => alert.event === event).length);
+    return { notices: notices.slice(0, room), dropped: notices.slice(room) };
+  });
   return {
-    notices: fresh.slice(0, room),
-    dropped: fresh.slice(room).map((notice) => toAlertId(notice, now)),
+    notices: parts.flatMap(({ notices }) => notices),
+    dropped: parts.flatMap((part) => part.dropped.map((notice) => toAlertId(notice, now))),
   };
 }
+
+const toKey = ({ event, subject }: Pick<AlertNotice, "event" | "subject">): string => `${event} ${subject}`;
+
+/** Reports whether an alert was created so short a time ago that it is not repeated. */
+export const isRecentAlert = ({ createdAt }: Pick<Alert, "createdAt">, now: Millis): boolean =>
+  createdAt > now - alertWindow;
 
 const cutNotice = ({ event, subject, text, count }: AlertNotice): AlertNotice => ({
   event,
@@ -107,57 +129,68 @@ const toHour = (now: Millis): string => String(Math.floor(now / hour)).padStart(
 export const toAlertId = ({ event, subject }: Pick<AlertNotice, "event" | "subject">, now: Millis): string =>
   `${toHour(now)}-${event}-${fingerprint(subject)}`;
 
+const formatCount = (count: number): string => `${count} message${count === 1 ? "" : "s"}`;
+
 function findDeadLetterNotices({ facts }: Situation): AlertNotice[] {
   const groups = Map.groupBy(facts.deadLetters, ({ url, status, error }) =>
-    [url, status ?? error ?? "no response"].join(" "),
+    // Without the query, which often differs for each message.
+    [url.replace(/\?.*$/su, ""), status ?? error ?? "no response"].join(" "),
   );
   return [...groups].map(([subject, letters]) => ({
     event: "deadLetter.created",
     subject,
     count: letters.length,
-    text: `${letters.length} messages failed for good within an hour: ${subject}`,
+    text: `${formatCount(letters.length)} failed for good within an hour: ${subject}`,
   }));
 }
 
 /** The fewest attempts to a host from which it counts as failing. */
 const fewestAttempts = 3;
 
-function findHostNotices({ facts, told, account, now }: Situation): AlertNotice[] {
-  const { after } = account.alerts;
-  return sumAttemptsByHost(facts.log).flatMap((host): AlertNotice[] => {
-    const attempts = facts.log.filter(({ attempt }) => attempt?.host === host.host);
-    if (isFailing(attempts, host, { after, now }))
+function findHostNotices(situation: Situation): AlertNotice[] {
+  const { facts, told, account } = situation;
+  const inLog = new Map(sumAttemptsByHost(facts.log).map((host) => [host.host, host]));
+  const byNode = new Map(facts.failing.map((host) => [host.host, host]));
+  return [...new Set([...inLog.keys(), ...byNode.keys()])].flatMap((host): AlertNotice[] => {
+    const attempts = facts.log.filter(({ attempt }) => attempt?.host === host);
+    if (isFailing(attempts, byNode.get(host), situation)) {
+      const known = inLog.get(host);
+      const text = `${host} has failed for ${formatSpan(account.alerts.after)} or longer`;
       return [
-        {
-          event: "host.failing",
-          subject: host.host,
-          text: `${host.host} fails since ${formatSpan(after)} or longer: ${formatFailure(host)}`,
-        },
+        { event: "host.failing", subject: host, text: known ? `${text}: ${formatFailure(known)}` : text },
       ];
-    const last = told.find(({ subject, event }) => subject === host.host && event.startsWith("host."));
+    }
+    const last = told.find(({ subject, event }) => subject === host && event.startsWith("host."));
     const isWell = attempts.some(
       ({ time, status }) => isSuccessStatus(status) && time > (last?.createdAt ?? Infinity),
     );
     return last?.event === "host.failing" && isWell
-      ? [{ event: "host.recovered", subject: host.host, text: `${host.host} accepts deliveries again` }]
+      ? [{ event: "host.recovered", subject: host, text: `${host} accepts deliveries again` }]
       : [];
   });
 }
 
-/** Reports whether a host has accepted nothing since `after` or longer, in spite of several attempts. */
+/**
+ * Reports whether a host has accepted nothing since `after` or longer, in spite of several attempts.
+ * `attempts` are those of all nodes in the newest part of the log, and `ofNode` is what this node has seen.
+ */
 function isFailing(
   attempts: AlertFacts["log"],
-  { lastFailure }: HostAttempts,
-  { after, now }: { after: Millis; now: Millis },
+  ofNode: HostFailures | undefined,
+  { account: { alerts }, now }: Pick<Situation, "account" | "now">,
 ): boolean {
   const lastSuccess = Math.max(
     0,
     ...attempts.flatMap(({ time, status }) => (isSuccessStatus(status) ? [time] : [])),
   );
-  const failed = attempts.filter(({ time }) => time > lastSuccess);
-  const first = Math.min(...failed.map(({ time }) => time));
-  const isRecent = lastFailure !== null && lastFailure.time > now - alertWindow;
-  return isRecent && failed.length >= fewestAttempts && first <= now - after;
+  const inLog = attempts.flatMap(({ time }) => (time > lastSuccess ? [time] : []));
+  const seen = ofNode && ofNode.since > lastSuccess ? ofNode : null;
+  const times = [...inLog, ...(seen ? [seen.since, seen.last] : [])];
+  return (
+    Math.max(...times) > now - alertWindow &&
+    Math.max(inLog.length, seen?.failures ?? 0) >= fewestAttempts &&
+    Math.min(...times) <= now - alerts.after
+  );
 }
 
 const formatFailure = ({ lastFailure }: HostAttempts): string =>
@@ -221,7 +254,7 @@ const findDiskNotices = (disk: AlertFacts["disk"]): AlertNotice[] =>
 
 function findOtherNotices({ facts, account, now }: Situation): AlertNotice[] {
   const { storage, sources } = facts;
-  const rotatedAt = account.lastRotation?.at ?? -Infinity;
+  const rotatedAt = account.lastRotation?.at;
   const notices: (AlertNotice | false)[] = [
     isStorageLow(storage) && {
       event: "storage.low",
@@ -229,11 +262,12 @@ function findOtherNotices({ facts, account, now }: Situation): AlertNotice[] {
       text: `${storage.used} of ${storage.max} bytes are used; at the limit, publishes are refused`,
     },
     ...findDiskNotices(facts.disk),
-    Math.abs(now - rotatedAt) < alertWindow && {
-      event: "signingKey.rotated",
-      subject: String(rotatedAt),
-      text: "the signing keys were rotated",
-    },
+    rotatedAt !== undefined &&
+      Math.abs(now - rotatedAt) < alertWindow && {
+        event: "signingKey.rotated",
+        subject: new Date(rotatedAt).toISOString(),
+        text: "the signing keys were rotated",
+      },
     ...sources.map(({ id, name, rejections, reason }): AlertNotice => ({
       event: "source.rejecting",
       subject: id,
@@ -291,7 +325,7 @@ export function countDropped(
     subject: "alerts",
     count: dropped.length,
     text:
-      `${dropped.length} alerts were dropped in this hour: there were more than ${maxAlertsPerHour}, ` +
+      `${dropped.length} alerts were dropped in this hour: an event had more than ${maxAlertsPerEvent}, ` +
       "or they were held for too long",
   };
   return { ...(before ?? makeAlert(account, notice, now)), ...notice, dropped };

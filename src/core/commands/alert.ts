@@ -1,5 +1,6 @@
 import {
   countDropped,
+  isRecentAlert,
   leaseAlert,
   makeAlert,
   settleAlert,
@@ -14,6 +15,7 @@ import { droppedEvent } from "../model/alert.ts";
 import type { Alert, AlertSetting, ServerAlertSetting } from "../model/alert.ts";
 import type { Account, AccountId, Millis } from "../model/message.ts";
 import { serverAccount } from "../values/basics.ts";
+import { hour } from "../values/time.ts";
 
 /** Sets the URL that receives the alerts of an account. Null: there are no more alerts. */
 export const setAlerts: Decision<
@@ -46,7 +48,7 @@ const hasReceiver = (draft: Draft, account: AccountId): boolean =>
 
 /**
  * Creates the alerts of an account, and counts those that are dropped. A notice that another node has
- * recorded or dropped in this hour, with `now` as its time, is not recorded again.
+ * recorded within an hour, or dropped in this one, with `now` as its time, is not recorded again.
  */
 export const noteAlerts: Decision<
   { account: AccountId; now: Millis } & FoundAlerts,
@@ -59,6 +61,8 @@ export const noteAlerts: Decision<
     for (const notice of notices) {
       const id = toAlertId(notice, now);
       if (droppedBefore.has(id) || draft.get("alerts", account, id)) continue;
+      const before = draft.get("alerts", account, toAlertId(notice, now - hour));
+      if (before && isRecentAlert(before, now)) continue;
       draft.put("alerts", makeAlert(account, notice, now));
       noted++;
     }

@@ -18,28 +18,42 @@ export const reduceShare = (share: number): number =>
   share > 0 ? Math.max(1, Math.floor(share * reducedPart)) : share;
 
 /**
+ * The failures of a destination in a row. `failures`: their number, up to `failingAfter`. `since` and `last`:
+ * the times of the first and the latest one.
+ */
+export type LaneFailures = { failures: number; since: Millis; last: Millis };
+
+/**
  * The destinations whose attempts all fail, as one node sees them. While messages of other destinations wait
  * for capacity, these get less of it. They are never cut off, and nothing else changes for their messages.
  */
 export class FailingLanes {
-  /** The attempts that have failed since the last success, up to `failingAfter`, by lane (`laneName`). */
-  readonly #failures = new Map<string, number>();
+  /** The attempts that have failed since the last success, by lane (`laneName`). */
+  readonly #failures = new Map<string, LaneFailures>();
   #waitedAt: Millis = Number.NEGATIVE_INFINITY;
 
   /** Counts the outcome of an attempt. */
-  count(lane: string, hasSucceeded: boolean): void {
-    const failures = this.#failures.get(lane) ?? 0;
+  count(lane: string, { hasSucceeded, now }: { hasSucceeded: boolean; now: Millis }): void {
+    const known = this.#failures.get(lane);
     if (hasSucceeded) {
-      if (failures > 0) this.#failures.delete(lane);
-    } else if (failures < failingAfter) {
-      this.#failures.set(lane, failures + 1);
+      if (known) this.#failures.delete(lane);
+    } else if (known) {
+      if (known.failures < failingAfter) known.failures++;
+      known.last = now;
+    } else {
+      this.#failures.set(lane, { failures: 1, since: now, last: now });
       if (this.#failures.size > maxLanes) this.#forgetOldest();
     }
   }
 
   /** Reports whether all attempts to a destination fail. */
   isFailing(lane: string): boolean {
-    return (this.#failures.get(lane) ?? 0) >= failingAfter;
+    return (this.#failures.get(lane)?.failures ?? 0) >= failingAfter;
+  }
+
+  /** The destinations whose last attempts have failed, by lane (`laneName`). */
+  get all(): ReadonlyMap<string, LaneFailures> {
+    return this.#failures;
   }
 
   /**

@@ -8,7 +8,7 @@ import {
   leaseAlert,
   listOldAlerts,
   makeAlert,
-  maxAlertsPerHour,
+  maxAlertsPerEvent,
   maxDroppedPerHour,
   maxKeptAlerts,
   settleAlert,
@@ -23,6 +23,7 @@ const now = Math.floor(1_800_000_000_000 / hour) * hour + 30 * minute;
 const quiet: AlertFacts = {
   deadLetters: [],
   log: [],
+  failing: [],
   blocked: [],
   schedules: [],
   sources: [],
@@ -126,6 +127,24 @@ describe("an alert is created for", () => {
     );
   });
 
+  test("a host of a busy account, of which the log has only the last seconds", () => {
+    const log = attempts("a.example", [
+      [second, 500],
+      [2 * second, 500],
+      [3 * second, 500],
+    ]);
+    const seen = { host: "a.example", failures: 10, since: now - 6 * minute, last: now - second };
+    expect(listEvents(find({ log, failing: [seen] }))).toEqual(["host.failing a.example"]);
+    expect(listEvents(find({ failing: [seen] }))).toEqual(["host.failing a.example"]);
+    expect(find({ log, failing: [{ ...seen, since: now - minute }] })).toEqual([]);
+    expect(find({ failing: [{ ...seen, failures: 2 }] })).toEqual([]);
+    expect(find({ failing: [{ ...seen, since: now - 3 * hour, last: now - 2 * hour }] })).toEqual([]);
+    // Another node has reached it.
+    expect(find({ log: [...log, ...attempts("a.example", [[4 * minute, 200]])], failing: [seen] })).toEqual(
+      [],
+    );
+  });
+
   test("a host that is well again, once, and only after an alert that it failed", () => {
     const notice: AlertNotice = { event: "host.failing", subject: "a.example", text: "" };
     const failing = makeAlert("acc", notice, now - 2 * minute);
@@ -162,7 +181,11 @@ describe("an alert is created for", () => {
     );
     expect(listEvents(notices)).toEqual([
       ...["queue.blocked slow", "key.blocked carrier", "schedule.late late", "schedule.refused refused"],
-      ...["storage.low storage", "disk.low disk", `signingKey.rotated ${now - minute}`],
+      ...[
+        "storage.low storage",
+        "disk.low disk",
+        `signingKey.rotated ${new Date(now - minute).toISOString()}`,
+      ],
       "source.rejecting src_1",
     ]);
     expect(JSON.stringify(notices)).not.toContain("secret");
@@ -203,11 +226,38 @@ describe("an alert about the server is created for", () => {
 describe("no alert is created for", () => {
   const deadLetters = [{ url: "https://shop.example/", status: 500, error: null }];
 
-  test("the same again in the hour, but in the next one", () => {
+  test("the same again within an hour, but later", () => {
     const [notice] = find({ deadLetters });
     const told = [makeAlert("acc", notice as AlertNotice, now)];
     expect(find({ deadLetters }, { told })).toEqual([]);
+    // The hour of the clock ends after 30 minutes.
+    expect(find({ deadLetters }, { told, at: now + hour - 1 })).toEqual([]);
     expect(find({ deadLetters }, { told, at: now + hour })).toHaveLength(1);
+  });
+
+  test("the query of each URL", () => {
+    const letters = ["a?id=1", "a?id=2", "a?id=3&url=b?c"].map((path) => ({
+      url: `https://shop.example/${path}`,
+      status: 500,
+      error: null,
+    }));
+    expect(find({ deadLetters: letters })).toEqual([
+      expect.objectContaining({ subject: "https://shop.example/a 500", count: 3 }),
+    ]);
+  });
+
+  test("dead letters instead of another event, however many there are", () => {
+    const many = Array.from({ length: 100 }, (_, at) => ({
+      url: `https://${at}.example/`,
+      status: 500,
+      error: null,
+    }));
+    const notices = find({
+      deadLetters: many,
+      storage: { used: 95, max: 100 },
+      disk: { free: 1, total: 100 },
+    });
+    expect(listEvents(notices)).toEqual(expect.arrayContaining(["storage.low storage", "disk.low disk"]));
   });
 
   test("about events that it did not choose", () =>
@@ -220,20 +270,20 @@ describe("no alert is created for", () => {
       error: null,
     }));
     const first = findAll({ deadLetters: many });
-    expect(first.notices).toHaveLength(maxAlertsPerHour);
-    expect(first.dropped).toHaveLength(100 - maxAlertsPerHour);
+    expect(first.notices).toHaveLength(maxAlertsPerEvent);
+    expect(first.dropped).toHaveLength(100 - maxAlertsPerEvent);
     const told = first.notices.map((one) => makeAlert("acc", one, now));
     expect(findAll({ deadLetters: many }, { told })).toEqual({ notices: [], dropped: first.dropped });
     expect(find({ deadLetters: many }, { told: told.slice(0, -1) })).toHaveLength(1);
     const about = countDropped({ account: "acc", now, before: undefined }, first.dropped);
-    expect(about).toMatchObject({ event: "alerts.dropped", count: 70, state: "pending", dueAt: now });
+    expect(about).toMatchObject({ event: "alerts.dropped", count: 90, state: "pending", dueAt: now });
     // It uses up no place, and what it is about is not found again in this hour.
     expect(findAll({ deadLetters: many }, { told: [...told, about] })).toEqual({ notices: [], dropped: [] });
     const freed = findAll({ deadLetters: many }, { told: [...told.slice(0, -1), about] });
     expect(freed).toEqual({ notices: first.notices.slice(-1), dropped: [] });
     const more = findAll({ deadLetters: many }, { told: [...told, about], at: now + hour });
-    expect(more.notices).toHaveLength(maxAlertsPerHour);
-    expect(more.dropped).toHaveLength(70);
+    expect(more.notices).toHaveLength(maxAlertsPerEvent);
+    expect(more.dropped).toHaveLength(90);
   });
 
   test("dropped alerts twice, and at most 1,000 of an hour are counted", () => {

@@ -4,7 +4,7 @@ import { failingAfter, FailingLanes, reduceShare } from "../../../src/core/fairn
 const now = 1_000_000;
 
 function failOften(lanes: FailingLanes, lane: string, times = failingAfter): void {
-  for (let n = 0; n < times; n++) lanes.count(lane, false);
+  for (let n = 0; n < times; n++) lanes.count(lane, { hasSucceeded: false, now });
 }
 
 test("a destination gets less only after enough failures in a row, while another one waits", () => {
@@ -21,7 +21,7 @@ test("the first success ends it, and failures are counted from 0 again", () => {
   const lanes = new FailingLanes();
   failOften(lanes, "a");
   lanes.at(now).noteWaiting("b");
-  lanes.count("a", true);
+  lanes.count("a", { hasSucceeded: true, now });
   expect(lanes.at(now).isReduced("a")).toBe(false);
   failOften(lanes, "a", failingAfter - 1);
   expect(lanes.at(now).isReduced("a")).toBe(false);

@@ -317,7 +317,7 @@ export class SimulatedNode {
     // A dead process sends nothing.
     if (this.#dead) return new Promise(() => undefined);
     const lane = `${delivery.message.account} ${parseHost(delivery.message.url)}`;
-    checker.deliveryStarted({ node: this.id, delivery, lane, running: this.dispatcher.running + 1 });
+    checker.deliveryStarted({ node: this.id, delivery, lane, running: this.dispatcher.deliveries.count + 1 });
     if (isWorkflow(delivery.message.url)) return this.#callWorkflow(delivery, signal);
     const reaction = destinations.react(delivery, virtualTime.now);
     if (reaction.kills)

@@ -144,11 +144,13 @@ describe("a tail of the log", () => {
     slow.response.resume();
     const read = (): Line[] =>
       text.split("\n").flatMap((line, n, all) => (n === all.length - 1 ? [] : [JSON.parse(line) as Line]));
-    await expect.poll(() => read().some((line) => "dropped" in line)).toBe(true);
+    await expect.poll(() => read().some((line) => "dropped" in line), { timeout: 10_000 }).toBe(true);
     const shown = read().filter(({ state }) => state === "CREATED").length;
     expect(read().find((line) => "dropped" in line)).toMatchObject({ dropped: count - shown });
     const after = await publish(home);
-    await expect.poll(() => read().at(-1)).toMatchObject({ state: "CREATED", messageId: after });
+    await expect
+      .poll(() => read().at(-1), { timeout: 10_000 })
+      .toMatchObject({ state: "CREATED", messageId: after });
   });
 });
 
@@ -174,6 +176,15 @@ describe("a tail of the log is refused", () => {
     expect(await openTail(home, { as: otherToken })).toMatchObject({ status: 200 });
     open[0]?.leave();
     await expect.poll(async () => (await openTail(home)).status, { timeout: 10_000 }).toBe(200);
+  });
+
+  test("by a client that has closed its connection, without a heartbeat in between", async () => {
+    const home = await createTestServer();
+    const open = [];
+    for (let n = 0; n < limits.tails; n++) open.push(await openTail(home));
+    for (const tail of open) tail.leave();
+    // Far less than the time until the next heartbeat.
+    await expect.poll(async () => (await openTail(home)).status, { timeout: 5_000 }).toBe(200);
   });
 });
 
