@@ -7,6 +7,7 @@ import { useRead } from "../../api/queries.ts";
 import { logIn, useSession } from "../../api/session.ts";
 import { ConfirmButton } from "../../parts/actions.tsx";
 import { Button, Time } from "../../parts/basics.tsx";
+import type { Filters } from "../../parts/filters.tsx";
 import { useFilters } from "../../parts/filters.tsx";
 import { ListPanel } from "../../parts/list.tsx";
 import { Loaded } from "../../parts/panel.tsx";
@@ -20,10 +21,13 @@ import { AccountForm, Credentials } from "./accountForm.tsx";
 
 type Account = Response<"GET /v2/admin/accounts">["accounts"][number];
 
+/** Returns the query of the page of accounts that the address names. */
+export const accountsQuery = (values: Filters["values"]) => ({ count: 50, cursor: values["cursor"] });
+
 /** The accounts of the store, for the operator. */
 export function Accounts() {
   const { values } = useFilters();
-  const accounts = useRead("GET /v2/admin/accounts", { query: { count: 50, cursor: values["cursor"] } });
+  const accounts = useRead("GET /v2/admin/accounts", { query: accountsQuery(values) });
   const [isNew, setIsNew] = useState(false);
   const [made, setMade] = useState<CreatedAccount | null>(null);
   return (

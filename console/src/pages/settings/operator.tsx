@@ -2,6 +2,7 @@ import { Play } from "lucide-react";
 import { send } from "../../api/client.ts";
 import { useRead } from "../../api/queries.ts";
 import { useSession } from "../../api/session.ts";
+import { useFilters } from "../../parts/filters.tsx";
 import { Button } from "../../parts/basics.tsx";
 import { Panel } from "../../parts/panel.tsx";
 import { State } from "../../parts/state.tsx";
@@ -10,7 +11,7 @@ import { formatCount } from "../../parts/words.ts";
 import { Page } from "../../shell/shell.tsx";
 import { useDo } from "../../shell/toasts.tsx";
 import { AlertPanels } from "./alerts.tsx";
-import { Accounts } from "./accounts.tsx";
+import { Accounts, accountsQuery } from "./accounts.tsx";
 import { Nodes } from "./nodes.tsx";
 
 /** The server and its accounts, for the operator. */
@@ -19,12 +20,7 @@ export function OperatorPage() {
   return (
     <Page title="Operator">
       {session.operator ? (
-        <>
-          <Health />
-          <Nodes />
-          <Accounts />
-          <AlertPanels scope="server" />
-        </>
+        <Parts />
       ) : (
         <Panel>
           <Empty title="Only for the operator">
@@ -33,6 +29,21 @@ export function OperatorPage() {
         </Panel>
       )}
     </Page>
+  );
+}
+
+/** The parts of the page. Each is shown when those above it have their height, so that none moves. */
+function Parts() {
+  const { values } = useFilters();
+  const nodes = useRead("GET /v2/admin/nodes");
+  const accounts = useRead("GET /v2/admin/accounts", { query: accountsQuery(values) });
+  return (
+    <>
+      <Health />
+      <Nodes />
+      {!nodes.isPending && <Accounts />}
+      {!nodes.isPending && !accounts.isPending && <AlertPanels scope="server" />}
+    </>
   );
 }
 
