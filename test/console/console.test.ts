@@ -239,6 +239,33 @@ describeConsole("sessions and the main ways of the console", (open) => {
     expect(await open.page.locator("img, iframe, object").count()).toBe(0);
   });
 
+  test("a run is watched live: triggered, waiting, failed, resumed, and successful", async () => {
+    const { page, server } = open;
+    const { destinations } = server;
+    destinations.failsReceipt = true;
+    await openPage(page, server, "/runs");
+    await page.evaluate("globalThis.isSamePage = true");
+    await call(server, `POST /v2/trigger/${destinations.url}/workflows/order`, {
+      headers: { "svc-workflow-runid": "order-live", "svc-retries": "0" },
+      body: JSON.stringify({ id: "order-live", waits: true }),
+    });
+    await page.getByRole("button", { name: /^\d+ new$/ }).click();
+    await page.getByRole("button", { name: "Open order-live" }).press("Enter");
+    const step = (name: string) => page.locator(".tl-row").filter({ hasText: name });
+    await expectShown(page.locator(".hero").getByText("Running"));
+    await expectShown(step("shipped"));
+    await call(server, "POST /v2/notify/shipped-order-live", { body: "{}" });
+    await expectShown(page.locator(".hero").getByText("Failed"));
+    await expectShown(step("send receipt"));
+    await expectShown(page.getByRole("status").getByText("reading 'email'"));
+    destinations.failsReceipt = false;
+    await page.getByRole("button", { name: "Resume", exact: true }).click();
+    await page.getByText("Resumed as").locator("..").getByRole("link").click();
+    await expectShown(page.locator(".hero").getByText("Success"));
+    await expectShown(step("send receipt"));
+    expect(await page.evaluate("globalThis.isSamePage")).toBe(true);
+  });
+
   test("a failed run is resumed, and the new run is watched until it succeeds", async () => {
     open.server.destinations.failsReceipt = false;
     await openPage(open.page, open.server, "/runs/order-48214");

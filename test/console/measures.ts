@@ -41,3 +41,19 @@ export const countShifts = `
 
 export const readShifts = (page: Page): Promise<number> =>
   page.evaluate(() => Number(Reflect.get(globalThis, "layoutShift") ?? -1));
+
+/** Returns the visible headings that come first and are not of level 1, or that leave out a level. */
+export const findHeadingJumps = (page: Page): Promise<string[]> =>
+  page.evaluate<string[]>(`(() => {
+    const found = [];
+    // While a dialog is open, a screen reader sees nothing else. Its title is of level 2.
+    const dialog = document.querySelector("dialog:modal");
+    let before = dialog ? 1 : 0;
+    for (const one of (dialog ?? document).querySelectorAll("h1, h2, h3, h4, h5, h6")) {
+      if (!one.checkVisibility()) continue;
+      const level = Number(one.tagName[1]);
+      if (level > before + 1) found.push(one.tagName + " " + one.textContent);
+      before = level;
+    }
+    return found;
+  })()`);

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, test } from "vitest";
-import { countShifts, findViolations, readShifts } from "./measures.ts";
+import { countShifts, findHeadingJumps, findViolations, readShifts } from "./measures.ts";
 import { describeConsole } from "./openConsole.ts";
-import { listPages } from "./pages.ts";
+import { listDialogs, listPages } from "./pages.ts";
 
 /** The pages that `npm test` checks. `npm run test:long` checks the others. */
 const quickPages = ["overview", "messages", "message", "run"];
@@ -15,10 +15,33 @@ describeConsole("every page of the console", (open) => {
       await listPages()[name]?.(open.page, open.server);
       expect(await findViolations(open.page), theme).toEqual([]);
     }
+    expect(await findHeadingJumps(open.page)).toEqual([]);
   };
   test.each(quickPages)("axe finds nothing serious on: %s", (name) => expectAccessible(name));
   test.each(otherPages)("axe finds nothing serious on: %s", { tags: "long" }, (name) =>
     expectAccessible(name),
+  );
+
+  test.each(Object.entries(listDialogs()))(
+    "axe finds nothing serious, and nothing sticks out at 360 px, on: %s",
+    { tags: "long" },
+    async (_name, visit) => {
+      for (const [colorScheme, width] of [
+        ["light", 1280],
+        ["dark", 360],
+      ] as const) {
+        await open.page.emulateMedia({ colorScheme });
+        await open.page.setViewportSize({ width, height: 780 });
+        await visit(open.page, open.server);
+        expect(await findViolations(open.page), `${width} px`).toEqual([]);
+        expect(await findHeadingJumps(open.page)).toEqual([]);
+        const found = await open.page
+          .locator("html, dialog[open], .pop")
+          .evaluateAll((all) => all.map((one) => one.scrollWidth - one.clientWidth));
+        expect(Math.max(...found), `${width} px`).toBeLessThanOrEqual(0);
+      }
+      await open.page.setViewportSize({ width: 1280, height: 900 });
+    },
   );
 
   const expectStill = async (name: string): Promise<void> => {

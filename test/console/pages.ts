@@ -71,3 +71,58 @@ export const listPages = (): Record<string, Opener> => ({
   usage: at("/settings?part=usage"),
   audit: at("/settings?part=audit"),
 });
+
+/** Dialogs and other parts that open above a page, by name, with the way to each. They need all rights. */
+export const listDialogs = (): Record<string, Opener> => ({
+  replay: async (page, server) => {
+    await listPages()["dead letter"]?.(page, server);
+    await page.getByRole("button", { name: "Change and retry" }).click();
+    await page.getByRole("dialog").waitFor();
+  },
+  "bulk action": async (page, server) => {
+    await openPage(page, server, "/dead-letters");
+    await page.getByRole("button", { name: "Act on all" }).click();
+    await page.locator(".bulk .plan").waitFor();
+  },
+  "group of dead letters": async (page, server) => {
+    await openPage(page, server, "/dead-letters");
+    await page.locator(".expander").first().click();
+    await page.locator("tbody .id").first().waitFor();
+  },
+  "new queue": dialogAt("/queues", "New queue"),
+  "delete a queue": dialogAt("/queues/parcels", "Delete queue parcels"),
+  "new source": dialogAt("/sources", "New source"),
+  "new group": dialogAt("/url-groups", "New group"),
+  "new token": dialogAt("/settings", "New token"),
+  account: dialogAt("/queues", "defaultUser"),
+  key: async (page, server) => {
+    await openPage(page, server, "/keys?open=crm");
+    await page.getByRole("dialog").waitFor();
+  },
+  filter: async (page, server) => {
+    await openPage(page, server, "/messages");
+    await page.getByRole("button", { name: "Filter", exact: true }).click();
+    await page.locator("form.pop").waitFor();
+  },
+  help: async (page, server) => {
+    await openPage(page, server, "/queues");
+    await page.keyboard.press("?");
+    await page.getByRole("dialog", { name: "Keys" }).waitFor();
+  },
+  search: async (page, server) => {
+    await openPage(page, server, "/queues");
+    await page.keyboard.press("Control+k");
+    await page.getByRole("combobox", { name: "Search or paste an id" }).waitFor();
+  },
+});
+
+/** Opens a dialog by its button on a page. In a narrow window, the button may be in the menu. */
+const dialogAt =
+  (path: string, button: string): Opener =>
+  async (page, server) => {
+    await openPage(page, server, path);
+    const opens = page.getByRole("button", { name: button });
+    if (!(await opens.isVisible())) await page.getByRole("button", { name: "Menu" }).click();
+    await opens.click();
+    await page.getByRole("dialog").waitFor();
+  };

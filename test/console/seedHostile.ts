@@ -1,16 +1,29 @@
 import type { ConsoleServer } from "./consoleServer.ts";
+import { operatorPassword } from "./consoleServer.ts";
 import { hostileBody, hostileText } from "./hostile.ts";
 import { call, until } from "./seed.ts";
+
+type Published = { destination: string; headers: Record<string, string>; body?: string | undefined };
+
+const publishOne = (server: ConsoleServer, { destination, headers, body = hostileBody }: Published) =>
+  call(server, "POST /v2/batch", { body: JSON.stringify([{ destination, headers, body }]) });
+
+/** Publishes a message with a hostile URL, label and body, which gets a hostile response. */
+export const publishHostile = (server: ConsoleServer): Promise<unknown> =>
+  publishOne(server, {
+    destination: `${server.destinations.url}/hostile/${hostileText.value}`,
+    headers: { "Svc-Retries": "0", "Svc-Label": hostileText.value },
+  });
 
 /** Fills a server with hostile names, labels, URLs, responses and steps, wherever it accepts them. */
 export async function seedHostile(server: ConsoleServer): Promise<void> {
   const { value } = hostileText;
   const { url: to } = server.destinations;
   const later = { "Svc-Delay": "1d", "Svc-Label": value, "Svc-Flow-Control-Key": value };
-  const publish = (destination: string, headers: Record<string, string>, body = hostileBody) =>
-    call(server, "POST /v2/batch", { body: JSON.stringify([{ destination, headers, body }]) });
+  const publish = (destination: string, headers: Record<string, string>, body?: string) =>
+    publishOne(server, { destination, headers, body });
   await publish(`${to}/ok/${value}`, { ...later, "Svc-Flow-Control-Value": "parallelism=1" });
-  await publish(`${to}/hostile/${value}`, { "Svc-Retries": "0", "Svc-Label": value });
+  await publishHostile(server);
   await publish(`${to}/fail/x`, { "Svc-Retries": "0", "Svc-Label": "large" }, "x".repeat(1024 * 1024 - 8));
   await call(server, "POST /v2/tokens", { body: JSON.stringify({ name: value, verbs: ["read"] }) });
   await call(server, "POST /v2/sources", {
@@ -22,6 +35,11 @@ export async function seedHostile(server: ConsoleServer): Promise<void> {
   await call(server, `POST /v2/trigger/${to}/workflows/hostile`, {
     headers: { "svc-workflow-runid": "hostile", "svc-retries": "0" },
     body: hostileBody,
+  });
+  const authorization = `Basic ${Buffer.from(`operator:${operatorPassword}`).toString("base64")}`;
+  await call(server, "POST /v2/admin/accounts", {
+    headers: { authorization },
+    body: JSON.stringify({ name: value }),
   });
   await until("the hostile dead letters", async () => {
     const read = async (path: string) =>

@@ -70,7 +70,7 @@ function toLogin(way: Way, given: FormData): Login {
 
 /** Returns a refusal of the server without the name of its field, which the page shows anyway. */
 const toSentence = (text: string): string => {
-  const words = text.replace(/^[a-z]+: /, "");
+  const words = text.replace(/^[^\s:]+: /, "");
   return `${words.charAt(0).toUpperCase()}${words.slice(1)}.`;
 };
 

@@ -4,8 +4,9 @@ import { send } from "../../api/client.ts";
 import { AsCode } from "../../parts/codes.tsx";
 import { Field, FormDialog } from "../../parts/dialog.tsx";
 import { diffTexts } from "../../parts/diff.ts";
+import { countHidden } from "../../parts/hidden.ts";
 import { Visible } from "../../parts/visible.tsx";
-import { readPairs, writePairs } from "../../parts/words.ts";
+import { formatCount, readPairs, writePairs } from "../../parts/words.ts";
 import { useToasts } from "../../shell/toasts.tsx";
 
 type DeadLetter = Response<"GET /v2/dlq/{dlqId}">;
@@ -27,6 +28,7 @@ export function Replay({ of, close }: { of: DeadLetter; close(): void }) {
   const [draft, setDraft] = useState(before);
   const { say } = useToasts();
   const changed = parts.filter((part) => draft[part] !== before[part]);
+  const hiddenCount = countHidden(draft.body);
   const body = toRequest(draft, changed);
   const params = { dlqId: of.dlqId };
   const replay = async (): Promise<void> => {
@@ -55,7 +57,10 @@ export function Replay({ of, close }: { of: DeadLetter; close(): void }) {
         />
       </Field>
       {of.bodyBase64 === undefined ? (
-        <Field name="Body">
+        <Field
+          name="Body"
+          {...(hiddenCount > 0 && { hint: `Hidden characters in this text: ${formatCount(hiddenCount)}.` })}
+        >
           <textarea
             className="input mono"
             rows={8}
