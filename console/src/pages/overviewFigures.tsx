@@ -65,7 +65,7 @@ function Stats({ data }: { data: Overview }) {
       <div className="stat">
         <span className="k">Next due</span>
         <span className="v">{nextDueAt === undefined ? "none" : <Time at={nextDueAt} />}</span>
-        <span className="d">delay, retry or schedule</span>
+        <span className="d">earliest due time</span>
       </div>
     </section>
   );
