@@ -4,8 +4,8 @@
  *   npm run release:fixture -- test/fixtures/0.1.0
  *   npm run release:fixture -- test/fixtures/0.1.0 --database-url postgres://… (an empty database)
  *
- * `waypost.db` and `waypost.db.keys` are a backup of a folder; `waypost.dump` is the output of pg_dump,
- * which must be as new as the database.
+ * `waypost.db` and `waypost.db.keys` are a backup of a folder; `waypost.sql` has the statements that create a
+ * database.
  * `expected.json` names what the data has.
  */
 import { execFileSync, spawn } from "node:child_process";
@@ -16,6 +16,7 @@ import { join, resolve } from "node:path";
 import { createInterface } from "node:readline";
 import { parseArgs } from "node:util";
 import { fail, home } from "../../launch/modernNode.js";
+import { dumpPostgres } from "./dumpPostgres.ts";
 
 /** The token of the well-known account of `waypost dev`. */
 const token = "eyJVc2VySUQiOiJkZWZhdWx0VXNlciIsIlBhc3N3b3JkIjoiZGVmYXVsdFBhc3N3b3JkIn0=";
@@ -104,10 +105,8 @@ try {
   mkdirSync(folder, { recursive: true });
   const made = await makeData(["--data", data, ...(databaseUrl ? ["--database-url", databaseUrl] : [])]);
   const name = databaseUrl ? "expected.postgres.json" : "expected.json";
-  if (databaseUrl) {
-    const file = join(folder, "waypost.dump");
-    execFileSync("pg_dump", ["--format=custom", "--no-owner", "--file", file, databaseUrl]);
-  } else
+  if (databaseUrl) writeFileSync(join(folder, "waypost.sql"), await dumpPostgres(databaseUrl));
+  else
     execFileSync(process.execPath, [
       ...command,
       ...["backup", join(folder, "waypost.db"), "--data", data, "--with-keys"],

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { parse } from "yaml";
-import { findPromtool } from "./promtool.ts";
+import { findProgram } from "./debianPackage.ts";
 import type { Process } from "./waypost.ts";
 import { developmentToken, startDestination, startWaypost, temporaryFolder } from "./waypost.ts";
 
@@ -201,7 +201,11 @@ describe("the dashboard and the alert rules", () => {
   });
 });
 
-const promtool = findPromtool();
+const promtool = findProgram("promtool", {
+  inPackage: "prometheus",
+  at: "usr/bin/promtool",
+  versionFlag: "--version",
+});
 
 describe.skipIf(promtool === null)("promtool", () => {
   const run = (args: readonly string[], options: { cwd?: string; input?: string } = {}) => {

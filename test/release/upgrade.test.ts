@@ -1,4 +1,5 @@
 // @module-tag long
+import { readFileSync } from "node:fs";
 import { DatabaseSync } from "node:sqlite";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
@@ -14,6 +15,9 @@ import {
   type Process,
 } from "../process/waypost.ts";
 import { makeNextVersion, type SchemaChange } from "./nextVersion.ts";
+
+/** The data of the first released version. */
+const fixture = join(import.meta.dirname, "../fixtures/0.1.0");
 
 /** A new column and a new table, which nodes of the version before do not need. */
 const compatible: SchemaChange = {
@@ -80,6 +84,8 @@ test("a folder is upgraded with its data between two loads, and a downgrade is r
   const destination = await startDestination();
   const data = join(temporaryFolder(), "data");
   const args = ["dev", "--port", "0", "--data", data];
+  const restored = await runWaypost(["restore", join(fixture, "waypost.db"), "--data", data]).ended;
+  expect(restored).toMatchObject({ code: 0, err: "" });
   const next = makeNextVersion(compatible);
   const last = makeNextVersion(incompatible, next);
   const load = startLoad(destination.url);
@@ -119,6 +125,7 @@ function describeTables(data: string): string[] {
 test("nodes are upgraded one after another under load, and later ones stop the older", async () => {
   const destination = await startDestination();
   const databaseUrl = await freshDatabase();
+  await ask(databaseUrl, readFileSync(join(fixture, "waypost.sql"), "utf8"));
   const args = ["dev", "--port", "0", "--data", temporaryFolder(), "--database-url", databaseUrl];
   const next = { TEST_SOURCES: makeNextVersion(compatible) };
   const last = { TEST_SOURCES: makeNextVersion(incompatible, next.TEST_SOURCES) };

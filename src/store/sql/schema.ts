@@ -17,7 +17,7 @@ const format = 3;
 const schemas = { sqlite: readSchema("sqlite"), postgres: readSchema("postgres") };
 
 /** Returns the schema for one database. */
-const schemaFor = (database: DatabaseKind): Schema => schemas[database];
+export const schemaFor = (database: DatabaseKind): Schema => schemas[database];
 
 /** Comments and whitespace are not part of the schema, so a store stays usable if only these change. */
 function readSchema(database: DatabaseKind): Schema {
