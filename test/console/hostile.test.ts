@@ -63,7 +63,10 @@ describeConsole(
   { fill: seedHostile, tags: ["long"] },
 );
 
-/** Examines a page: nothing of the hostile text may have run. Reports whether the page shows it, and what deceives. */
+/**
+ * Examines a page: nothing of the hostile text may have run. Reports whether the page shows it, and what
+ * deceives.
+ */
 async function examine(page: Page, name: string): Promise<{ hasText: boolean; deceives: string[] }> {
   expect(await page.title(), name).not.toContain("owned");
   expect(await page.locator("img, iframe, object, embed, base").count(), name).toBe(0);

@@ -94,7 +94,9 @@ describeConsole(
   { isEmpty: true, tags: ["long"] },
 );
 
-/** Expects no serious finding of axe in both themes, headings in order, and nothing that sticks out at 360 px. */
+/**
+ * Expects no serious finding of axe in both themes, headings in order, and nothing that sticks out at 360 px.
+ */
 async function expectUsable(page: Page): Promise<void> {
   for (const colorScheme of ["light", "dark"] as const) {
     await page.emulateMedia({ colorScheme });
