@@ -94,9 +94,10 @@ test(
     const page = Number(
       database.prepare("select pageno from dbstat where name = 'dead_letters'").get()?.["pageno"],
     );
+    const size = Number(database.prepare("pragma page_size").get()?.["page_size"]);
     database.close();
     const file = openSync(store, "r+");
-    writeSync(file, Buffer.alloc(8_192, 0xff), 0, 8_192, (page - 1) * 8_192);
+    writeSync(file, Buffer.alloc(size, 0xff), 0, size, (page - 1) * size);
     closeSync(file);
     const server = await startWaypost(["dev", "--port", "0", "--data", data]);
     const statusOf = async (path: string): Promise<number> =>

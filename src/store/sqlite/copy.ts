@@ -8,8 +8,8 @@ import { createQueries } from "../queries/index.ts";
 import { StorageRefused } from "../store.ts";
 import { openSqlite } from "./database.ts";
 
-/** How many pages of 8 KiB are copied at once. */
-const pagesPerStep = 500;
+/** How many pages of 4 KiB are copied at once. */
+const pagesPerStep = 1_000;
 
 /**
  * Copies the database of a store into an empty file, while a server may be using the store. The copy has the

@@ -82,10 +82,10 @@ export type SqliteOptions = {
 export type DeferredSync = { pause(): Promise<void>; maxTries: number };
 
 /**
- * The modes of new files: pages of 8 KiB, and free pages that can be given back. Existing files keep theirs.
+ * The modes of new files: pages of 4 KiB, and free pages that can be given back. Existing files keep theirs.
  * See docs/decisions/0038 and 0071.
  */
-const newFileModes = "pragma page_size = 8192; pragma auto_vacuum = incremental";
+const newFileModes = "pragma page_size = 4096; pragma auto_vacuum = incremental";
 
 /**
  * The length of the write-ahead log, in bytes, at which SQLite checkpoints it. With a deferred sync it is 0,

@@ -97,7 +97,7 @@ class LogReader {
     const isWhole = isKnown && isPage && isSame(start, [header.readUInt32BE(24), header.readUInt32BE(28)]);
     // If the header was altered, these are guesses: the page size of new files, and the usual byte order of
     // processors.
-    const format = { pageBytes: isPage ? pageBytes : 8_192, isBigEndian: isKnown && isBigEndian };
+    const format = { pageBytes: isPage ? pageBytes : 4_096, isBigEndian: isKnown && isBigEndian };
     return this.#readFrames(format, isWhole ? { salts: header.toString("hex", 16, 24), sum: start } : null);
   }
 

@@ -80,15 +80,15 @@ test("acknowledged changes are in the file for any other process that opens it",
   expect(await other.store.execute("cancel", { account: "acc", messageIds: [id] })).toEqual({ cancelled: 1 });
 });
 
-test("a new file has pages of 8 KiB, and an existing file keeps its page size", async () => {
+test("a new file has pages of 4 KiB, and an existing file keeps its page size", async () => {
   const fresh = join(createTestFolder(), "store.db");
   const older = join(createTestFolder(), "store.db");
   const made = new DatabaseSync(older);
-  made.exec("pragma page_size = 4096; pragma journal_mode = wal; create table other (a)");
+  made.exec("pragma page_size = 8192; pragma journal_mode = wal; create table other (a)");
   made.close();
   for (const [path, size] of [
-    [fresh, 8_192],
-    [older, 4_096],
+    [fresh, 4_096],
+    [older, 8_192],
   ] as const) {
     await (await openWorld(path)).account();
     const database = openSqlite(path);
