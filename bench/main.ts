@@ -17,6 +17,7 @@ import { parts } from "./parts.ts";
 import { postgres } from "./postgres.ts";
 import type { Question } from "./question.ts";
 import { schedules } from "./schedules.ts";
+import { soak } from "./soak.ts";
 import { root, BenchResources } from "./benchResources.ts";
 import { versions } from "./versions.ts";
 import { workflows } from "./workflows.ts";
@@ -32,6 +33,7 @@ const questions: Record<string, Question> = {
   workflows,
   neighbours,
   postgres,
+  soak,
   parts,
   versions,
 };

@@ -23,9 +23,15 @@ const startLimit = 60_000;
 
 /**
  * Where the data is: in the folder, or in `database`. With a database, the folder contains only the output.
- * `sources` is another version of the repository.
+ * `sources` is another version of the repository. `settings` are more flags of the server.
  */
-export type ServerLocation = { folder: string; database?: string; name?: string; sources?: string };
+export type ServerLocation = {
+  folder: string;
+  database?: string;
+  name?: string;
+  sources?: string;
+  settings?: readonly string[];
+};
 
 /** The flags with which `scripts/run.js` starts the server. */
 const flags = availableParallelism() <= 2 ? ["--single-threaded-gc"] : [];
@@ -33,13 +39,14 @@ const flags = availableParallelism() <= 2 ? ["--single-threaded-gc"] : [];
 /** Starts the server. Throws with its output if it does not get ready. */
 export async function startWaypost(
   resources: BenchResources,
-  { folder, database, name = "waypost", sources }: ServerLocation,
+  { folder, database, name = "waypost", sources, settings = [] }: ServerLocation,
 ): Promise<Waypost> {
   const port = await freePort();
   const log = join(folder, `output-${port}.txt`);
   const startedAt = performance.now();
   const storage = database === undefined ? ["--data", join(folder, "data")] : ["--database-url", database];
-  const command = [process.execPath, ...flags, "src/cli/main.ts", "dev", "--port", String(port), ...storage];
+  const ours = ["--port", String(port), ...storage, ...settings];
+  const command = [process.execPath, ...flags, "src/cli/main.ts", "dev", ...ours];
   const child = resources.server(command, log, sources);
   while (!/running at\s+\S*http/.test(readFileSync(log, "utf8"))) {
     if (child.exitCode !== null || performance.now() - startedAt > startLimit) {
