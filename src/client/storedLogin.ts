@@ -1,4 +1,14 @@
-import { chmodSync, mkdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  realpathSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { homedir } from "node:os";
 import { dirname, join } from "node:path";
 import { CommandFailed } from "./terminal/commandFailed.ts";
@@ -9,14 +19,15 @@ import { isObject, readRaw } from "./terminal/fields.ts";
 export const toLoginPath = (environment: NodeJS.ProcessEnv): string =>
   join(environment["XDG_CONFIG_HOME"] || join(homedir(), ".config"), "waypost", "login.json");
 
-/** Stores a login. Only this user can read the file. */
+/** Stores a login. Only this user can read the file. If the path is a link, its target is replaced. */
 export function storeLogin(path: string, { url, token }: ServerAddress): void {
   try {
-    mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
-    const next = `${path}.${process.pid}`;
+    makeFolder(dirname(path));
+    const target = existsSync(path) ? realpathSync(path) : path;
+    const next = `${target}.${process.pid}`;
     writeFileSync(next, `${JSON.stringify({ url, token })}\n`, { mode: 0o600, flag: "wx" });
     chmodSync(next, 0o600);
-    renameSync(next, path);
+    renameSync(next, target);
   } catch (error) {
     throw new CommandFailed(
       "failed",
@@ -25,11 +36,26 @@ export function storeLogin(path: string, { url, token }: ServerAddress): void {
   }
 }
 
-/** Removes the login. Reports whether there was one. */
+/** Makes a folder and those above it. The recursive `mkdirSync` of Node does not return for some in /proc. */
+function makeFolder(folder: string): void {
+  if (existsSync(folder)) return;
+  if (dirname(folder) !== folder) makeFolder(dirname(folder));
+  mkdirSync(folder, { mode: 0o700 });
+}
+
+/**
+ * Removes the login, even if it is damaged or others can read it. If the path is a link, its target is
+ * removed, too. Reports whether there was a login.
+ */
 export function removeLogin(path: string): boolean {
-  const existed = readLogin(path) !== null;
-  rmSync(path, { force: true });
-  return existed;
+  try {
+    const existed = existsSync(path);
+    if (existed) rmSync(realpathSync(path));
+    rmSync(path, { force: true });
+    return existed;
+  } catch (error) {
+    throw new CommandFailed("failed", `${path}: cannot be removed (${toReason(error)})`);
+  }
 }
 
 /** Returns the stored login, or null. Fails if others can read its file. */
@@ -58,7 +84,7 @@ function parseLogin(text: string): ServerAddress | null {
     const value: unknown = JSON.parse(text);
     if (!isObject(value)) return null;
     const [url, token] = [readRaw(value, "url"), readRaw(value, "token")];
-    return url === "" || token === "" ? null : { url, token };
+    return { url: parseServerUrl("url", url), token: parseToken("token", token) };
   } catch {
     return null;
   }

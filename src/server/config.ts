@@ -19,6 +19,7 @@ import {
   portOrNone,
   price,
   proxyList,
+  publicUrl,
   text,
 } from "./settingValues.ts";
 
@@ -219,10 +220,7 @@ export const serverSettings = {
     help: "prices of plans shown in accounts, such as paid=10,fixed_1m=180",
   },
   publicUrl: {
-    takes: z
-      .string()
-      .regex(/^$|^https?:\/\/[^/?#\s]+(\/[^?#\s]*)?$/, "must be an http:// or https:// URL without a query")
-      .transform((url) => url.replace(/\/+$/, "")),
+    takes: publicUrl,
     default: "",
     value: "<url>",
     help: "URL where clients reach this server; default: the address of each request",

@@ -26,6 +26,15 @@ export const duration = (min: number) =>
     return z.NEVER;
   });
 
+/** A URL where clients reach the server. It is shown to people, so it has no password. */
+export const publicUrl = z
+  .string()
+  .regex(
+    /^$|^https?:\/\/[^/?#@\s]+(\/[^?#\s]*)?$/,
+    "must be an http:// or https:// URL without a user or a query",
+  )
+  .transform((url) => url.replace(/\/+$/, ""));
+
 /** A price in dollars. */
 export const price = z.coerce
   .number({ error: "must be a number" })

@@ -1,7 +1,17 @@
 import { spawn, spawnSync } from "node:child_process";
-import { readdirSync, readFileSync, statSync, chmodSync } from "node:fs";
+import {
+  chmodSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
+import { findServer, storeLogin } from "../../src/client/storedLogin.ts";
 import { commandsFor, startCommand } from "./startCommand.ts";
 import {
   developmentToken,
@@ -46,6 +56,62 @@ describe("a login", () => {
     expect(login).toMatchObject({ code: 4, err: expect.stringContaining("the token was not accepted") });
     expect(readdirSync(folder)).toEqual([]);
   });
+
+  test("is removed even if it is exposed, damaged or a link", async () => {
+    const folder = temporaryFolder();
+    const file = join(folder, "waypost/login.json");
+    mkdirSync(join(folder, "waypost"));
+    const logout = () => startCommand(["logout"], { XDG_CONFIG_HOME: folder }).ended;
+    for (const [text, mode] of [
+      ['{"url":"http://127.0.0.1:1","token":"x"}', 0o644],
+      ['{"url":', 0o600],
+    ] as const) {
+      writeFileSync(file, text);
+      chmodSync(file, mode);
+      expect(await logout()).toMatchObject({ code: 0, out: `removed ${file}\n` });
+      expect(readdirSync(join(folder, "waypost"))).toEqual([]);
+    }
+    writeFileSync(join(folder, "kept.json"), "{}");
+    symlinkSync("../kept.json", file);
+    expect(await logout()).toMatchObject({ code: 0 });
+    expect(readdirSync(folder)).toEqual(["waypost"]);
+    expect(readdirSync(join(folder, "waypost"))).toEqual([]);
+    expect(await logout()).toMatchObject({ code: 0, out: "there was no login\n" });
+  });
+
+  test("replaces the target of a link, and keeps the link", () => {
+    const folder = temporaryFolder();
+    const file = join(folder, "waypost/login.json");
+    mkdirSync(join(folder, "waypost"));
+    writeFileSync(join(folder, "kept.json"), "old");
+    symlinkSync("../kept.json", file);
+    storeLogin(file, { url: "http://127.0.0.1:1", token: "new" });
+    expect(lstatSync(file).isSymbolicLink()).toBe(true);
+    expect(readFileSync(join(folder, "kept.json"), "utf8")).toContain('"new"');
+    expect(statSync(join(folder, "kept.json")).mode & 0o777).toBe(0o600);
+    expect(readdirSync(folder).toSorted()).toEqual(["kept.json", "waypost"]);
+  });
+
+  test("that no command could use is damaged", () => {
+    const folder = temporaryFolder();
+    mkdirSync(join(folder, "waypost"));
+    for (const login of [
+      { url: "file:///etc/passwd", token: "x" },
+      { url: "http://127.0.0.1:1", token: "a b" },
+    ]) {
+      writeFileSync(join(folder, "waypost/login.json"), JSON.stringify(login), { mode: 0o600 });
+      expect(() => findServer({ XDG_CONFIG_HOME: folder })).toThrow(/is damaged; run waypost login again/);
+    }
+  });
+
+  test.runIf(process.platform === "linux")(
+    "that cannot be stored is an error, even below /proc",
+    async () => {
+      const { url } = await startWaypost(["dev", "--port", "0"]);
+      const login = startCommand(["login", url], { XDG_CONFIG_HOME: "/proc/x" }, `${developmentToken}\n`);
+      expect(await login.ended).toMatchObject({ code: 1, err: expect.stringContaining("cannot be written") });
+    },
+  );
 
   test("is not sent to another server", async () => {
     const { url } = await startWaypost(["dev", "--port", "0"]);

@@ -221,6 +221,7 @@ describe("a start that fails ends with code 2 and a reason:", () => {
       '--cors-origin: "https://app.example/" is not an origin',
     ],
     [["start", "--cors-origin", "*,https://app.example"], {}, "--cors-origin: * allows every origin"],
+    [["start", "--public-url", "https://user:pw@queue.example"], {}, "--public-url: must be an http:// or"],
     [["start", "--reserved-prices", "gold=5"], {}, '--reserved-prices: "gold=5" is not a plan and its price'],
     [["start", "--port", "0", "--data", "/proc/waypost"], {}, "/proc/waypost: cannot be written"],
     [["start"], { WAYPOST_PROT: "1" }, "WAYPOST_PROT: unknown setting"],

@@ -3,12 +3,17 @@
 
 /**
  * Characters that control a terminal, or change the direction or the visible content of a line: C0 and C1
- * controls, line separators, and the invisible formatting characters of Unicode.
+ * controls, line separators, the invisible formatting characters of Unicode, and blanks that are not spaces.
  */
-const unsafe = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu;
+const unsafe =
+  /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\uffa0]/gu;
+
+/** Marks after the first four on one character. Common scripts need fewer, and a pile covers other lines. */
+const surplusMarks = /(?<=\p{M}{4})\p{M}/gu;
 
 /** Returns a text as one line without control characters. Each of them becomes a visible escape. */
-export const toSafeLine = (text: string): string => text.replaceAll(unsafe, toEscape);
+export const toSafeLine = (text: string): string =>
+  text.replaceAll(unsafe, toEscape).replaceAll(surplusMarks, toEscape);
 
 /** Like `toSafeLine`, but keeps line breaks and tabs. For bodies. */
 export const toSafeText = (text: string): string =>
@@ -16,13 +21,15 @@ export const toSafeText = (text: string): string =>
     .replaceAll("\r\n", "\n")
     .replaceAll(unsafe, (character) =>
       character === "\n" || character === "\t" ? character : toEscape(character),
-    );
+    )
+    .replaceAll(surplusMarks, toEscape);
 
 /** Returns a value as one line of JSON, in which control characters are escaped. */
 export const toSafeJson = (value: unknown): string =>
-  JSON.stringify(value).replaceAll(unsafe, (character) =>
-    Array.from({ length: character.length }, (_, at) => toUnicodeEscape(character.charCodeAt(at))).join(""),
-  );
+  JSON.stringify(value).replaceAll(unsafe, toJsonEscape).replaceAll(surplusMarks, toJsonEscape);
+
+const toJsonEscape = (character: string): string =>
+  Array.from({ length: character.length }, (_, at) => toUnicodeEscape(character.charCodeAt(at))).join("");
 
 const shortEscapes: ReadonlyMap<string, string> = new Map([
   ["\n", String.raw`\n`],

@@ -78,13 +78,13 @@ function checkFolder(folder: string): CheckResult {
   if (!existsSync(folder)) return skipped(`${folder} does not exist; the first start creates it`);
   const folderWarning = findFolderWarning(folder);
   if (folderWarning !== null) return warning(folderWarning, `chmod go-w ${folder}`);
-  const open = ["waypost.db", "keys"].filter((name) => isOpenToOthers(join(folder, name)));
+  const open = ["waypost.db", "waypost.db-wal", "keys"].filter((name) => isOpenToOthers(join(folder, name)));
   if (open.length > 0)
     return warning(
       `${open.join(" and ")} in ${folder} can be read by other users of this machine`,
       `chmod go-rwx ${open.map((name) => join(folder, name)).join(" ")}`,
     );
-  return ok(`${folder} belongs to this user alone`);
+  return ok(`other users of this machine can neither change ${folder} nor read its store and keys`);
 }
 
 /** Windows reports no such bits. */

@@ -21,11 +21,20 @@ describe("what a stranger wrote", () => {
     ["zero\u200bwidth", "zero\\u{200b}width"],
     ["\u2028", "\\u{2028}"],
     ["\ud800", "\\u{d800}"],
-    ["Zürich 東京 🚀", "Zürich 東京 🚀"],
+    ["\u3164\u2800", "\\u{3164}\\u{2800}"],
+    [`zal${"\u0301".repeat(6)}`, `zal${"\u0301".repeat(4)}\\u{301}\\u{301}`],
+    ["Zürich 東京 🚀 ❤️ नमस्ते", "Zürich 東京 🚀 ❤️ नमस्ते"],
   ])("%j becomes %j", (given, shown) => expect(toSafeLine(given)).toBe(shown));
 
   test("a body keeps its line breaks and tabs, and nothing else", () =>
     expect(toSafeText("a\r\nb\tc\u001b[2J\rd")).toBe("a\nb\tc\\u{1b}[2J\\rd"));
+
+  test("a pile of marks is cut in bodies and in JSON, too", () => {
+    const pile = `a${"\u0301".repeat(1000)}`;
+    expect(toSafeText(pile)).not.toMatch(/\p{M}{5}/u);
+    expect(toSafeJson(pile)).not.toMatch(/\p{M}{5}/u);
+    expect(JSON.parse(toSafeJson(pile))).toBe(pile);
+  });
 
   test("JSON stays the same value", () => {
     const texts = fc.string({ unit: "binary" });

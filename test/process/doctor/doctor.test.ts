@@ -64,7 +64,9 @@ describe("waypost doctor", () => {
     for (const name of ["schema", "keys", "integrity", "due", "waiters", "quarantine", "server", "proxy"])
       expect(checks.get(name), name).toMatchObject({ verdict: "ok" });
     expect(checks.get("server")?.text).toBe(`the server at ${server.url} is ready`);
+    chmodSync(data, 0o755);
     const { out } = await runWaypost(["doctor", "--data", data]).ended;
+    expect(out).toMatch(/^ok +folder +other users of this machine can neither change .* nor read its store/m);
     expect(out).toMatch(/^ok {7}node +Node\.js .*\n(.*\n)+problems: \d+, warnings: \d+\n$/);
   });
 
