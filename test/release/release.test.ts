@@ -1,5 +1,5 @@
 import { execFileSync, spawnSync } from "node:child_process";
-import { appendFileSync, readFileSync, statSync, symlinkSync } from "node:fs";
+import { appendFileSync, readFileSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { cutChangelog, requireNextVersion, setVersion } from "../../scripts/release/changelog.ts";
@@ -62,6 +62,10 @@ describe("a rehearsal", { tags: "long" }, () => {
     execFileSync("git", ["clone", "--quiet", "--no-tags", home, root]);
     symlinkSync(join(home, "node_modules"), join(root, "node_modules"));
     appendFileSync(join(root, ".git/info/exclude"), "node_modules\n");
+    const changelog = join(root, "CHANGELOG.md");
+    const text = readFileSync(changelog, "utf8");
+    writeFileSync(changelog, text.replace("## [Unreleased]\n", "## [Unreleased]\n\n- A change.\n"));
+    git("-c", "user.name=test", "-c", "user.email=test@placeholder.invalid", "commit", "-qam", "Change");
     const head = git("rev-parse", "HEAD");
     const out = join(temporaryFolder(), "release");
     const release = { root, version: "98.7.6", out, date: "2026-11-26", isRehearsal: true };
