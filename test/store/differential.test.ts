@@ -18,6 +18,7 @@ import type { OldestDue } from "../../src/store/queries/storageReads.ts";
 import type { Store } from "../../src/store/store.ts";
 import { tables } from "../../src/store/sql/tables.ts";
 import { freshDatabase } from "../postgres.ts";
+import { serverAccount } from "../../src/core/values/basics.ts";
 import { createRandom } from "./createRandom.ts";
 import { openNode } from "./postgres/postgresDatabase.ts";
 import { Effects, isSource, wantedEffects } from "./effects.ts";
@@ -40,7 +41,7 @@ import {
 // failure names its seed; WAYPOST_SEED=<seed> repeats it.
 
 const chosen = process.env["WAYPOST_SEED"];
-const fixed: readonly number[] = [1, 14, 19, 22];
+const fixed: readonly number[] = [1, 7, 14, 19, 22];
 const quick = chosen === undefined ? randomInt(2 ** 31) : Number(chosen);
 /**
  * The number of batches. Each takes longer than the one before, because the tables grow, so several short
@@ -93,7 +94,6 @@ async function expectAgreement(seed: number): Promise<void> {
     ],
     effects,
   );
-  await everywhere(contestants, listAlertCommands(clock.now), effects);
   for (let step = 0; step < steps; step++) {
     const seen = await everywhere(contestants, chance.batch(clock.now), effects);
     chance.learn(seen);
@@ -107,26 +107,6 @@ async function expectAgreement(seed: number): Promise<void> {
   for (const effect of effects.seen) everSeen.add(effect);
   expect(everSeen).toContain("claim");
 }
-
-/** Alerts come from a task of the server, not from requests, so they are not among the random commands. */
-const listAlertCommands = (now: number): RandomCommand[] => [
-  {
-    name: "setAlerts",
-    input: {
-      account: "a",
-      alerts: { url: "https://ops.example/hook", after: 300_000, events: ["host.failing"] },
-    },
-  },
-  {
-    name: "noteAlerts",
-    input: {
-      account: "a",
-      notices: [{ event: "host.failing", subject: "one.example", text: "It fails.", count: 2 }],
-      dropped: ["one", "two"],
-      now,
-    },
-  },
-];
 
 /**
  * Runs a batch on every store, and compares the answers and deliveries. Returns what later commands can refer
@@ -162,8 +142,12 @@ async function everywhere(
     .map(({ id }) => id);
   const known = { dlqIds: letters.map(({ id }) => id), runDlqIds: ofRuns.map(({ id }) => id), toRepeat };
   const jobs = await world.store.read.dueJobs(Infinity, 5);
+  const alertsOf = (account: string) =>
+    world.store.read.listResources("alerts", { account, descending: true, limit: 4 });
+  const alerts = [...(await alertsOf("a")), ...(await alertsOf("b")), ...(await alertsOf(serverAccount))];
   return {
     jobs,
+    alerts,
     deliveries: first.deliveries,
     messageIds: messageIds.slice(-4),
     ...known,

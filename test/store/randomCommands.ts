@@ -3,7 +3,9 @@ import type { DueRow } from "../../src/core/commands/quarantine.ts";
 import type { CommandName, CommandInput } from "../../src/core/commands/index.ts";
 import { spans } from "../../src/core/values/limits.ts";
 import type { Delivery, Endpoint, FlowControl, MessageInput, Millis } from "../../src/core/model/message.ts";
+import { makeAlertCommands, makeSourceCommands } from "./randomSetUps.ts";
 import { makeDueRows, makeJobCommand, makeTurns } from "./randomParts.ts";
+import type { Alert } from "../../src/core/model/alert.ts";
 import type { Job } from "../../src/core/model/job.ts";
 import { RandomRuns, sdkVersion } from "./randomRuns.ts";
 import { makeAccount, bytes, makeCallback, makeInput, makeOutcome } from "./storeFixture.ts";
@@ -31,6 +33,7 @@ type Observed = {
   waiterIds: readonly string[];
   deliveries: readonly Delivery[];
   jobs: readonly Job[];
+  alerts: readonly Alert[];
 };
 
 /**
@@ -50,6 +53,7 @@ export class RandomCommands {
   readonly #runDlqIds: string[] = [];
   #toRepeat: readonly string[] = [];
   #jobs: readonly Job[] = [];
+  #alerts: readonly Alert[] = [];
   readonly #runs: RandomRuns;
 
   constructor(random: () => number) {
@@ -80,6 +84,7 @@ export class RandomCommands {
     this.#runDlqIds.push(...seen.runDlqIds);
     this.#toRepeat = seen.toRepeat;
     this.#jobs = seen.jobs;
+    this.#alerts = seen.alerts;
     this.#sourceIds.push(...seen.sourceIds);
     this.#waiterIds.push(...seen.waiterIds);
     this.#running.push(...seen.deliveries);
@@ -92,7 +97,8 @@ export class RandomCommands {
     const kind = this.#integerBelow(100);
     if (kind < 22) {
       const publisher = this.#isRare() ? "none" : account;
-      return { name: "publish", input: { account: publisher, inputs: this.#makeInputs(now) } };
+      const source = this.#isRare() ? { source: this.#sourceIds.at(-1) ?? "src_none" } : {};
+      return { name: "publish", input: { account: publisher, inputs: this.#makeInputs(now), ...source } };
     }
     if (kind < 35)
       return {
@@ -211,8 +217,10 @@ export class RandomCommands {
       }),
       { name: "pauseSchedule", input: { account, id } },
       { name: "resumeSchedule", input: { account, id } },
+      ...this.#maybeTwice({ name: "runSchedule" as const, input: { account, id } }),
       { name: "deleteSchedule", input: { account, id } },
-      ...this.#makeSourceCommands(source),
+      ...makeSourceCommands(source, { random: this.#random, isRare: () => this.#isRare() }),
+      ...makeAlertCommands({ account, now, alerts: this.#alerts }, (list) => this.#pickOne(list)),
     ];
     const next = given[this.#turn++ % given.length];
     if (this.#turn % given.length === 0)
@@ -234,51 +242,6 @@ export class RandomCommands {
       { globalParallelism: max + 1, parallelism: max },
     ];
     return { ...none, ...this.#pickOne(bounds) };
-  }
-
-  #makeSourceCommands(named: { account: string; id: string }): RandomCommand[] {
-    const { account } = named;
-    const setUp = {
-      name: "n",
-      destination: "https://one.example/",
-      headers: [],
-      verification: null,
-      deduplicate: false,
-      paused: false,
-    };
-    const call = {
-      others: 0,
-      reason: "unsigned",
-      method: "POST",
-      size: 9,
-      body: bytes("no\0"),
-      headers: [["X", "y"]] as const,
-      callerIp: null,
-    };
-    return [
-      { name: "createSource", input: { account, ...setUp, secretHash: `secret ${this.#random()}` } },
-      { name: "changeSource", input: { ...named, change: { paused: this.#isRare() } } },
-      ...this.#maybeTwice({ name: "keepRejection" as const, input: { ...named, ...call } }),
-      { name: "noteAcceptance", input: named },
-      { name: "deleteSource", input: named },
-      {
-        name: "createToken",
-        input: {
-          account,
-          hash: `token ${this.#random()}`,
-          scope: null,
-          name: "",
-          verbs: ["publish"],
-          expiresAt: null,
-          destinations: this.#pickOne([[], ["https://one.example/*"], ["nowhere"]]),
-        },
-      },
-      { name: "rewrite", input: { accounts: [account], sources: [[account, named.id]], settings: [] } },
-      {
-        name: "takeBurst",
-        input: { account, needed: 1 + this.#integerBelow(3), wanted: this.#integerBelow(9) },
-      },
-    ];
   }
 
   #makeSchedule(now: Millis): { cron: string; messageInput: Omit<MessageInput, "body">; body: Uint8Array } {
