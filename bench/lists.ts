@@ -1,391 +1,167 @@
-// How fast are lists, and how steady is memory, with 1,000,000 dead letters, 3,000,000 log rows and 1,000,000
-// unfinished messages?
-//
-// node bench/lists.ts [folder]
-//
-// LISTS_UNFINISHED_ONLY=200000 leaves out dead letters and the log, and has that many unfinished messages.
-//
-// Fills a SQLite file directly and reads the first page with each filter: for a rare value, a common value,
-// and a value that does not occur. Times are CPU times, so they hardly depend on what else the machine does.
-
-import { spawnSync } from "node:child_process";
-import { mkdtempSync, rmSync, statSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import type { Rows, TableName } from "../src/core/decision/command.ts";
-import type { Filter } from "../src/core/search/filter.ts";
-import { createIdGenerator } from "../src/core/values/ids.ts";
-import type { UnfinishedFilter } from "../src/core/sending/listedState.ts";
-import { toTag, makeTags, makeTagIds } from "../src/core/search/tags.ts";
-import type { StoredMessage, LogState } from "../src/core/model/message.ts";
-import { noBytes } from "../src/core/model/message.ts";
-import { parseAddress } from "../src/core/values/url.ts";
-import { readIndexInterval, listTimeIndexIds, makeTimeIndexKeys } from "../src/core/search/timeIndex.ts";
-import type { Queries } from "../src/store/queries/index.ts";
-import { createQueries } from "../src/store/queries/index.ts";
-import { createSqlReads } from "../src/store/sql/reads.ts";
+/** How fast is each list of an account with a million unfinished messages and ten million log rows? */
+import { Client } from "pg";
+import { request } from "undici";
+import { createConnection } from "../src/store/postgres/connection.ts";
+import { createPartitions } from "../src/store/postgres/partitions.ts";
 import { openSqlite } from "../src/store/sqlite/database.ts";
-import type { Value } from "../src/store/sql/tables.ts";
-import { tables } from "../src/store/sql/tables.ts";
+import { hour } from "../src/core/values/time.ts";
+import type { BenchResources } from "./benchResources.ts";
+import { startDatabase } from "./database.ts";
+import { formatTable, mebibytes } from "./figures.ts";
+import { type ListRead, listReads } from "./listReads.ts";
+import { type RowCounts, writeRows } from "./listRows.ts";
+import { memory, startCpuClock } from "./processFigures.ts";
+import { question } from "./question.ts";
+import { devToken, startWaypost, type Waypost } from "./waypost.ts";
 
-const onlyUnfinished = Number(process.env["LISTS_UNFINISHED_ONLY"] ?? 0);
-const isUnfinishedOnly = onlyUnfinished > 0;
-const deadLetters = isUnfinishedOnly ? 0 : 1_000_000;
-const delivered = isUnfinishedOnly ? 0 : 1_000_000;
-const waiting = onlyUnfinished || 1_000_000;
-const start = 1_800_000_000_000;
-const folder = process.argv[3] ? "" : mkdtempSync(join(process.argv[2] ?? tmpdir(), "waypost-lists-"));
-const file = process.argv[3] ?? join(folder, "waypost.db");
+const options = {
+  messages: { default: 1_000_000, help: "unfinished messages" },
+  "dead-letters": { default: 1_000_000, help: "dead letters" },
+  "log-rows": { default: 10_000_000, help: "rows of the log" },
+  runs: { default: 100_000, help: "runs: three in four have failed, one in four waits" },
+  rounds: { default: 10, help: "requests of each read, after one to warm up" },
+  stores: { default: "sqlite,postgres", help: "stores to measure" },
+  above: { default: 20, help: "reads whose slowest request is above this many milliseconds have a row" },
+} as const;
 
-const newId = createIdGenerator(Math.random);
-const rare = {
-  labels: ["needle"],
-  queue: "needle",
-  scheduleId: "scd_needle",
-  group: "needle",
-  callerIp: "192.0.2.99",
-};
+/** The times of the requests of one read, in milliseconds, the size of the response, and its status. */
+type ReadFigures = { read: string; status: number; bytes: number; wall: number[]; cpu: number[] };
 
-/**
- * Returns the nth message. One message per part is rare. One in ten has a common label and key. Each host has
- * thousands.
- */
-function makeMessage(n: number, time: number, isRare: boolean): StoredMessage {
-  const key = isRare ? "needle" : n % 10 === 0 ? "common" : null;
-  const plain = {
-    labels: n % 10 === 0 ? ["common"] : [],
-    queue: null,
-    scheduleId: null,
-    group: null,
-    callerIp: "192.0.2.1",
-  };
-  return {
-    account: "acc",
-    id: newId("msg", time),
-    brand: "svc",
-    method: "POST",
-    headers: [["Content-Type", "application/json"]],
-    url: isRare ? "https://needle.example/rare" : `https://shop${n % 500}.example/hook`,
-    body: new Uint8Array(200).fill(97),
-    retries: 3,
-    retryDelay: null,
-    timeout: 1000,
-    callback: null,
-    failureCallback: null,
-    deduplication: null,
-    redaction: null,
-    reportsOn: null,
-    endpoint: null,
-    createdAt: time,
-    notBefore: time,
-    startedAtOnce: true,
-    ...(isRare ? rare : plain),
-    flowControl: key === null ? null : { key, parallelism: 5, rate: null, period: null },
-  };
-}
+type StoreFigures = { store: string; seconds: number; reads: ReadFigures[]; peak: number };
 
-/** Returns a writer that collects rows with their index values and writes them all at once. */
-async function writer() {
-  const database = openSqlite(file);
-  await database.createTables();
+type Target = { store: string; server: Waypost; cpu(): () => number };
+
+/** The benchmark of lists. */
+export const lists = question({
+  asks: "time of each list with a million messages and ten million log rows, on SQLite and PostgreSQL",
+  options,
+  async find(given, resources) {
+    const counts: RowCounts = {
+      messages: given.messages,
+      deadLetters: given["dead-letters"],
+      logRows: given["log-rows"],
+      runs: given.runs,
+    };
+    const found: StoreFigures[] = [];
+    for (const store of given.stores.split(",")) {
+      const startedAt = performance.now();
+      const open = store === "postgres" ? openOnPostgres : openOnSqlite;
+      const target = await open(resources, counts);
+      const seconds = (performance.now() - startedAt) / 1_000;
+      await addResources(target.server);
+      const reads: ReadFigures[] = [];
+      for (const read of listReads(Date.now())) reads.push(await measure(target, read, given.rounds));
+      found.push({ store, seconds, reads, peak: memory(target.server.pid).peak });
+      await target.server.stop();
+    }
+    return { figures: found, text: report(found, given.above) };
+  },
+});
+
+/** Writes the rows to the file of a server that has created its tables, and starts the server again. */
+async function openOnSqlite(resources: BenchResources, counts: RowCounts): Promise<Target> {
+  const folder = resources.folder("sqlite");
+  await (await startWaypost(resources, { folder })).stop();
+  const database = openSqlite(`${folder}/data/waypost.db`);
   await database.connection.query("pragma synchronous = off", []);
-  const { connection } = database;
-  const rows = new Map<TableName, Value[][]>();
-  const put = <T extends TableName>(name: T, row: Rows[T]): void => {
-    rows.set(name, rows.get(name) ?? []);
-    rows.get(name)?.push(Object.values(tables[name].write(row)));
-    for (const id of makeTagIds[name]?.(row) ?? []) put("tags", { account: "acc", id });
-  };
-  const seen = new Set<string>();
-  const indexTime = (id: string, message: StoredMessage): void => {
-    for (const indexId of listTimeIndexIds(makeTimeIndexKeys(message), readIndexInterval(id))) {
-      if (seen.has(indexId)) continue;
-      seen.add(indexId);
-      put("timeIndex", { account: "acc", id: indexId });
-    }
-  };
-  const flush = async (): Promise<void> => {
-    await database.transaction(async () => {
-      for (const [name, values] of rows) {
-        const columns = Object.keys(tables[name].columns);
-        const places = columns.map(() => "?").join(", ");
-        const text = `insert into ${tables[name].name} (${columns.join(", ")}) values (${places})`;
-        await connection.each(text, Object.values(tables[name].columns), values);
-      }
-    });
-    rows.clear();
-  };
-  return {
-    put,
-    indexTime,
-    flush,
-    close: async () => {
-      await connection.query("pragma wal_checkpoint(truncate)", []);
-      database.close();
-    },
-  };
-}
-
-type Writer = Awaited<ReturnType<typeof writer>>;
-
-function accept({ put, indexTime }: Writer, message: StoredMessage): void {
-  put("storedMessages", message);
-  indexTime(message.id, message);
-}
-
-type LogLine = { states: LogState[]; time: number; dlqId?: string };
-
-function logStates(
-  { put, indexTime }: Writer,
-  message: StoredMessage,
-  { states, time, dlqId }: LogLine,
-): void {
-  const id = newId("log", time);
-  indexTime(id, message);
-  put("log", {
-    account: "acc",
-    id,
-    messageId: message.id,
-    time,
-    states,
-    status: dlqId || states[0] === "ERROR" ? 500 : 200,
-    error: null,
-    nextDueAt: null,
-    headers: [],
-    body: noBytes,
-    dlqId: dlqId ?? null,
-    tags: makeTags(message),
-  });
-}
-
-function addDelivered(to: Writer, n: number, time: number): void {
-  const message = makeMessage(n, time, false);
-  accept(to, message);
-  logStates(to, message, { states: ["DELIVERED"], time: time + 1 });
-}
-
-function addDeadLetter(to: Writer, n: number, time: number): void {
-  const isRare = n === deadLetters / 10;
-  const message = makeMessage(n, time, isRare);
-  accept(to, message);
-  logStates(to, message, { states: ["ERROR", "RETRY"], time: time + 1 });
-  const id = newId("dlq", time + 2);
-  logStates(to, message, { states: ["ERROR", "FAILED"], time: time + 3, dlqId: id });
-  to.put("deadLetters", {
-    account: "acc",
-    id,
-    messageId: message.id,
-    status: isRare ? 418 : 500,
-    headers: [["A", "b"]],
-    body: new Uint8Array(100),
-    error: null,
-    retried: 1,
-    failureCallback: null,
-    tags: [...makeTags(message), toTag.url(message.url), toTag.callerIp(message.callerIp ?? "")],
-  });
-}
-
-function addWaiting(to: Writer, n: number, time: number): void {
-  const message = { ...makeMessage(n, time, n === waiting / 2), startedAtOnce: false };
-  accept(to, message);
-  const state = makeState(n);
-  to.put("messages", {
-    account: "acc",
-    id: message.id,
-    ...state,
-    lostAttempts: 0,
-    size: 200,
-    host: new URL(message.url).host,
-    reportsOutcome: false,
-    queue: message.queue,
-    flowControlKey: message.flowControl?.key ?? null,
-    slot: null,
-    run: null,
-    tags: makeTags(message),
-    timeKeys: makeTimeIndexKeys(message),
-    endpoint: parseAddress(message.url).endpoint,
-  });
-}
-
-/**
- * One message in a thousand is in flight, one in a thousand is held by one of 2,000 keys, one in 50 is
- * retried.
- */
-function makeState(n: number) {
-  const due = {
-    state: "pending",
-    dueAt: start * 2 + (n % 7_919) * 1_000,
-    leasedBy: null,
-    waitlist: null,
-  } as const;
-  if (n % 1_000 === 1)
-    return { ...due, state: "active", dueAt: start, leasedBy: "nod_1", attempts: 0 } as const;
-  if (n % 1_000 === 2)
-    return { ...due, state: "held", dueAt: null, waitlist: `key:k${n % 2_000}`, attempts: 0 } as const;
-  return { ...due, attempts: n % 50 === 3 ? 1 : 0 };
-}
-
-async function fill(): Promise<void> {
-  const to = await writer();
-  const all = Math.max(deadLetters, delivered, waiting);
-  for (let n = 0; n < all; n++) {
-    const time = start + n * 10;
-    if (n < delivered) addDelivered(to, n, time);
-    if (n < deadLetters) addDeadLetter(to, n, time + 2);
-    if (n < waiting) addWaiting(to, n, time + 6);
-    if (n % 5_000 === 4_999) await to.flush();
-  }
-  // One cancelled message, which is rare here.
-  const cancelled = makeMessage(0, start + all, false);
-  accept(to, cancelled);
-  logStates(to, cancelled, { states: ["CANCEL_REQUESTED", "CANCELLED"], time: start + all });
-  await to.flush();
-  await to.close();
-}
-
-const needle: [string, Filter][] = [
-  ["rare label", { labels: ["needle"] }],
-  ["rare queue", { queueNames: ["needle"] }],
-  ["rare key", { flowControlKeys: ["needle"] }],
-  ["rare schedule", { scheduleIds: ["scd_needle"] }],
-  ["rare group", { topicNames: ["needle"] }],
-  ["rare label and common key", { labels: ["needle", "other"], flowControlKeys: ["common", "needle"] }],
-  ["common label", { labels: ["common"] }],
-  ["common label and rare key", { labels: ["common", "needle"], flowControlKeys: ["needle"] }],
-  ["label that is not there", { labels: ["none"] }],
-  ["url of thousands", { urls: ["https://shop77.example/hook"] }],
-  ["rare url", { urls: ["https://needle.example/rare"] }],
-  ["rare callerIp", { callerIps: ["192.0.2.99"] }],
-  ["no filter", {}],
-  ["two hours in the middle", { from: start + 3_600_000, to: start + 2 * 3_600_000 }],
-  ["rare label, reversed dates", { labels: ["needle"], from: start + 5_000, to: start }],
-];
-const deadLetterFilters: [string, Filter][] = [
-  ["status 418", { responseStatuses: [418] }],
-  ["status 500", { responseStatuses: [500] }],
-];
-const logFilters: [string, Filter][] = [
-  ["state CANCELLED", { states: ["CANCELLED"] }],
-  ["state FAILED", { states: ["FAILED"] }],
-  ["state FAILED, rare label", { states: ["FAILED"], labels: ["needle"] }],
-  ["state CREATED, rare label", { states: ["CREATED"], labels: ["needle"] }],
-  ["rare host", { hosts: ["needle.example"] }],
-  ["host of thousands", { hosts: ["shop77.example"] }],
-  ["rare path", { paths: ["/rare"] }],
-  ["rare path, common label", { paths: ["/rare"], labels: ["needle", "common"] }],
-  ["path of all", { paths: ["/hook"] }],
-];
-const listFilters: [string, UnfinishedFilter][] = [
-  ["state delivering", { listedStates: ["delivering"] }],
-  ["state retrying", { listedStates: ["retrying"] }],
-  ["state held", { listedStates: ["held"] }],
-  ["state paused", { listedStates: ["paused"] }],
-  ["state pending", { listedStates: ["pending"] }],
-  ["gate key", { gates: ["key"] }],
-  ["gate queue", { gates: ["queue"] }],
-  ["2 attempts", { minAttempts: 2 }],
-  ["due in one second", { dueFrom: start * 2 + 5_000, dueTo: start * 2 + 5_999 }],
-  ["held with a rare path", { listedStates: ["held"], paths: ["/rare"] }],
-];
-const unfinishedFilters: [string, Filter][] = [
-  ["rare host", { hosts: ["needle.example"] }],
-  ["host of thousands", { hosts: ["shop77.example"] }],
-  ["rare path", { paths: ["/rare"] }],
-];
-
-const p99 = (times: readonly number[]): string =>
-  (times.toSorted((a, b) => a - b)[Math.ceil(times.length * 0.99) - 1] ?? 0).toFixed(1);
-
-type Show = (
-  list: string,
-  what: string,
-  run: () => Promise<{ found: number; cursor: string | null }>,
-) => Promise<void>;
-
-/** Shows how long the first pages of unfinished messages take, in both orders and directions. */
-async function listUnfinishedPages(queries: Queries, show: Show): Promise<void> {
-  for (const sort of ["created", "due"] as const)
-    for (const order of ["earliestFirst", "latestFirst"] as const)
-      for (const [what, filter] of [...needle, ...unfinishedFilters, ...listFilters])
-        await show(`${sort}${order === "latestFirst" ? ", desc" : ""}`, what, async () => {
-          const page = await queries.listUnfinished({
-            ...{ account: "acc", filter, sort, order },
-            ...{ cursor: null, count: 100 },
-          });
-          return { found: page.entries.length, cursor: page.cursor };
-        });
-}
-
-async function runQueries(): Promise<void> {
-  const allTimes: number[] = [];
-  const database = openSqlite(file, { readOnly: true });
-  const queries = createQueries(createSqlReads(database.connection));
-  const show: Show = async (list, what, run) => {
-    const times: number[] = [];
-    let answer = { found: 0, cursor: null as string | null };
-    for (let n = 0; n < 5; n++) {
-      const at = process.cpuUsage();
-      answer = await run();
-      const { user, system } = process.cpuUsage(at);
-      times.push((user + system) / 1_000);
-    }
-    allTimes.push(...times);
-    const [first = 0, ...warm] = times;
-    const best = warm.sort((a, b) => a - b)[1] ?? 0;
-    const end = answer.cursor === null ? "end" : "more";
-    console.log(
-      `${list.padEnd(14)}${what.padEnd(32)}${first.toFixed(1).padStart(8)}` +
-        `${best.toFixed(1).padStart(8)} ms ${answer.found} ${end}`,
-    );
-  };
-  console.log("list          filter                             first     then    found");
-  for (const order of isUnfinishedOnly ? [] : (["latestFirst", "earliestFirst"] as const)) {
-    console.log(order);
-    const common = { account: "acc", order, cursor: null, count: 100 };
-    for (const [what, filter] of [...needle, ...deadLetterFilters]) {
-      await show("dead letters", what, async () => {
-        const { entries, cursor } = await queries.deadLetters({ ...common, filter });
-        return { found: entries.length, cursor };
-      });
-    }
-    for (const [what, filter] of [...needle, ...logFilters]) {
-      await show("log", what, async () => {
-        const { events, cursor } = await queries.log({ ...common, filter });
-        return { found: events.length, cursor };
-      });
-    }
-  }
-  for (const [what, filter] of [...needle, ...unfinishedFilters]) {
-    await show("unfinished", what, async () => {
-      const { messageIds, cursor } = await queries.unfinished({
-        account: "acc",
-        filter,
-        cursor: null,
-        count: 100,
-      });
-      return { found: messageIds.length, cursor };
-    });
-  }
-  await listUnfinishedPages(queries, show);
-  await show("overview", "", async () => {
-    const { unfinished } = await queries.situation("acc", start * 2);
-    return { found: unfinished.count, cursor: null };
-  });
-  await show("hosts", "", async () => ({ found: (await queries.hosts("acc")).length, cursor: null }));
-  console.log(
-    `slowest of ${allTimes.length} pages: ${Math.max(...allTimes).toFixed(1)} ms; p99 ${p99(allTimes)} ms`,
-  );
-  console.log(`peak memory: ${Math.round(process.resourceUsage().maxRSS / 1024)} MiB`);
+  await writeRows(database.connection, counts, (text) => console.error(`sqlite: ${text}`));
+  await database.connection.query("pragma wal_checkpoint(truncate)", []);
   database.close();
+  const server = await startWaypost(resources, { folder, settings: ["--hold"] });
+  return { store: "sqlite", server, cpu: () => startCpuClock(server.pid) };
 }
 
-if (process.argv[3]) await runQueries();
-else {
-  const began = performance.now();
-  await fill();
-  const seconds = Math.round((performance.now() - began) / 1000);
-  console.log(`filled in ${seconds} s: ${Math.round(statSync(file).size / 1024 / 1024)} MiB`);
-  // A separate process, so that its memory is only that of the lists.
-  spawnSync(process.execPath, [import.meta.filename, folder, file], { stdio: "inherit" });
-  rmSync(folder, { recursive: true, force: true });
+async function openOnPostgres(resources: BenchResources, counts: RowCounts): Promise<Target> {
+  const databases = await startDatabase(resources, { pinned: false });
+  const database = await databases.database("lists");
+  const folder = resources.folder("postgres-server");
+  await (await startWaypost(resources, { folder, database })).stop();
+  const client = new Client({ connectionString: database });
+  await client.connect();
+  const now = Date.now();
+  await createPartitions(client, [now - 2 * hour, now, now + 2 * hour]);
+  await client.query("set synchronous_commit = off");
+  const connection = createConnection((query) => client.query(query));
+  await writeRows(connection, counts, (text) => console.error(`postgres: ${text}`));
+  await client.query("analyze");
+  await client.end();
+  const server = await startWaypost(resources, { folder, database, settings: ["--hold"] });
+  const cpu = (): (() => number) => {
+    const ofServer = startCpuClock(server.pid);
+    const before = databases.cpu();
+    return () => ofServer() + databases.cpu() - before;
+  };
+  return { store: "postgres", server, cpu };
+}
+
+/** Adds what is not stored as rows: sources, schedules, URL groups, queues and jobs. */
+async function addResources(server: Waypost): Promise<void> {
+  const post = async (path: string, body: unknown, headers: Record<string, string> = {}): Promise<void> => {
+    const { statusCode, text } = await send(server, { path, change: { method: "POST", body } }, headers);
+    if (statusCode >= 300) throw new Error(`${path}: ${statusCode} ${text.slice(0, 200)}`);
+  };
+  for (let n = 0; n < 100; n++) {
+    const url = `https://shop${n}.example/hook`;
+    await post("/v2/sources", { name: `source-${n}`, destination: url });
+    await post(`/v2/schedules/${url}`, {}, { "Svc-Cron": "0 0 1 1 *" });
+    await post(`/v2/topics/group-${n}/endpoints`, { endpoints: [{ url }] });
+    await post("/v2/jobs", { action: "dlq.delete", filter: { label: `none-${n}` } });
+  }
+  await post("/v2/queues", { queueName: "busy", parallelism: 100 });
+}
+
+async function measure(target: Target, read: ListRead, rounds: number): Promise<ReadFigures> {
+  const wall: number[] = [];
+  const cpu: number[] = [];
+  const name = `${read.change?.method ?? "GET"} ${read.path}`;
+  const { statusCode, text } = await send(target.server, read);
+  for (let round = 0; round < rounds; round++) {
+    const clock = target.cpu();
+    const startedAt = performance.now();
+    await send(target.server, read);
+    wall.push(performance.now() - startedAt);
+    cpu.push(clock() / 1_000);
+  }
+  const figures = { read: name, status: statusCode, bytes: text.length, wall, cpu };
+  console.error(`${target.store}  ${formatRow(figures).join("  ")}`);
+  return figures;
+}
+
+async function send({ port }: Waypost, { path, change }: ListRead, more: Record<string, string> = {}) {
+  const { statusCode, body } = await request(`http://127.0.0.1:${port}${path}`, {
+    method: (change?.method ?? "GET") as "GET",
+    headers: { authorization: `Bearer ${devToken}`, "content-type": "application/json", ...more },
+    body: change?.body === undefined ? null : JSON.stringify(change.body),
+    headersTimeout: 600_000,
+  });
+  return { statusCode, text: await body.text() };
+}
+
+const formatRow = ({ read, status, bytes, wall, cpu }: ReadFigures): string[] => [
+  read,
+  String(status),
+  `${(bytes / 1_024).toFixed(0)} kB`,
+  quantile(wall, 0.5).toFixed(1),
+  quantile(wall, 0.99).toFixed(1),
+  (cpu.reduce((sum, one) => sum + one, 0) / cpu.length).toFixed(1),
+];
+
+/** Returns the smallest value that this part of all values does not exceed. */
+const quantile = (values: readonly number[], part: number): number =>
+  values.toSorted((a, b) => a - b)[Math.max(0, Math.ceil(values.length * part) - 1)] ?? 0;
+
+function report(found: readonly StoreFigures[], above: number): string {
+  const head = ["", "status", "size", "p50 ms", "p99 ms", "CPU ms"];
+  return found
+    .map(({ store, seconds, reads, peak }) => {
+      const slow = reads.filter(({ wall }) => quantile(wall, 0.99) > above);
+      const all = reads.flatMap(({ wall }) => wall);
+      return [
+        `${store}: ${reads.length} reads, all requests together: p50 ${quantile(all, 0.5).toFixed(1)} ms, ` +
+          `p99 ${quantile(all, 0.99).toFixed(1)} ms, slowest ${Math.max(...all).toFixed(1)} ms`,
+        `filled in ${seconds.toFixed(0)} s; peak memory of the server ${mebibytes(peak)}`,
+        slow.length === 0 ? "" : formatTable([head, ...slow.map(formatRow)]),
+      ].join("\n");
+    })
+    .join("\n\n");
 }

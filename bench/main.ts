@@ -9,6 +9,7 @@ import { backlog } from "./backlog.ts";
 import { fanout } from "./fanout.ts";
 import { flow } from "./flow.ts";
 import { idle } from "./idle.ts";
+import { lists } from "./lists.ts";
 import { describeMachine, requireDisk } from "./machine.ts";
 import { messages } from "./messages.ts";
 import { neighbours } from "./neighbours.ts";
@@ -34,6 +35,7 @@ const questions: Record<string, Question> = {
   neighbours,
   postgres,
   soak,
+  lists,
   parts,
   versions,
 };
