@@ -21,7 +21,7 @@ const account = "defaultUser";
 /** How many rows there are. Each failed run has a dead letter in addition. */
 export type RowCounts = { messages: number; deadLetters: number; logRows: number; runs: number };
 
-/** What differs between the messages. One message of each part is the needle. */
+/** The kinds of messages. One unfinished message and one dead letter are needles. */
 type Kind = "needle" | "common" | "plain";
 
 const newId = createIdGenerator(Math.random);

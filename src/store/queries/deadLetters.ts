@@ -8,7 +8,7 @@ import { readChunks, withMessages } from "./pages.ts";
 import { pickTagLookup } from "./byTag.ts";
 import type { Run, Step } from "../../core/model/run.ts";
 import { initialStepKey, toStepId } from "../../core/model/stepId.ts";
-import type { BodyOptions, ListQuery, StorageReads } from "./storageReads.ts";
+import type { ListQuery, StorageReads } from "./storageReads.ts";
 import { readMessages, countFittingPage, toKeys, scanLimit } from "./storageReads.ts";
 
 /** A dead letter with its message. `failed` is present for a dead letter of a run. */
@@ -21,25 +21,30 @@ export type FailedRun = { run: Run | null; step: Step | null; payload: Bytes };
 /** A page of dead letters. `cursor` is null at the end. */
 export type DeadLetterPage = { entries: DeadLetterEntry[]; cursor: string | null };
 
+/** The bodies of a page: all, or only the responses, without those of messages and the payloads of runs. */
+type Bodies = "all" | "responses";
+/** A request for a page of dead letters. Without bodies, a page has no runs either. */
+export type DeadLetterQuery = ListQuery & { bodies?: "responses" | false };
+
 /** Returns a page of the dead letters that pass a filter, with their messages and their runs. */
 export async function listDeadLetters(
   storageReads: StorageReads,
-  query: ListQuery & BodyOptions,
+  query: DeadLetterQuery,
 ): Promise<DeadLetterPage> {
   const page = await listWithoutBodies(storageReads, query);
   if (query.bodies === false) return page;
-  const { entries, cursor } = await withBodies(storageReads, query.account, page);
-  return { entries: await withRuns(storageReads, query.account, entries), cursor };
+  const { account, bodies = "all" } = query;
+  const { entries, cursor } = await withBodies(storageReads, { account, page, bodies });
+  return { entries: await withRuns(storageReads, { account, entries, bodies }), cursor };
 }
 
 /**
  * Adds the runs to dead letters that belong to runs. The only body that is loaded is the initial payload of
- * each run.
+ * each run, unless only responses are wanted.
  */
 export async function withRuns(
   storageReads: StorageReads,
-  account: AccountId,
-  entries: readonly DeadLetterEntry[],
+  { account, entries, bodies }: { account: AccountId; entries: readonly DeadLetterEntry[]; bodies: Bodies },
 ): Promise<DeadLetterEntry[]> {
   const keys = entries.flatMap(({ deadLetter: { run }, message }) =>
     run ? [{ run: run.key, step: readStepId(message) }] : [],
@@ -62,13 +67,15 @@ export async function withRuns(
       ),
       { bodies: false },
     ),
-    storageReads.rows(
-      "steps",
-      toKeys(
-        account,
-        keys.map(({ run }) => toStepId(run, initialStepKey)),
-      ),
-    ),
+    bodies === "responses"
+      ? []
+      : storageReads.rows(
+          "steps",
+          toKeys(
+            account,
+            keys.map(({ run }) => toStepId(run, initialStepKey)),
+          ),
+        ),
   ]);
   const payloadByRun = new Map(payloads.map((step) => [step.run, step.body]));
   const runById = new Map(runs.map((run) => [run.id, run]));
@@ -85,25 +92,27 @@ export async function withRuns(
 
 const readStepId = ({ run }: StoredMessage): string => (run ? toStepId(run.run, run.stepKey) : "");
 
-/** Returns the page with the bodies of its rows. The page ends early if it would exceed the maximum size. */
+/**
+ * Returns the page with the bodies of its rows, all of them or only the responses. The page ends early if it
+ * would exceed the maximum size.
+ */
 async function withBodies(
   storageReads: StorageReads,
-  account: AccountId,
-  { entries, cursor }: DeadLetterPage,
+  { account, page, bodies }: { account: AccountId; page: DeadLetterPage; bodies: Bodies },
 ): Promise<DeadLetterPage> {
+  const { entries, cursor } = page;
+  const isWhole = bodies === "all";
   const deadLetterKeys = entries.map(({ deadLetter }) => [account, deadLetter.id] as const);
-  const messageKeys = entries.map(({ message }) => [account, message.id] as const);
+  const messageKeys = isWhole ? entries.map(({ message }) => [account, message.id] as const) : [];
+  const payloadId = ({ deadLetter: { run } }: DeadLetterEntry): string =>
+    run && isWhole ? toStepId(run.key, initialStepKey) : "";
+  const payloadKeys = toKeys(
+    account,
+    entries.flatMap((entry) => payloadId(entry) || []),
+  );
   const deadLetterSizes = await storageReads.sizes("deadLetters", deadLetterKeys);
   const messageSizes = await storageReads.sizes("storedMessages", messageKeys);
-  const payloadId = ({ deadLetter: { run } }: DeadLetterEntry): string =>
-    run ? toStepId(run.key, initialStepKey) : "";
-  const payloadSizes = await storageReads.sizes(
-    "steps",
-    toKeys(
-      account,
-      entries.flatMap((entry) => payloadId(entry) || []),
-    ),
-  );
+  const payloadSizes = await storageReads.sizes("steps", payloadKeys);
   const count = countFittingPage(
     entries.map((entry) => {
       const { deadLetter, message } = entry;
@@ -114,26 +123,20 @@ async function withBodies(
       );
     }),
   );
-  const deadLetters = new Map(
-    (await storageReads.rows("deadLetters", deadLetterKeys.slice(0, count))).map((deadLetter) => [
-      deadLetter.id,
-      deadLetter,
-    ]),
-  );
-  const messages = new Map(
-    (await storageReads.rows("storedMessages", messageKeys.slice(0, count))).map((message) => [
-      message.id,
-      message,
-    ]),
-  );
-  const page = entries.slice(0, count).flatMap((entry) => {
-    const deadLetter = deadLetters.get(entry.deadLetter.id);
-    const message = messages.get(entry.message.id);
+  const deadLetters = await storageReads.rows("deadLetters", deadLetterKeys.slice(0, count));
+  const messages = isWhole
+    ? await storageReads.rows("storedMessages", messageKeys.slice(0, count))
+    : entries.slice(0, count).map(({ message }) => message);
+  const deadLetterById = new Map(deadLetters.map((deadLetter) => [deadLetter.id, deadLetter]));
+  const messageById = new Map(messages.map((message) => [message.id, message]));
+  const found = entries.slice(0, count).flatMap((entry) => {
+    const deadLetter = deadLetterById.get(entry.deadLetter.id);
+    const message = messageById.get(entry.message.id);
     // The row may have been removed since it was listed.
     return deadLetter && message ? [{ deadLetter, message }] : [];
   });
   return {
-    entries: page,
+    entries: found,
     cursor: count < entries.length ? (entries[count - 1]?.deadLetter.id ?? null) : cursor,
   };
 }

@@ -38,7 +38,7 @@ import type { StoredAlertFacts } from "./alertFacts.ts";
 import { readAlertFacts } from "./alertFacts.ts";
 import type { AuditPage, AuditQuery } from "./audit.ts";
 import { readAuditPage } from "./audit.ts";
-import type { DeadLetterPage } from "./deadLetters.ts";
+import type { DeadLetterPage, DeadLetterQuery } from "./deadLetters.ts";
 import { listDeadLetters } from "./deadLetters.ts";
 import type { LogPage } from "./logs.ts";
 import { readLogPage, readNewestLogTime } from "./logs.ts";
@@ -58,7 +58,6 @@ import type { UnfinishedQuery } from "./unfinishedSets.ts";
 import { readWaitState } from "./waitState.ts";
 import { withKeptLog } from "./wholeLog.ts";
 import type {
-  BodyOptions,
   ListQuery,
   OldestDue,
   QueueNeed,
@@ -212,15 +211,17 @@ function createMessageQueries(storageReads: StorageReads) {
       const deadLetter = await one("deadLetters", account, id);
       const message = deadLetter && (await one("storedMessages", account, deadLetter.messageId));
       return deadLetter && message
-        ? ((await withRuns(storageReads, account, [{ deadLetter, message }]))[0] ?? null)
+        ? ((
+            await withRuns(storageReads, { account, entries: [{ deadLetter, message }], bodies: "all" })
+          )[0] ?? null)
         : null;
     },
     /**
      * Returns a page of dead letters. With `bodies: false`, the size of the bodies does not limit the page,
-     * and only the rows that the search needs are read.
+     * and only the rows that the search needs are read. With `bodies: "responses"`, the messages and the
+     * payloads of runs have no bodies.
      */
-    deadLetters: (query: ListQuery & BodyOptions): Promise<DeadLetterPage> =>
-      listDeadLetters(storageReads, query),
+    deadLetters: (query: DeadLetterQuery): Promise<DeadLetterPage> => listDeadLetters(storageReads, query),
     log: (query: ListQuery): Promise<LogPage> => readLogPage(storageReads, query),
     newestLogTime: (account: AccountId): Promise<Millis> => readNewestLogTime(storageReads, account),
     /** Returns who holds the places of a queue or key, oldest first. Returns null if it does not exist. */

@@ -71,6 +71,26 @@ export function describeFailedRuns(open: OpenStore): void {
       ).toEqual(["заказ-1"]);
     });
 
+    test("are listed with only the responses, if only they are requested", async () => {
+      const fixture = await StoreFixture.open(open);
+      await fixture.account();
+      await failRuns(fixture, [makeStartInput("wfr_1", { body: bytes("payload") })]);
+      await fixture.settle(await fixture.sent({ retries: 0, body: bytes("message") }), {
+        status: 500,
+        body: bytes("no message"),
+      });
+      const { entries } = await fixture.store.read.deadLetters({
+        ...makeOldestFirstQuery({ filter: {} }),
+        bodies: "responses",
+      });
+      expect(
+        entries.map(({ deadLetter, message, failed }) => [deadLetter.body, message.body, failed]),
+      ).toEqual([
+        [bytes("no"), bytes(""), expect.objectContaining({ payload: bytes(""), run: expect.anything() })],
+        [bytes("no message"), bytes(""), undefined],
+      ]);
+    });
+
     test("include the run and the step, without bodies if none are requested", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();

@@ -77,7 +77,7 @@ type EntriesQuery = {
   order?: "earliestFirst" | "latestFirst";
   cursor?: string | null | undefined;
   count: number;
-  bodies?: false;
+  bodies?: false | "responses";
 };
 
 /** Reads a page of the dead letter queue. Throws `Refusal` if the cursor is not an id of a dead letter. */
@@ -95,6 +95,6 @@ export function readEntries(
     order,
     cursor,
     count,
-    ...(bodies === false ? { bodies } : {}),
+    ...(bodies === undefined ? {} : { bodies }),
   });
 }

@@ -31,12 +31,12 @@ export async function readLatestFailures(
   let bytes = 0;
   let pages = 0;
   do {
-    const page = await readEntries(context, account, { filter, order: "latestFirst", cursor, count: 100 });
+    const page = await readEntries(context, account, {
+      ...{ filter, order: "latestFirst", cursor, count: 100 },
+      bodies: "responses",
+    });
     for (const entry of page.entries) {
-      bytes +=
-        entry.deadLetter.body.byteLength +
-        entry.message.body.byteLength +
-        (entry.failed?.payload.byteLength ?? 0);
+      bytes += entry.deadLetter.body.byteLength;
       failures.push(toFailure(entry));
     }
     ({ cursor } = page);
