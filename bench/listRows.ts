@@ -2,6 +2,8 @@
  * Rows of a large account, written to an empty store: unfinished messages, dead letters, a long log, runs
  * that failed, and runs that wait.
  */
+import { keyGate } from "../src/core/admission/gate.ts";
+import { newLimiter } from "../src/core/admission/limiter.ts";
 import type { Rows, TableName } from "../src/core/decision/command.ts";
 import type { LogState, MessageState, StoredMessage } from "../src/core/model/message.ts";
 import { makeStoredMessage, noBytes, noMessageSettings, noSendSettings } from "../src/core/model/message.ts";
@@ -48,6 +50,7 @@ export async function writeRows(
     if (n % 100_000 === 99_999) note(`${n + 1} of ${most}`);
   }
   addCancelled(writer, start + most);
+  writer.put("limiters", newLimiter({ account, gate: keyGate("busy") }, start));
   await writer.flush();
 }
 

@@ -21,6 +21,7 @@ const options = {
   runs: { default: 100_000, help: "runs: three in four have failed, one in four waits" },
   rounds: { default: 10, help: "requests of each read, after one to warm up" },
   stores: { default: "sqlite,postgres", help: "stores to measure" },
+  only: { default: "", help: "measures only reads that contain this text" },
   above: { default: 20, help: "reads whose slowest request is above this many milliseconds have a row" },
 } as const;
 
@@ -50,7 +51,8 @@ export const lists = question({
       const seconds = (performance.now() - startedAt) / 1_000;
       await addResources(target.server);
       const reads: ReadFigures[] = [];
-      for (const read of listReads(Date.now())) reads.push(await measure(target, read, given.rounds));
+      for (const read of listReads(Date.now()).filter(({ path }) => path.includes(given.only)))
+        reads.push(await measure(target, read, given.rounds));
       found.push({ store, seconds, reads, peak: memory(target.server.pid).peak });
       await target.server.stop();
     }

@@ -210,16 +210,13 @@ function createMessageQueries(storageReads: StorageReads) {
     deadLetter: async (account: AccountId, id: string): Promise<DeadLetterEntry | null> => {
       const deadLetter = await one("deadLetters", account, id);
       const message = deadLetter && (await one("storedMessages", account, deadLetter.messageId));
-      return deadLetter && message
-        ? ((
-            await withRuns(storageReads, { account, entries: [{ deadLetter, message }], bodies: "all" })
-          )[0] ?? null)
-        : null;
+      if (!deadLetter || !message) return null;
+      const entries = [{ deadLetter, message }];
+      return (await withRuns(storageReads, { account, entries, bodies: "all" }))[0] ?? null;
     },
     /**
      * Returns a page of dead letters. With `bodies: false`, the size of the bodies does not limit the page,
-     * and only the rows that the search needs are read. With `bodies: "responses"`, the messages and the
-     * payloads of runs have no bodies.
+     * and only the rows that the search needs are read.
      */
     deadLetters: (query: DeadLetterQuery): Promise<DeadLetterPage> => listDeadLetters(storageReads, query),
     log: (query: ListQuery): Promise<LogPage> => readLogPage(storageReads, query),
