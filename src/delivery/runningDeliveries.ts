@@ -109,7 +109,6 @@ export class RunningDeliveries {
       last.index = running.index;
     }
     running.index = notRunning;
-    this.#forget(running);
   }
 
   #forget(running: Running): void {
@@ -124,10 +123,13 @@ export class RunningDeliveries {
       running.isSettled = true;
   }
 
-  /** Counts a delivery as ended (`by` is 1) until its outcome is stored (-1). */
-  countEnded({ lane }: Running, by: 1 | -1): void {
+  /**
+   * Counts a delivery as ended (`by` is 1) until its outcome is stored (-1). A step can settle it until then.
+   */
+  countEnded(running: Running, by: 1 | -1): void {
     this.#ended += by;
-    addToCount(this.#endedByLane, lane, by);
+    addToCount(this.#endedByLane, running.lane, by);
+    if (by === -1) this.#forget(running);
   }
 
   /** Aborts the request of a cancelled message. Its places are released when the outcome is settled. */

@@ -60,12 +60,34 @@ test("a host that fails has no spare capacity, because its messages may wait wit
   expect(deliveries.hasSpareCapacity(last, capacity)).toBe(false);
 });
 
-test("only the settled attempt of a message is settled, and gives no lease back", () => {
-  const deliveries = new RunningDeliveries(1_000_000);
+function makeRunningStep(): Running {
   const running = makeRunning("a");
   running.delivery.message.run = {
     ...{ run: "run_1", runId: "wfr_1", createdAt: 0, kind: "step", stepKey: "i", position: 0, size: 0 },
   };
+  return running;
+}
+
+test("a step can settle a delivery until its outcome is stored", () => {
+  const deliveries = new RunningDeliveries(1_000_000);
+  const [running, later] = [makeRunningStep(), makeRunningStep()];
+  for (const one of [running, later]) {
+    deliveries.add(one);
+    deliveries.remove(one);
+    deliveries.countEnded(one, 1);
+  }
+  deliveries.countEnded(running, -1);
+  deliveries.settle(toLeaseRef(running.delivery));
+  expect([running.isSettled, later.isSettled]).toEqual([false, true]);
+  deliveries.countEnded(later, -1);
+  later.isSettled = false;
+  deliveries.settle(toLeaseRef(later.delivery));
+  expect(later.isSettled).toBe(false);
+});
+
+test("only the settled attempt of a message is settled, and gives no lease back", () => {
+  const deliveries = new RunningDeliveries(1_000_000);
+  const running = makeRunningStep();
   deliveries.add(running);
   const lease = toLeaseRef(running.delivery);
   for (const other of [{ attempt: lease.attempt + 1 }, { account: "other" }, { messageId: "b" }])

@@ -47,7 +47,7 @@ function formatCancelFailure(
   message: WithoutBody<StoredMessage> | undefined,
 ): string {
   if (!message) return "the message does not exist";
-  if (!state) return "the message has finished or was already cancelled";
+  if (!state || state.state === "settled") return "the message has finished or was already cancelled";
   if (state.run === null) return "the message was already cancelled; its request is still running";
   const runId = JSON.stringify(message.run?.runId.slice(0, 200));
   return `the message belongs to the run ${runId}; cancel the run instead`;

@@ -92,16 +92,19 @@ export function recordRequestEnd(draft: Draft, moment: Moment, { state, outcome 
 /**
  * Records that a message of a run was delivered, because its endpoint has posted the next step. Its request
  * may still run. If the request counts at a gate, the message keeps its places there until the request ends.
+ * If another node sends it, its row stays until that node reports the end, because that node learns only from
+ * the row that the message is delivered.
  */
 export function settleByStep(draft: Draft, moment: Moment, state: MessageState): void {
   log(draft, moment, { message: state, row: { states: ["DELIVERED"] } });
-  if (state.leasedBy !== null && hasPlaces(state)) {
+  const isOwn = state.leasedBy === moment.node;
+  if (state.leasedBy !== null && (!isOwn || hasPlaces(state))) {
     draft.put("messages", { ...state, state: "settled" });
     return;
   }
   draft.drop("messages", state.account, state.id);
   release(draft, moment, state);
-  if (state.leasedBy === moment.node) draft.settled(toLeaseRef(state));
+  if (isOwn) draft.settled(toLeaseRef(state));
 }
 
 /**

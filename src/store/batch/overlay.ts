@@ -1,4 +1,5 @@
 import type { Key, Rows, TableName } from "../../core/decision/command.ts";
+import type { AccountId, RunKey } from "../../core/model/message.ts";
 import { toKey } from "../queries/keys.ts";
 import { listTables } from "../store.ts";
 import { KeptEntries } from "./keptEntries.ts";
@@ -25,6 +26,8 @@ export class Overlay {
   readonly runIndex = new RunIndex();
   /** The entries of each message in the kept log. */
   readonly keptEntries = new KeptEntries();
+  /** The runs that were loaded or created, by the ids that their callers gave. */
+  readonly #runsByRunId = new KeyMap<readonly RunKey[]>();
   readonly #tables: { [T in TableName]?: KeyMap<Change<Rows[T]>> } = {};
   readonly #undo: UndoLog;
 
@@ -75,6 +78,12 @@ export class Overlay {
     return entry?.now !== undefined && entry.now === entry.before;
   }
 
+  /** Reports whether a run with this run id is known and exists. */
+  hasRunWithId([account, runId]: readonly [AccountId, string]): boolean {
+    const runs = this.#runsByRunId.get([account, runId]) ?? [];
+    return runs.some((run) => this.get("runs", [account, run]) !== undefined);
+  }
+
   /** Returns the keys of unknown rows, each once. */
   missing(table: TableName, keys: readonly Key[]): readonly Key[] {
     const rows = this.#tables[table];
@@ -113,6 +122,12 @@ export class Overlay {
   #index(table: TableName, row: Rows[TableName]): void {
     if ("run" in row) this.runIndex.add(table, row);
     if (table === "keptLog") this.keptEntries.add(row as Rows["keptLog"]);
+    if (table === "runs") this.#indexRun(row as Rows["runs"]);
+  }
+
+  #indexRun({ account, runId, id }: Rows["runs"]): void {
+    const runs = this.#runsByRunId.get([account, runId]) ?? [];
+    if (!runs.includes(id)) this.#runsByRunId.set([account, runId], [...runs, id]);
   }
 
   #add<T extends TableName>(table: T, entry: Change<Rows[T]>): void {

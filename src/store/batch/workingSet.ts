@@ -172,7 +172,8 @@ export class WorkingSet implements Draft {
   listKeptLog: Draft["listKeptLog"] = (account, messageId) =>
     this.#reads.keptLogIds([account, messageId]).flatMap((id) => this.peek("keptLog", account, id) ?? []);
 
-  wasRunIdUsed: Draft["wasRunIdUsed"] = (account, runId) => this.#reads.wasRunIdUsed([account, runId]);
+  wasRunIdUsed: Draft["wasRunIdUsed"] = (account, runId) =>
+    this.#overlay.hasRunWithId([account, runId]) || this.#reads.wasRunIdUsed([account, runId]);
 
   readQuotaCount: Draft["readQuotaCount"] = (need) => this.#reads.readQuotaCount(need);
 

@@ -145,8 +145,11 @@ describe("a delivery is settled by", () => {
     broker.node = "nod_b";
     await post(broker, stepOf({ stepId: 1 }));
     expect(broker.settledLeases).toEqual([]);
+    expect(broker.log(first)).toBe("DELIVERED");
+    // The node that sends it learns that it was delivered.
     broker.node = "nod_a";
-    expect(await broker.settle(first, { status: 200, host: "app.example" })).toBe("late");
+    expect(await broker.settle(first, { status: 500, host: "app.example" })).toBe("delivered");
+    expect(broker.state(first)).toBeUndefined();
     await post(broker, stepOf({ stepId: 1 }));
     expect(broker.log(first)).toBe("DELIVERED");
   });
@@ -175,6 +178,19 @@ describe("a delivery is not settled by", () => {
     expect([broker.log(again), broker.log(second)]).toEqual(["", ""]);
     const headers: HeaderList = [["Upstash-Workflow-Sdk-Version", "1"]];
     expect(await broker.settle(again, { status: 200, headers })).toBe("delivered");
+  });
+
+  test("a step of a run whose id an earlier run had that began and ended in the same batch", async () => {
+    const broker = await CommandRunner.open();
+    const input = { account: "acme", inputs: [makeInput(startOf())] };
+    await broker.runAll([
+      { name: "publish", input },
+      { name: "cancelRuns", input: { account: "acme", runIds: ["wfr_1"] } },
+      { name: "publish", input },
+    ]);
+    await post(broker, stepOf({ stepId: 1 }));
+    const states = [...broker.memory.tables.messages.values()].map(({ state }) => state);
+    expect(states).toEqual(["active", "active", "active"]);
   });
 
   test("the end of a run whose id an earlier run had", async () => {

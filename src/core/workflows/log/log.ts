@@ -1,4 +1,5 @@
 import type { MessageId, Millis } from "../../model/message.ts";
+import { isUnfinished } from "../../model/message.ts";
 import { readFailedStepName } from "../../model/failureText.ts";
 import type { StepItem } from "./step.ts";
 import { makeStepItem } from "./step.ts";
@@ -85,8 +86,10 @@ function listNextMessages(view: RunView, units: readonly StepUnit[]): Next[] {
   if (run.state === "RUN_CANCELED")
     return isContinuing ? [{ id: last.messageId, state: "STEP_CANCELED" }] : [];
   const openMessageIds = new Set(units.filter(({ result }) => !result).flatMap(listUnitMessages));
-  const isCalled = ({ id, attempts }: KnownRun["messages"][number]): boolean =>
-    !openMessageIds.has(id) && (isContinuing && id === last.messageId ? true : attempts > 0);
+  const isCalled = (state: KnownRun["messages"][number]): boolean =>
+    isUnfinished(state) &&
+    !openMessageIds.has(state.id) &&
+    (isContinuing && state.id === last.messageId ? true : state.attempts > 0);
   return view.messages.filter(isCalled).map((state) => ({ id: state.id, state: toProgressState(state) }));
 }
 

@@ -13,7 +13,7 @@ export type KnownRun = {
   /** The ids of steps that were loaded without their bodies, because the page has no room for more. */
   cut: ReadonlySet<string>;
   waiters: readonly Waiter[];
-  /** Unfinished messages. */
+  /** Messages that are unfinished, or whose requests still run. */
   messages: readonly MessageState[];
   /** The log rows of the messages of the run, within the retention. */
   log: readonly LogRow[];

@@ -14,6 +14,26 @@ import {
 import { endpoint, post, start, step } from "./workflow.ts";
 
 describe("a step", () => {
+  test("that its endpoint posted is not shown as the next one while the request still runs", async () => {
+    const home = await createTestServer();
+    const first = await start(home, "wfr_1", {
+      retries: 2,
+      flowControl: { key: "k", parallelism: 2, rate: null, period: null },
+    });
+    await settleStep(home, first, { status: 503 });
+    home.clock.now = testTime + 3_600_000;
+    await claimDue(home);
+    home.clock.now++;
+    await home.store.execute("wait", { account: "acc_1", runId: "wfr_1", waiter: makeEventWait("paid", 1) });
+    expect(home.memory.tables.messages.get(`acc_1\n${first}`)).toMatchObject({ state: "settled" });
+    expect((await readSteps(home)).map(({ type }: { type: string }) => type)).toEqual([
+      "sequential",
+      "sequential",
+    ]);
+    await settleStep(home, first);
+    expect(await readSteps(home)).toHaveLength(2);
+  });
+
   test("that invokes a run is in progress until that run ends, and shows it afterwards", async () => {
     const home = await createTestServer();
     const first = await start(home, "parent");
