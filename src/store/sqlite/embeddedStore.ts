@@ -51,7 +51,7 @@ export type EmbeddedStoreOptions = {
 export type StoreReplica = {
   /** Throws if the copy cannot be kept. */
   start(version: () => number): Promise<void>;
-  /** Takes over the last transaction. Never throws. */
+  /** Takes over the last transaction. Must be called before the next one begins. Never throws. */
   take(): void;
   close(): Promise<void>;
 };
@@ -74,7 +74,7 @@ export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Stor
   const deferredSync = { pause: () => pause(lockedRetries.pause), maxTries: lockedRetries.tries };
   const database = await openChecked(path, { keys, deferredSync, onDamage });
   const disk = openStoreDisk(path);
-  const commits = new CommitSync(disk, onBroken, () => replica?.take());
+  const commits = new CommitSync(disk, onBroken);
   await commits.sync();
   await replica?.start(database.dataVersion).catch((error: unknown) => {
     database.close();
@@ -97,6 +97,13 @@ export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Stor
   const momentSource = { ...options.momentSource, isDiskLow: () => diskGuard.isLow() };
   // The connection must not be used for anything else in the middle of a transaction.
   const inSequence = createSequencer();
+  // The replica does not wait for the sync: another transaction could begin the log again before its end.
+  const change = <T>(run: () => Promise<T>): Promise<T> =>
+    inSequence(async () => {
+      const result = await run();
+      replica?.take();
+      return result;
+    });
   return createGroupCommitStore({
     afterNextPoll: afterNextPoll,
     coalesceDelay: () => pause(coalesceTime),
@@ -104,7 +111,7 @@ export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Stor
       await walCheckpoints.finish();
       commits.throwIfFailed();
       const writesBefore = database.writeCount();
-      const result = await inSequence(() => runSqlBatch({ database, momentSource }, calls, capacity));
+      const result = await change(() => runSqlBatch({ database, momentSource }, calls, capacity));
       if (database.writeCount() === writesBefore) return result;
       await commits.sync();
       const written = estimateWrittenBytes(calls);
@@ -115,10 +122,10 @@ export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Stor
     nextDueAt: () => withUnavailableRefusal(inSequence(() => readNextDueAt(database.connection))),
     isDiskLow: () => diskGuard.isLow(),
     isDiskShort: () => diskGuard.isShort(),
-    ...createUpkeep({ database, commits, walCheckpoints, diskGuard, inSequence }),
+    ...createUpkeep({ database, commits, walCheckpoints, diskGuard, inSequence, change }),
     probe: async () => {
       commits.requireFreeSpace();
-      await inSequence(() => database.probe());
+      await change(() => database.probe());
       await commits.sync();
     },
     close: async () => {
@@ -148,7 +155,10 @@ type Upkeep = {
   commits: CommitSync;
   walCheckpoints: WalCheckpoints;
   diskGuard: DiskGuard;
+  /** For reads. */
   inSequence: ReturnType<typeof createSequencer>;
+  /** For transactions that may write. */
+  change: ReturnType<typeof createSequencer>;
 };
 
 /** Returns the changes of a store that are not commands. */
@@ -158,13 +168,14 @@ function createUpkeep({
   walCheckpoints,
   diskGuard,
   inSequence,
+  change,
 }: Upkeep): Required<Pick<StoreBackend, "hold" | "giveBackSpace">> {
   return {
     hold: {
       isHeld: () => withUnavailableRefusal(inSequence(() => readHold(database.connection))),
       set: async (isHeld) => {
         commits.throwIfFailed();
-        await inSequence(() => database.transaction((connection) => writeHold(connection, isHeld)));
+        await change(() => database.transaction((connection) => writeHold(connection, isHeld)));
         await commits.sync();
       },
     },
@@ -172,7 +183,7 @@ function createUpkeep({
       await walCheckpoints.finish();
       commits.throwIfFailed();
       const keepsNone = diskGuard.isShort() || diskGuard.isLow();
-      const hasGiven = await inSequence(() => database.giveBackSpace(keepsNone));
+      const hasGiven = await change(() => database.giveBackSpace(keepsNone));
       if (hasGiven) {
         await commits.sync();
         walCheckpoints.recordWritten(bytesPerBatch);
@@ -214,17 +225,11 @@ const estimateWrittenBytes = (calls: readonly CommandCall[]): number =>
 class CommitSync {
   readonly #disk: Disk;
   readonly #onBroken: (error: Error) => void;
-  readonly #onSynced: () => void;
   #failure: Error | null = null;
 
-  constructor(
-    disk: Disk,
-    onBroken: (error: Error) => void = () => undefined,
-    onSynced: () => void = () => undefined,
-  ) {
+  constructor(disk: Disk, onBroken: (error: Error) => void = () => undefined) {
     this.#disk = disk;
     this.#onBroken = onBroken;
-    this.#onSynced = onSynced;
   }
 
   /** Throws `Unavailable` if the disk has failed before. */
@@ -244,7 +249,6 @@ class CommitSync {
       this.fail(error instanceof Error ? error : new Error(String(error)));
     }
     this.throwIfFailed();
-    this.#onSynced();
   }
 
   /**
