@@ -5,7 +5,7 @@ import { createRoot } from "react-dom/client";
 import { whenSessionEnds } from "./api/client.ts";
 import { queryClient } from "./api/queries.ts";
 import type { Session } from "./api/session.ts";
-import { readSession, SessionContext } from "./api/session.ts";
+import { hasCode, readSession, SessionContext } from "./api/session.ts";
 import { LoginPage } from "./pages/login.tsx";
 import { Button } from "./parts/basics.tsx";
 import { Empty } from "./parts/trouble.tsx";
@@ -35,6 +35,16 @@ function Console() {
     );
   };
   useEffect(load, []);
+  useEffect(() => {
+    // An address with a code that is opened in this tab changes only the part after the #.
+    const opened = (): void => {
+      if (!hasCode()) return;
+      queryClient.clear();
+      load();
+    };
+    window.addEventListener("hashchange", opened);
+    return () => window.removeEventListener("hashchange", opened);
+  }, []);
   useEffect(() => {
     whenSessionEnds(() => {
       queryClient.clear();

@@ -204,6 +204,9 @@ describeConsole("actions in the console", (open) => {
     await open.page.getByText("morning-report").click();
     const dialog = open.page.getByRole("dialog", { name: "Schedule morning-report" });
     await expectShown(dialog.getByRole("listitem").nth(4));
+    // A schedule fires at whole seconds.
+    const times = await dialog.getByRole("listitem").allInnerTexts();
+    for (const time of times) expect(time).toMatch(/^\d+ \w+ \d{4},? \d{2}:\d{2}:\d{2} \S+/);
     await dialog.getByRole("button", { name: "Run now" }).click();
     await expectShown(open.page.getByText("Schedule morning-report has published its message"));
     await open.page.keyboard.press("Escape");
@@ -219,6 +222,22 @@ describeConsole("actions in the console", (open) => {
     await row.waitFor({ state: "detached" });
     await openPage(open.page, open.server, "/runs/order-48220");
     await expectShown(open.page.locator(".tl-row").getByText("invoice").first());
+  });
+
+  test("the Undo of an action stays while it has the focus", { tags: "long" }, async () => {
+    const page = await open.page.context().newPage();
+    await page.clock.install();
+    await openPage(page, open.server, "/queues/empty");
+    await page.getByRole("button", { name: "Pause: Queue empty" }).press("Enter");
+    const undo = page.getByRole("button", { name: "Undo" });
+    await undo.focus();
+    await page.clock.runFor(60_000);
+    expect(await undo.count()).toBe(1);
+    await page.keyboard.press("Enter");
+    await expectShown(page.getByText("Undone"));
+    await page.clock.runFor(60_000);
+    await page.getByText("Undone").waitFor({ state: "detached" });
+    await page.close();
   });
 
   test("a token is created, shown once, and revoked", async () => {

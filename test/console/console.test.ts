@@ -15,6 +15,16 @@ describeConsole("sessions and the main ways of the console", (open) => {
     const other = await (await newContext()).newPage();
     await other.goto(open.server.signIn);
     await expectShown(other.getByRole("button", { name: "Sign in" }));
+    expect(await other.getByLabel("Your name", { exact: true }).count()).toBe(1);
+    // A further code in the tab that shows the log-in.
+    let asked = 0;
+    await other.route("**/console/session", (route) => {
+      asked += route.request().postData()?.includes("another-code") ? 1 : 0;
+      return route.continue();
+    });
+    await other.goto(`${open.server.url}/console/#code=another-code`);
+    await expect.poll(() => asked).toBe(1);
+    expect(other.url()).not.toContain("code=");
     await other.context().close();
   });
 
@@ -254,6 +264,7 @@ describeConsole("sessions and the main ways of the console", (open) => {
     const step = (name: string) => page.locator(".tl-row").filter({ hasText: name });
     await expectShown(page.locator(".hero").getByText("Running"));
     await expectShown(step("shipped"));
+    await expectShown(page.getByRole("button", { name: "Live" }));
     await call(server, "POST /v2/notify/shipped-order-live", { body: "{}" });
     await expectShown(page.locator(".hero").getByText("Failed"));
     await expectShown(step("send receipt"));
@@ -263,6 +274,7 @@ describeConsole("sessions and the main ways of the console", (open) => {
     await page.getByText("Resumed as").locator("..").getByRole("link").click();
     await expectShown(page.locator(".hero").getByText("Success"));
     await expectShown(step("send receipt"));
+    expect(await page.getByRole("button", { name: "Live" }).count()).toBe(0);
     expect(await page.evaluate("globalThis.isSamePage")).toBe(true);
   });
 

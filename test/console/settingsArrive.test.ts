@@ -13,7 +13,7 @@ import { createTestServer, testTime } from "../api/testServer.ts";
 const destination = "https://example.com/orders";
 const told = "https://example.com/told";
 
-/** What a person types into a field, and what the stored message then has. */
+/** The text that a person types into a field, and the part of the stored message that it becomes. */
 type Row = readonly [typed: string, stored: object, more?: Readonly<Record<string, string>>];
 
 /** The settings that a message and a callback may have, each with its values in one of them. */

@@ -59,9 +59,16 @@ describeConsole(
       await openPage(page, server, "/queues");
       await expectShown(page.getByRole("alert").getByText("500"));
       await page.unrouteAll({ behavior: "ignoreErrors" });
+      // The page has read nothing yet, so it shows no state of any age.
+      await page.route("**/v2/**", (route) => route.abort());
+      await page.goto(`${server.url}/console/queues`);
+      await expectShown(page.getByRole("alert").getByText("The server does not respond"));
+      expect(await page.getByText("This page shows the state of").count()).toBe(0);
+      await page.unrouteAll({ behavior: "ignoreErrors" });
       await openPage(page, server, "/queues");
       await page.route("**/v2/**", (route) => route.abort());
       await expectShown(page.getByRole("alert").getByText("The server does not respond"));
+      await expectShown(page.getByText("This page shows the state of"));
       await expectShown(page.getByRole("button", { name: "No connection" }));
       await expectShown(page.getByRole("heading", { name: "No queues yet" }));
       await expectUsable(page);

@@ -5,6 +5,12 @@ import { describeConsole } from "./openConsole.ts";
 import { openPage } from "./pages.ts";
 import { call } from "./seed.ts";
 
+/** Shows or hides the page, as if another tab were opened. It is plain JavaScript for the page. */
+const setVisibility = (state: "hidden" | "visible"): string => `
+  Object.defineProperty(document, "visibilityState", { value: "${state}", configurable: true });
+  document.dispatchEvent(new Event("visibilitychange"));
+`;
+
 describeConsole(
   "the tail of the console",
   (open) => {
@@ -30,6 +36,22 @@ describeConsole(
       await page.unrouteAll({ behavior: "ignoreErrors" });
       await expectShown(page.getByText("Follows the log"));
       await expectShown(page.getByText("Entries may be missing: the connection was lost."));
+    });
+
+    test("a hidden page gives its connection back, and a shown one opens it again", async () => {
+      const { page } = open;
+      await openPage(page, open.server, "/tail?label=while-hidden");
+      await expectShown(page.getByText("Follows the log"));
+      await publish("while-hidden");
+      await expectShown(line(page, "while-hidden").first());
+      const isTail = (request: { url(): string }) => request.url().includes("/v2/logs/tail");
+      const ended = page.waitForEvent("requestfailed", isTail);
+      await page.evaluate(setVisibility("hidden"));
+      await ended;
+      const again = page.waitForEvent("request", isTail);
+      await page.evaluate(setVisibility("visible"));
+      await again;
+      await expectShown(page.getByText("Entries may be missing: the page was hidden."));
     });
 
     test("the server's count of left-out entries is shown, with a link to them", async () => {

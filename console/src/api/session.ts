@@ -22,9 +22,14 @@ export type Login =
 
 const path = "/console/session";
 
+const readCode = (): string | undefined => /^#code=([\w-]+)$/.exec(location.hash)?.[1];
+
+/** Reports whether the address has a code that opens a session. */
+export const hasCode = (): boolean => readCode() !== undefined;
+
 /** Returns the present session. A code in the address is used up first. */
 export async function readSession(): Promise<Session> {
-  const [, code] = /^#code=([\w-]+)$/.exec(location.hash) ?? [];
+  const code = readCode();
   if (code !== undefined) {
     history.replaceState(null, "", location.pathname + location.search);
     try {

@@ -169,16 +169,26 @@ type FieldProps = {
   children: ReactElement<{ id?: string; "aria-describedby"?: string | undefined }>;
 };
 
-/** A field of a form: its name, the input, and a hint, which is read after the name and not as a part of it. */
+/**
+ * A field of a form: its name, the input, and a hint. A screen reader reads the hint, and whether the field is
+ * optional, after the name and not as a part of it.
+ */
 export function Field({ name, isOptional = false, hint, className = "", children }: FieldProps) {
   const id = useId();
   const hintId = `${id}-hint`;
+  const optionalId = `${id}-optional`;
+  const described = [isOptional && optionalId, hint !== undefined && hintId].filter(Boolean).join(" ");
   return (
     <div className={`field ${className}`}>
-      <label className="label" htmlFor={id}>
-        {name} {isOptional && <span className="sub">optional</span>}
-      </label>
-      {cloneElement(children, { id, "aria-describedby": hint === undefined ? undefined : hintId })}
+      <div className="label">
+        <label htmlFor={id}>{name}</label>{" "}
+        {isOptional && (
+          <span className="sub" id={optionalId}>
+            optional
+          </span>
+        )}
+      </div>
+      {cloneElement(children, { id, "aria-describedby": described || undefined })}
       {hint !== undefined && (
         <span className="hint" id={hintId}>
           {hint}

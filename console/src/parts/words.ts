@@ -38,16 +38,17 @@ const dayAndClock = new Intl.DateTimeFormat("en-GB", {
   hour: "2-digit",
   minute: "2-digit",
 });
-const exact = new Intl.DateTimeFormat("en-GB", {
+const toTheSecond = {
   year: "numeric",
   month: "short",
   day: "numeric",
   hour: "2-digit",
   minute: "2-digit",
   second: "2-digit",
-  fractionalSecondDigits: 3,
   timeZoneName: "short",
-});
+} as const;
+const exact = new Intl.DateTimeFormat("en-GB", { ...toTheSecond, fractionalSecondDigits: 3 });
+const wholeSeconds = new Intl.DateTimeFormat("en-GB", toTheSecond);
 
 const millisClock = new Intl.DateTimeFormat("en-GB", {
   hour: "2-digit",
@@ -65,6 +66,13 @@ export const formatClock = (time: number, now: number): string =>
 
 /** Returns a time exactly, for a title. */
 export const formatExact = (time: number): string => exact.format(time);
+
+/** Returns the date and the time of a schedule, which has no milliseconds. */
+export const formatScheduled = (time: number): string => wholeSeconds.format(time);
+
+/** Returns how long ahead a time is, or null if it is more than a day ahead. */
+export const formatAhead = (time: number, now: number): string | null =>
+  time - now < day ? formatRelative(time, now) : null;
 
 /** Returns how long ago or ahead a time is, up to a day, and then its date. */
 export function formatRelative(time: number, now: number): string {

@@ -1,40 +1,56 @@
+import type { QueryClient } from "@tanstack/react-query";
 import { useQueryClient } from "@tanstack/react-query";
 import { RotateCw, Unplug } from "lucide-react";
 import { useEffect, useState } from "react";
 import { Trouble } from "../api/client.ts";
 import { Button, Icon, Time } from "../parts/basics.tsx";
 
-/** Returns since when the data of the page is old because the server does not respond. Null if it responds. */
-export function useLost(): number | null {
+/** Reports whether the server does not respond to the reads of the page. */
+export function useLost(): boolean {
   const client = useQueryClient();
-  const [since, setSince] = useState<number | null>(null);
+  const [isLost, setIsLost] = useState(false);
   useEffect(
     () =>
       client.getQueryCache().subscribe(({ query, type }) => {
         if (type !== "updated") return;
-        const { status, dataUpdatedAt } = query.state;
+        const { status } = query.state;
         const reason: unknown = query.state.fetchFailureReason ?? query.state.error;
-        if (reason instanceof Trouble && reason.status === 0)
-          setSince((known) => known ?? (dataUpdatedAt || Date.now()));
-        else if (status === "success" && reason === null) setSince(null);
+        if (reason instanceof Trouble && reason.status === 0) setIsLost(true);
+        else if (status === "success" && reason === null) setIsLost(false);
       }),
     [client],
   );
-  return since;
+  return isLost;
+}
+
+/** Returns when the oldest data on the page was read. Null: the page has no data yet. */
+function readAge(client: QueryClient): number | null {
+  const times = client
+    .getQueryCache()
+    .findAll({ type: "active" })
+    .map(({ state }) => state.dataUpdatedAt)
+    .filter((time) => time > 0);
+  return times.length === 0 ? null : Math.min(...times);
 }
 
 /** A warning if the server does not respond, with the age of the data on the page. */
 export function NoConnection() {
   const client = useQueryClient();
-  const since = useLost();
-  return since === null ? null : (
+  const isLost = useLost();
+  if (!isLost) return null;
+  const since = readAge(client);
+  return (
     <section className="callout bad" role="alert">
       <Icon of={Unplug} />
       <div>
         <h2>The server does not respond</h2>
         <p>
-          This page shows the state of <Time at={since} />. It retries automatically. Accepted messages are
-          safe.
+          {since !== null && (
+            <>
+              This page shows the state of <Time at={since} />.{" "}
+            </>
+          )}
+          It retries automatically. Accepted messages are safe.
         </p>
       </div>
       <div className="actions">

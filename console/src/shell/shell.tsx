@@ -36,7 +36,8 @@ export function Shell() {
     [isPaused, frozen],
   );
   const { session } = useSession();
-  const path = useRouterState({ select: ({ location }) => location.pathname });
+  // The page that is shown, which is not yet that of the address while the next one loads.
+  const path = useRouterState({ select: ({ matches }) => matches.at(-1)?.pathname ?? "" });
   const hasAccount = session.account !== null || path.endsWith("/operator");
   const close = useCallback(() => setOpen(null), []);
   const closeMenu = useCallback(() => setOpen((now) => (now === "menu" ? null : now)), []);
@@ -85,11 +86,13 @@ type PageProps = {
   crumbs?: ReactNode;
   count?: ReactNode;
   isLive?: boolean;
+  /** Whether the page never changes again. */
+  isFinal?: boolean;
   children: ReactNode;
 };
 
 /** A page: its head and its content. */
-export function Page({ title, crumbs, count, isLive = true, children }: PageProps) {
+export function Page({ title, crumbs, count, isLive = true, isFinal = false, children }: PageProps) {
   const { search, menu, isMenu } = use(TopContext);
   const content = useRef<HTMLElement>(null);
   usePageFocus(content);
@@ -132,7 +135,7 @@ export function Page({ title, crumbs, count, isLive = true, children }: PageProp
             <kbd>K</kbd>
           </span>
         </button>
-        {isLive && <LiveButton />}
+        {isLive && <LiveButton isFinal={isFinal} />}
         {may.publish && isLive && (
           <PageLink className="btn primary" to="/publish">
             <Icon of={Send} />
@@ -161,16 +164,16 @@ function usePageFocus(content: RefObject<HTMLElement | null>): void {
   }, [content]);
 }
 
-/** Shows whether the page updates automatically. A press pauses or resumes it. */
-function LiveButton() {
+/** Shows whether the page updates automatically. A press pauses or resumes it. A final page leaves its place empty. */
+function LiveButton({ isFinal }: { isFinal: boolean }) {
   const { isPaused, frozen, pause } = useLive();
-  const isLost = useLost() !== null;
+  const isLost = useLost();
   const text = frozen ?? (isPaused ? "Paused" : isLost ? "No connection" : "Live");
   const look = frozen !== null || isPaused ? "frozen" : isLost ? "off" : "";
   return (
     <button
       type="button"
-      className={`live ${look}`}
+      className={`live ${look} ${isFinal ? "gone" : ""}`}
       aria-pressed={isPaused}
       title={isPaused ? "Resume updates (p)" : "Pause updates (p)"}
       onClick={() => pause(!isPaused)}

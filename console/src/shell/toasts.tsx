@@ -1,12 +1,19 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { CircleCheck, CircleX, X } from "lucide-react";
 import type { ReactNode } from "react";
-import { createContext, use, useCallback, useMemo, useState } from "react";
+import { createContext, use, useCallback, useEffect, useMemo, useState } from "react";
 import { Button, Icon } from "../parts/basics.tsx";
 import { toMessage } from "../parts/words.ts";
 import { Visible } from "../parts/visible.tsx";
 
-type Toast = { id: number; text: string; isBad: boolean; undo?: () => Promise<unknown> };
+type Toast = {
+  id: number;
+  text: string;
+  isBad: boolean;
+  /** Whether the focus or the pointer is in it. It then stays. */
+  isHeld: boolean;
+  undo?: () => Promise<unknown>;
+};
 type Toasts = { say(text: string, more?: { isBad?: boolean; undo?: () => Promise<unknown> }): void };
 
 const ToastContext = createContext<Toasts>({ say: () => undefined });
@@ -20,13 +27,14 @@ const span = 8_000;
 export function ToastProvider({ children }: { children: ReactNode }) {
   const [toasts, setToasts] = useState<readonly Toast[]>([]);
   const remove = useCallback((id: number) => setToasts((all) => all.filter((one) => one.id !== id)), []);
-  const say = useCallback<Toasts["say"]>(
-    (text, { isBad = false, undo } = {}) => {
-      const id = Math.random();
-      setToasts((all) => [...all.slice(-2), { id, text, isBad, ...(undo && { undo }) }]);
-      setTimeout(() => remove(id), isBad ? 2 * span : span);
-    },
-    [remove],
+  const say = useCallback<Toasts["say"]>((text, { isBad = false, undo } = {}) => {
+    const added = { id: Math.random(), text, isBad, isHeld: false, ...(undo && { undo }) };
+    setToasts((all) => [...all.filter(({ isHeld }, at) => isHeld || at >= all.length - 2), added]);
+  }, []);
+  const hold = useCallback(
+    (id: number, isHeld: boolean) =>
+      setToasts((all) => all.map((one) => (one.id === id ? { ...one, isHeld } : one))),
+    [],
   );
   const value = useMemo(() => ({ say }), [say]);
   const undo = (toast: Toast): void => {
@@ -41,21 +49,47 @@ export function ToastProvider({ children }: { children: ReactNode }) {
       {children}
       <div className="toasts" role="status" aria-live="polite">
         {toasts.map((toast) => (
-          <div key={toast.id} className={`toast ${toast.isBad ? "bad" : ""}`}>
-            <Icon of={toast.isBad ? CircleX : CircleCheck} />
-            <span className="grow">
-              <Visible text={toast.text} />
-            </span>
-            {toast.undo && (
-              <Button isSmall onClick={() => undo(toast)}>
-                Undo
-              </Button>
-            )}
-            <Button kind="ghost" isSmall icon={X} label="Close" onClick={() => remove(toast.id)} />
-          </div>
+          <ToastRow key={toast.id} toast={toast} undo={() => undo(toast)} remove={remove} hold={hold} />
         ))}
       </div>
     </ToastContext>
+  );
+}
+
+type RowProps = {
+  toast: Toast;
+  undo(): void;
+  remove(id: number): void;
+  hold(id: number, isHeld: boolean): void;
+};
+
+/** One toast. It goes after a time, but not while the focus or the pointer is in it. */
+function ToastRow({ toast, undo, remove, hold }: RowProps) {
+  const { id, text, isBad, isHeld } = toast;
+  useEffect(() => {
+    if (isHeld) return;
+    const timer = setTimeout(() => remove(id), isBad ? 2 * span : span);
+    return () => clearTimeout(timer);
+  }, [id, isBad, isHeld, remove]);
+  return (
+    <div
+      className={`toast ${isBad ? "bad" : ""}`}
+      onFocus={() => hold(id, true)}
+      onBlur={({ currentTarget }) => hold(id, currentTarget.matches(":hover"))}
+      onMouseEnter={() => hold(id, true)}
+      onMouseLeave={({ currentTarget }) => hold(id, currentTarget.matches(":focus-within"))}
+    >
+      <Icon of={isBad ? CircleX : CircleCheck} />
+      <span className="grow">
+        <Visible text={text} />
+      </span>
+      {toast.undo && (
+        <Button isSmall onClick={undo}>
+          Undo
+        </Button>
+      )}
+      <Button kind="ghost" isSmall icon={X} label="Close" onClick={() => remove(id)} />
+    </div>
   );
 }
 

@@ -3,13 +3,13 @@ import type { Response } from "../../api/client.ts";
 import { send } from "../../api/client.ts";
 import { useRead } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
-import { Button, Time } from "../../parts/basics.tsx";
+import { Button, useNow } from "../../parts/basics.tsx";
 import { Dialog } from "../../parts/dialog.tsx";
 import { PageLink } from "../../parts/link.tsx";
 import { Loaded } from "../../parts/panel.tsx";
 import { Headers, Payload } from "../../parts/payload.tsx";
 import { Visible } from "../../parts/visible.tsx";
-import { formatExact } from "../../parts/words.ts";
+import { formatAhead, formatScheduled } from "../../parts/words.ts";
 import { useDo } from "../../shell/toasts.tsx";
 
 type Schedule = Response<"GET /v2/schedules/{scheduleId}">;
@@ -70,12 +70,7 @@ const Details = ({ of }: { of: Schedule }) => (
       <h3>{of.isPaused ? "Next times, once it is resumed" : "Next times"}</h3>
       <ol className="stack">
         {(of.nextTimes ?? []).map((time) => (
-          <li key={time}>
-            {formatExact(time)}{" "}
-            <span className="muted">
-              <Time at={time} />
-            </span>
-          </li>
+          <NextTime key={time} at={time} />
         ))}
       </ol>
     </section>
@@ -88,3 +83,14 @@ const Details = ({ of }: { of: Schedule }) => (
     </p>
   </>
 );
+
+/** A time of the schedule, and how long it is ahead if that is less than a day. */
+function NextTime({ at }: { at: number }) {
+  const now = useNow();
+  return (
+    <li>
+      <time dateTime={new Date(at).toISOString()}>{formatScheduled(at)}</time>{" "}
+      <span className="muted">{formatAhead(at, now)}</span>
+    </li>
+  );
+}

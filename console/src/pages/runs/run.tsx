@@ -33,6 +33,7 @@ export function RunPage() {
   return (
     <Page
       title={id}
+      isFinal={ended}
       crumbs={
         <>
           <PageLink to="/runs">Runs</PageLink>

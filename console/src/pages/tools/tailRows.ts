@@ -21,6 +21,8 @@ export const maxRows = 500;
 /** The rows that may come on top before the oldest are removed, all in one step. */
 const spare = 100;
 
+const lostConnection = "the connection was lost";
+
 /** The longest text of an entry that is kept, in characters. */
 const longestText = 300;
 
@@ -43,10 +45,16 @@ export class TailRows {
   /** All entries up to this time came, unless a gap says otherwise. Null before the first line. */
   #reached: number | null = null;
   #isNew = true;
+  #why = lostConnection;
 
   /** Notes that a connection begins. Entries since the last one are missing if there were any. */
   begin(): void {
     this.#isNew = true;
+  }
+
+  /** Notes that the page gave the connection back because it is hidden. */
+  hide(): void {
+    this.#why = "the page was hidden";
   }
 
   /** Takes a line of the stream. Its rows wait until `flush`. */
@@ -108,8 +116,9 @@ export class TailRows {
 
   #beat(time: number): void {
     if (this.#isNew && this.#reached !== null && time > this.#reached)
-      this.#gap({ from: this.#reached + 1, to: time, why: "the connection was lost" });
+      this.#gap({ from: this.#reached + 1, to: time, why: this.#why });
     this.#isNew = false;
+    this.#why = lostConnection;
     this.#reached = Math.max(this.#reached ?? 0, time);
   }
 

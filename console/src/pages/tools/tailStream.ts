@@ -1,4 +1,4 @@
-import { useEffect, useMemo, useRef, useState } from "react";
+import { useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
 import { follow, Trouble } from "../../api/client.ts";
 import type { Sent } from "../../api/client.ts";
 import { toMessage } from "../../parts/words.ts";
@@ -21,7 +21,12 @@ const longestPause = 15_000;
 
 export type Tail = { view: TailView; state: TailState; clear(): void; reconnect(): void };
 
-/** Follows the log with these filters. While paused, new rows wait. */
+function listenToVisibility(listener: () => void): () => void {
+  document.addEventListener("visibilitychange", listener);
+  return () => document.removeEventListener("visibilitychange", listener);
+}
+
+/** Follows the log with these filters. While paused, new rows wait. A hidden page has no connection. */
 export function useTail(query: Filters, isPaused: boolean): Tail {
   const key = JSON.stringify(query);
   const rows = useMemo(() => new TailRows(), []);
@@ -36,7 +41,12 @@ export function useTail(query: Filters, isPaused: boolean): Tail {
     }, showEvery);
     return () => clearInterval(timer);
   }, [rows]);
+  const isHidden = useSyncExternalStore(listenToVisibility, () => document.visibilityState === "hidden");
   useEffect(() => {
+    if (isHidden) {
+      rows.hide();
+      return;
+    }
     const stop = new AbortController();
     void stayConnected({
       query: JSON.parse(key) as Filters,
@@ -46,7 +56,7 @@ export function useTail(query: Filters, isPaused: boolean): Tail {
       setState,
     });
     return () => stop.abort();
-  }, [key, attempt, rows]);
+  }, [key, attempt, rows, isHidden]);
   return {
     view,
     state,
