@@ -1,27 +1,10 @@
 #!/usr/bin/env node
 // The `waypost` command of a checkout, which runs the sources. Plain JavaScript, because the Node.js that starts
 // it may be older than the one that runs the sources. The command of the package is launch/waypost.js.
-import { join } from "node:path";
-import { followNpm } from "../launch/follow.js";
-import { home, isModern, modernNode } from "../launch/modernNode.js";
-import { runFile } from "../launch/runFile.js";
-import { buildConsole } from "../scripts/buildConsole.js";
-import { install, isCheckout, mustBeInstalled } from "../scripts/install.js";
-
-// Only the development server of a checkout installs packages and builds the console. Every other command uses
-// what is there, so it works offline and on a read-only disk.
-if (process.argv[2] === "dev" && isCheckout) {
-  install();
-  buildConsole();
-} else mustBeInstalled();
-followNpm();
 const args = process.argv.slice(2);
-const startsServer = args[0] === "start" || args[0] === "dev";
-if (!isModern) runFile(modernNode(), join(home, startsServer ? "src/cli/main.ts" : "bin/waypost.js"), args);
-else if (startsServer || !(await runsOnServer())) await import("../src/cli/main.ts");
 
-/** Runs a command for a running server without loading the server. Returns false for any other command. */
-async function runsOnServer() {
-  const { runClientCommand } = await import("../src/client/main.ts");
-  return runClientCommand(args, process.env);
-}
+// As in the package, a probe is answered before anything else is loaded.
+if (args[0] === "health")
+  await import("../launch/health.cjs").then(({ answerProbe }) => answerProbe(args, process.env));
+if (process.exitCode === undefined)
+  await import("./runSources.js").then(({ runSources }) => runSources(args));

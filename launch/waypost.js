@@ -5,5 +5,5 @@ const args = process.argv.slice(2);
 
 // A probe runs often and has little memory, so it is answered before anything else is loaded.
 if (args[0] === "health")
-  await import("../server/health.cjs").then(({ answerProbe }) => answerProbe(args, process.env));
+  await import("./health.cjs").then(({ answerProbe }) => answerProbe(args, process.env));
 if (process.exitCode === undefined) await import("./start.js").then(({ start }) => start(args));

@@ -9,7 +9,6 @@ import { readBuiltConsole } from "../../src/server/consoleFiles.ts";
 export type Bundle = {
   server: string;
   client: string;
-  health: string;
   replica: string;
   packages: readonly string[];
 };
@@ -20,7 +19,7 @@ export type Bundle = {
  */
 type Replacements = Readonly<Record<string, () => string>>;
 
-/** Bundles the server, and the commands and the probe that run without the server. */
+/** Bundles the server, and the commands that run without the server. */
 export async function bundle(home: string): Promise<Bundle> {
   const schema = (): string =>
     `export const schemaText = ${toLiteral(readFileSync(join(home, "src/store/sql/schema.sql"), "utf8"))};`;
@@ -39,15 +38,11 @@ export async function bundle(home: string): Promise<Bundle> {
     },
   });
   const client = await bundleFile(home, { input: "src/client/main.ts", replacements: {} });
-  const health = await bundleFile(home, { input: "src/cli/health.ts", replacements: {} });
   return {
     server: server.code,
     client: client.code,
-    health: health.code,
     replica: replica.code,
-    packages: [
-      ...new Set([server, worker, client, health, replica].flatMap(({ packages }) => packages)),
-    ].toSorted(),
+    packages: [...new Set([server, worker, client, replica].flatMap(({ packages }) => packages))].toSorted(),
   };
 }
 

@@ -1,5 +1,5 @@
 import { spawnSync } from "node:child_process";
-import { chmodSync, copyFileSync, mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { chmodSync, copyFileSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { home } from "../../launch/modernNode.js";
@@ -16,7 +16,8 @@ const fuse = "NODE_SEA_FUSE_fce680ab2cc467b6e072b8b5df1996b2";
  */
 export async function writeExecutable(target: string): Promise<number> {
   buildConsole();
-  const { server, client, health, replica } = await bundle(home);
+  const { server, client, replica } = await bundle(home);
+  const health = readFileSync(join(home, "launch/health.cjs"), "utf8");
   const folder = mkdtempSync(join(tmpdir(), "waypost-executable-"));
   try {
     const main = join(folder, "main.cjs");
@@ -57,14 +58,16 @@ function run(...args: readonly string[]): void {
   if (status !== 0) throw new Error(`the executable could not be made: ${stdout}${stderr}`);
 }
 
+type Programs = Omit<Bundle, "packages"> & { health: string };
+
 /** Returns a program that compiles the server only for commands that need it. */
-const makeMain = ({ server, client, health, replica }: Omit<Bundle, "packages">): string => `
+const makeMain = ({ server, client, health, replica }: Programs): string => `
 const args = process.argv.slice(2);
 const startServer = () => { ${server} };
 if (args[0] === "health") {
-  const exports = {};
-  (function (exports) { ${health} })(exports);
-  exports.answerProbe(args, process.env).then(() => process.exitCode === undefined && startServer());
+  const module = { exports: {} };
+  (function (module) { ${health} })(module);
+  module.exports.answerProbe(args, process.env).then(() => process.exitCode === undefined && startServer());
 } else if (args[0] === "write-replica") {
   (function () { ${replica} })();
 } else if (args[0] === "start" || args[0] === "dev") startServer();

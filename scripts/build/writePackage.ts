@@ -15,13 +15,12 @@ export async function writePackage(target: string): Promise<{ bytes: number; pac
   if (existsSync(target) && !existsSync(join(target, serverFile)))
     throw new Error(`${target}: exists and is not a build; choose a folder that does not exist`);
   buildConsole();
-  const { server, client, health, packages: joined } = await bundle(home);
+  const { server, client, packages: joined } = await bundle(home);
   const packages = [...new Set([...joined, ...findConsolePackages(home)])].toSorted();
   rmSync(target, { recursive: true, force: true });
   mkdirSync(join(target, "server"), { recursive: true });
   writeFileSync(join(target, serverFile), server);
   writeFileSync(join(target, "server/client.cjs"), client);
-  writeFileSync(join(target, "server/health.cjs"), health);
   writeFileSync(join(target, "THIRD-PARTY-LICENSES.txt"), collectLicences(home, packages));
   for (const name of ["launch", "LICENSE", "NOTICE", "CHANGELOG.md"])
     cpSync(join(home, name), join(target, name), { recursive: true });

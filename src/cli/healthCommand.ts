@@ -1,6 +1,6 @@
 import type { Command } from "commander";
-import type { HealthFlags } from "./health.ts";
-import { checkHealth } from "./health.ts";
+import type { HealthFlags } from "../../launch/health.cjs";
+import { checkHealth } from "../../launch/health.cjs";
 
 /** Adds the command `health`. */
 export function addHealthCommand(program: Command, environment: NodeJS.ProcessEnv): void {

@@ -4,7 +4,7 @@ import { defaultRefusedPerSecond } from "../api/auth/refusedRequests.ts";
 import type { SettingPlaces } from "./configSources.ts";
 import { collectSettings, ConfigRefused, otherVariables, toFileVariable } from "./configSources.ts";
 import { egressRows } from "./egressRows.ts";
-import { defaultAddress } from "./defaultAddress.ts";
+import { defaultAddress } from "../../launch/health.cjs";
 import { limits } from "../core/values/limits.ts";
 import { minute } from "../core/values/time.ts";
 import {

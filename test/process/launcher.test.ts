@@ -142,6 +142,17 @@ describe("an installation for production", () => {
   });
 });
 
+test("a probe from a checkout is answered before anything else is loaded", () => {
+  const { folder, npm, env } = production();
+  for (const name of ["src", "scripts", "node_modules", "bin/runSources.js"])
+    rmSync(join(folder, name), { recursive: true });
+  const args = [join(folder, "bin/waypost.js"), "health", "--port", "1"];
+  const { status, stderr } = spawnSync(process.execPath, args, { env, encoding: "utf8" });
+  const reason = "not ready: http://127.0.0.1:1/v2/health/ready: connect ECONNREFUSED 127.0.0.1:1";
+  expect({ status, stderr }).toEqual({ status: 1, stderr: `waypost: ${reason}\n` });
+  expect(npm()).toBe(false);
+});
+
 test("the development server of a checkout installs missing packages", () => {
   const { folder, npm, env } = production();
   mkdirSync(join(folder, ".git"));
