@@ -60,10 +60,14 @@ function run(...args: readonly string[]): void {
 
 type Programs = Omit<Bundle, "packages"> & { health: string };
 
-/** Returns a program that compiles the server only for commands that need it. */
+/**
+ * Returns a program that runs the server only for commands that need it. The parentheses around `startServer`
+ * make Node.js compile it into the code cache of the executable. Without them, each start compiles the whole
+ * server, which takes 0.2 s and 46 MB.
+ */
 const makeMain = ({ server, client, health, replica }: Programs): string => `
 const args = process.argv.slice(2);
-const startServer = () => { ${server} };
+const startServer = (function () { ${server} });
 if (args[0] === "health") {
   const module = { exports: {} };
   (function (module) { ${health} })(module);
