@@ -183,7 +183,8 @@ describe("the dashboard and the alert rules", () => {
   const rules = groups.flatMap((group) => group.rules);
 
   test("use metrics that a server has", async () => {
-    const server = await start(temporaryFolder());
+    const folder = temporaryFolder();
+    const server = await start(join(folder, "data"), ["--replicate", join(folder, "replica")]);
     await publish(server, (await startDestination()).url);
     const names = new Set([...toFigures(await scrapeText(server)).keys()].map((key) => key.split("{")[0]));
     const panels = dashboard.panels.flatMap(({ targets = [] }) => targets.map(({ expr }) => expr));
@@ -194,7 +195,7 @@ describe("the dashboard and the alert rules", () => {
   });
 
   test("combine the figures of the store by max()", () => {
-    expect(rules).toHaveLength(8);
+    expect(rules).toHaveLength(9);
     for (const { expr } of rules)
       if (/waypost_(dead_letters|oldest|messages|runs_active|waiters)/.test(expr))
         expect(expr).toContain("max(");
@@ -227,7 +228,7 @@ describe.skipIf(promtool === null)("promtool", () => {
     const folder = temporaryFolder();
     copyFileSync(join(home, "deploy/alerts.yaml"), join(folder, "alerts.yaml"));
     copyFileSync(join(import.meta.dirname, "alertCases.yaml"), join(folder, "cases.yaml"));
-    expect(run(["check", "rules", "alerts.yaml"], { cwd: folder })).toContain("8 rules found");
+    expect(run(["check", "rules", "alerts.yaml"], { cwd: folder })).toContain("9 rules found");
     expect(run(["test", "rules", "cases.yaml"], { cwd: folder })).toContain("SUCCESS");
   });
 });
