@@ -1,8 +1,9 @@
 import type { Command } from "commander";
 import { elapsed, systemClock } from "../clock/clock.ts";
+import { minute } from "../core/values/time.ts";
 import { CommandFailed, exitCodes } from "./terminal/commandFailed.ts";
 import type { ApiRequest } from "./connection.ts";
-import { callApi } from "./connection.ts";
+import { callApi, readLines } from "./connection.ts";
 import type { Fields } from "./terminal/fields.ts";
 import { isObject } from "./terminal/fields.ts";
 import { toSafeJson } from "./terminal/safeText.ts";
@@ -20,7 +21,9 @@ export function connectToApi({ environment }: ClientContext): Api {
   const server = findServer(environment);
   const call = (request: ApiRequest): Promise<unknown> => callApi(server, request);
   return {
+    url: server.url,
     call,
+    lines: (request) => readLines(server, request),
     read: async (request) => {
       const result = await call(request);
       return isObject(result) ? result : { items: result };
@@ -28,10 +31,15 @@ export function connectToApi({ environment }: ClientContext): Api {
   };
 }
 
-/** A connection to a server. `read` returns a list that is not in an object as its field `items`. */
+/**
+ * A connection to a server. `read` returns a list that is not in an object as its field `items`. `lines`
+ * yields the lines of a stream.
+ */
 export type Api = {
+  url: string;
   call(request: ApiRequest): Promise<unknown>;
   read(request: ApiRequest): Promise<Fields>;
+  lines(request: Pick<ApiRequest, "path" | "query">): AsyncIterable<string>;
 };
 
 /** Adds `--json`, which every command has. */
@@ -71,6 +79,9 @@ export async function showResult(flags: OutputFlags, load: () => Promise<Shown>)
     await pause(interval);
   }
 }
+
+/** How long a command waits for a server that is unavailable, before it ends. */
+export const outagePatience = 2 * minute;
 
 /**
  * Returns a function that runs another one and ignores that the server is unavailable, so that the caller

@@ -1,4 +1,5 @@
-import type { IncomingMessage, RequestOptions } from "node:http";
+import { once } from "node:events";
+import type { ClientRequest, IncomingMessage, RequestOptions } from "node:http";
 import { request as requestHttp } from "node:http";
 import { alarm } from "../clock/clock.ts";
 import { minute, second } from "../core/values/time.ts";
@@ -31,6 +32,8 @@ export type ApiRequest = {
 const responseTime = { silent: 30 * second, whole: 5 * minute };
 /** The largest response that is read, in bytes. */
 const maxResponse = 256 * 1024 * 1024;
+/** The longest line of a stream that is read, in characters. A server sends no line of more than 1 MiB. */
+const maxLine = 2 * 1024 * 1024;
 
 /**
  * Sends a request and returns the JSON of its response. Fails with one sentence if the server refuses it or
@@ -41,22 +44,74 @@ export async function callApi(
   request: ApiRequest,
   time: typeof responseTime = responseTime,
 ): Promise<unknown> {
-  const address = `${server.url}${request.path}${formatQuery(request.query ?? {})}`;
-  const { status, body } = await send(server, request, { address, time }).catch((error: unknown) => {
+  const { status, body } = await send(server, request, time).catch((error: unknown) => {
     throw error instanceof CommandFailed ? error : toUnreachable(server.url, error);
   });
   const result = parseJson(body);
   if (status >= 200 && status < 300 && result !== undefined) {
     const missing = findMissing(result, request.needs);
     if (missing === null) return result;
-    throw new CommandFailed(
-      "failed",
-      `${server.url}: this is not a response of Waypost, because ${missing}; ` +
-        "check the address, and any proxy in between",
-    );
+    throw toStranger(server.url, missing);
   }
   throw toFailure(server.url, status, result);
 }
+
+/**
+ * Sends a request and yields the lines of its response as they arrive. A last line without a line break is
+ * left out. Fails if the server refuses the request, or if no line is complete after `silent` milliseconds.
+ */
+export async function* readLines(
+  server: ServerAddress,
+  request: Pick<ApiRequest, "path" | "query">,
+  silent = responseTime.silent,
+): AsyncGenerator<string, void> {
+  let outgoing: ClientRequest | null = null;
+  let cancel = (): void => undefined;
+  try {
+    const opened = startRequest(server, { ...request, needs: {} }, { open: await loadProtocol(server.url) });
+    outgoing = opened;
+    let stop = (error: Error): unknown => opened.destroy(error);
+    const restart = (): void => {
+      cancel();
+      cancel = alarm(silent, () => stop(new Error(`no line within ${silent / 1000} s`)));
+    };
+    restart();
+    const [response] = (await once(opened, "response")) as [IncomingMessage];
+    opened.on("error", () => undefined);
+    stop = (error) => response.destroy(error);
+    if (response.statusCode !== 200) {
+      const { status, body } = await readResponse(response);
+      throw toFailure(server.url, status, parseJson(body));
+    }
+    response.setEncoding("utf8");
+    let rest = "";
+    for await (const chunk of response as AsyncIterable<string>) {
+      const lines = chunk.split("\n");
+      lines[0] = rest + (lines[0] ?? "");
+      rest = lines.pop() ?? "";
+      for (const line of lines) {
+        // The time in which the caller handles a line is not a silence of the server.
+        cancel();
+        yield line;
+        restart();
+      }
+      if (rest.length > maxLine) throw toStranger(server.url, `a line exceeds ${maxLine} characters`);
+    }
+  } catch (error) {
+    throw error instanceof CommandFailed ? error : toUnreachable(server.url, error);
+  } finally {
+    cancel();
+    outgoing?.destroy();
+  }
+}
+
+/** Returns the failure that something else than Waypost responds. */
+export const toStranger = (url: string, why: string): CommandFailed =>
+  new CommandFailed(
+    "failed",
+    `${url}: this is not a response of Waypost, because ${why}; ` +
+      "check the address, and any proxy in between",
+  );
 
 function formatQuery(query: ApiQuery): string {
   const parameters = new URLSearchParams();
@@ -69,32 +124,15 @@ function formatQuery(query: ApiQuery): string {
 
 type Received = { status: number; body: string };
 
-type Exchange = { address: string; time: typeof responseTime };
-
 async function send(
   server: ServerAddress,
   request: ApiRequest,
-  { address, time }: Exchange,
+  time: typeof responseTime,
 ): Promise<Received> {
-  const { body } = request;
-  const options: RequestOptions = {
-    method: request.method ?? "GET",
-    headers: {
-      ...request.headers,
-      authorization: `Bearer ${server.token}`,
-      ...(body !== undefined && { "content-length": String(Buffer.byteLength(body)) }),
-    },
-    timeout: time.silent,
-    agent: false,
-  };
-  // TLS is loaded only if it is used.
-  const open = address.startsWith("https:") ? (await import("node:https")).request : requestHttp;
-  // The URL is not parsed: a destination in the path must arrive as it was written.
-  const { protocol, hostname, port } = new URL(server.url);
-  const path = address.slice(new URL(server.url).origin.length);
-  const host = hostname.replace(/^\[(.*)\]$/, "$1");
+  const open = await loadProtocol(server.url);
   return new Promise((resolve, reject) => {
-    const outgoing = open({ ...options, protocol, host, port, path }, (response) => {
+    const outgoing = startRequest(server, request, { open, timeout: time.silent });
+    outgoing.on("response", (response) => {
       readResponse(response).then(resolve, reject);
     });
     const giveUp = (span: number, missing: string): void => {
@@ -106,8 +144,33 @@ async function send(
     const cancel = alarm(time.whole, () => giveUp(time.whole, "complete response"));
     outgoing.on("close", cancel);
     outgoing.on("error", reject);
-    outgoing.end(body);
   });
+}
+
+/** Returns what opens requests to a URL. TLS is loaded only if it is used. */
+const loadProtocol = async (url: string): Promise<typeof requestHttp> =>
+  url.startsWith("https:") ? (await import("node:https")).request : requestHttp;
+
+type Opening = { open: typeof requestHttp; timeout?: number };
+
+/** Sends a request. It emits `timeout` if its socket is idle for `timeout` milliseconds. */
+function startRequest(server: ServerAddress, request: ApiRequest, { open, timeout }: Opening): ClientRequest {
+  const { body } = request;
+  const options: RequestOptions = {
+    method: request.method ?? "GET",
+    headers: {
+      ...request.headers,
+      authorization: `Bearer ${server.token}`,
+      ...(body !== undefined && { "content-length": String(Buffer.byteLength(body)) }),
+    },
+    timeout,
+    agent: false,
+  };
+  const address = `${server.url}${request.path}${formatQuery(request.query ?? {})}`;
+  // The URL is not parsed: a destination in the path must arrive as it was written.
+  const { protocol, hostname, port, origin } = new URL(server.url);
+  const host = hostname.replace(/^\[(.*)\]$/, "$1");
+  return open({ ...options, protocol, host, port, path: address.slice(origin.length) }).end(body);
 }
 
 async function readResponse(response: IncomingMessage): Promise<Received> {

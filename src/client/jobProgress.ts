@@ -1,7 +1,6 @@
 import type { Api, OutputFlags } from "./api.ts";
 import { apiPath } from "./apiPath.ts";
-import { minute } from "../core/values/time.ts";
-import { pause, printShown, tolerateOutages } from "./api.ts";
+import { outagePatience, pause, printShown, tolerateOutages } from "./api.ts";
 import { CommandFailed, exitCodes } from "./terminal/commandFailed.ts";
 import type { Fields } from "./terminal/fields.ts";
 import { readLine, readNumber, readObjects } from "./terminal/fields.ts";
@@ -12,8 +11,6 @@ import { formatTime } from "./terminal/times.ts";
 
 /** How often the progress is read, in milliseconds. */
 const interval = 500;
-/** How long the server may be unavailable before the command ends. */
-const outagePatience = 2 * minute;
 
 /**
  * Shows the progress of a job until it has ended, and then its result. If a person interrupts the command,

@@ -31,7 +31,7 @@ export type List = {
 };
 
 /** The most entries of a list, and the most pages that are read for them, as pages may be almost empty. */
-const maxLimit = 100_000;
+export const maxLimit = 100_000;
 const maxPages = 2_000;
 
 type ListFlags = OutputFlags & { limit?: string; newest?: true };
@@ -106,8 +106,12 @@ async function loadRows(api: Api, list: List, { query, limit }: Wanted): Promise
     if (next === cursor) break;
     cursor = next;
   }
-  throw new CommandFailed(
-    "unavailable",
-    `the server returned page after page without an end; use filters, such as --since, or a smaller --limit`,
-  );
+  throw endlessPages();
 }
+
+/** Returns the failure that a server returns pages without an end. */
+export const endlessPages = (): CommandFailed =>
+  new CommandFailed(
+    "unavailable",
+    "the server returned page after page without an end; use filters, such as --since, or a smaller --limit",
+  );
