@@ -96,6 +96,9 @@ const heldSchema = countSchema.extend({
     .describe("When the oldest of those counted was accepted. Absent if none is held."),
 });
 
+const unknownDurations =
+  "Attempts that a step settled (`settledBy`) are left out, because their durations are not recorded.";
+
 const attemptsFields = {
   attempts: natural
     .optional()
@@ -106,10 +109,14 @@ const attemptsFields = {
   failureShare: z.number().optional().describe("The share of these attempts that failed, from 0 to 1."),
   p50: natural
     .optional()
-    .describe("The duration that half of these attempts did not exceed, in milliseconds."),
+    .describe(
+      "The duration that half of these attempts did not exceed, in milliseconds. " + unknownDurations,
+    ),
   p95: natural
     .optional()
-    .describe("The duration that 95 % of these attempts did not exceed, in milliseconds."),
+    .describe(
+      "The duration that 95 % of these attempts did not exceed, in milliseconds. " + unknownDurations,
+    ),
   lastFailure: z
     .object({
       time: z.int().describe("When the outcome was recorded, in Unix milliseconds."),

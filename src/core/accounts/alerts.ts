@@ -5,8 +5,8 @@ import { fingerprint } from "../values/fingerprint.ts";
 import { isSuccessStatus } from "../values/status.ts";
 import { hour, minute, second } from "../values/time.ts";
 import type { LaneFailures } from "../fairness/failingLanes.ts";
-import type { HostAttempts } from "./hostStatistics.ts";
-import { sumAttemptsByHost } from "./hostStatistics.ts";
+import type { Attempted, HostAttempts } from "./hostStatistics.ts";
+import { readAttemptHost, sumAttemptsByHost, wasAccepted } from "./hostStatistics.ts";
 
 // Decides which events cause an alert, how often, and how an alert is repeated. Alerts are not messages: they
 // use no quota, have no dead letters, and cause no other alerts.
@@ -53,7 +53,7 @@ export type AlertFacts = {
   /** Dead letters of the window, and whether there are more. */
   deadLetters: readonly FailedFact[];
   /** The newest log entries. */
-  log: readonly Pick<LogRow, "time" | "status" | "error" | "attempt">[];
+  log: readonly Attempted[];
   /** The hosts whose last attempts by this node have failed. The log of a busy account covers little time. */
   failing: readonly HostFailures[];
   blocked: readonly BlockedFact[];
@@ -152,7 +152,7 @@ function findHostNotices(situation: Situation): AlertNotice[] {
   const inLog = new Map(sumAttemptsByHost(facts.log).map((host) => [host.host, host]));
   const byNode = new Map(facts.failing.map((host) => [host.host, host]));
   return [...new Set([...inLog.keys(), ...byNode.keys()])].flatMap((host): AlertNotice[] => {
-    const attempts = facts.log.filter(({ attempt }) => attempt?.host === host);
+    const attempts = facts.log.filter((row) => readAttemptHost(row) === host);
     if (isFailing(attempts, byNode.get(host), situation)) {
       const known = inLog.get(host);
       const text = `${host} has failed for ${formatSpan(account.alerts.after)} or longer`;
@@ -161,9 +161,7 @@ function findHostNotices(situation: Situation): AlertNotice[] {
       ];
     }
     const last = told.find(({ subject, event }) => subject === host && event.startsWith("host."));
-    const isWell = attempts.some(
-      ({ time, status }) => isSuccessStatus(status) && time > (last?.createdAt ?? Infinity),
-    );
+    const isWell = attempts.some((row) => wasAccepted(row) && row.time > (last?.createdAt ?? Infinity));
     return last?.event === "host.failing" && isWell
       ? [{ event: "host.recovered", subject: host, text: `${host} accepts deliveries again` }]
       : [];
@@ -179,10 +177,7 @@ function isFailing(
   ofNode: HostFailures | undefined,
   { account: { alerts }, now }: Pick<Situation, "account" | "now">,
 ): boolean {
-  const lastSuccess = Math.max(
-    0,
-    ...attempts.flatMap(({ time, status }) => (isSuccessStatus(status) ? [time] : [])),
-  );
+  const lastSuccess = Math.max(0, ...attempts.flatMap((row) => (wasAccepted(row) ? [row.time] : [])));
   const inLog = attempts.flatMap(({ time }) => (time > lastSuccess ? [time] : []));
   const seen = ofNode && ofNode.since > lastSuccess ? ofNode : null;
   const times = [...inLog, ...(seen ? [seen.since, seen.last] : [])];

@@ -338,6 +338,8 @@ export type LogRow = {
   dlqId: string | null;
   /** The attempt that ended. Absent if none did, or if no request was attempted. */
   attempt?: LoggedAttempt;
+  /** The host that the message was delivered to. Present if a step settled it, before its attempt ended. */
+  settledHost?: string;
   /** The tags of the message: see `core/search/tags.ts`. */
   tags: readonly string[];
 };

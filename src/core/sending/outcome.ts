@@ -96,7 +96,7 @@ export function recordRequestEnd(draft: Draft, moment: Moment, { state, outcome 
  * the row that the message is delivered.
  */
 export function settleByStep(draft: Draft, moment: Moment, state: MessageState): void {
-  log(draft, moment, { message: state, row: { states: ["DELIVERED"] } });
+  log(draft, moment, { message: state, row: { states: ["DELIVERED"], settledHost: state.host } });
   const isOwn = state.leasedBy === moment.node;
   if (state.leasedBy !== null && (!isOwn || hasPlaces(state))) {
     draft.put("messages", { ...state, state: "settled" });

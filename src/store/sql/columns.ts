@@ -48,6 +48,11 @@ const readAttempt = (row: Columns): LoggedAttempt => ({
   host: readText(row.host),
 });
 
+function readDestination(row: Columns): Pick<LogRow, "attempt" | "settledHost"> {
+  if (row.started_at !== null) return { attempt: readAttempt(row) };
+  return row.host === null ? {} : { settledHost: readText(row.host) };
+}
+
 /** A table of log entries: the log or the kept log. */
 export const logTable: Omit<Table<LogRow>, "name"> = {
   columns: {
@@ -79,7 +84,7 @@ export const logTable: Omit<Table<LogRow>, "name"> = {
     first_byte_time: row.attempt?.firstByte ?? null,
     duration: row.attempt?.duration ?? null,
     node: row.attempt?.node ?? null,
-    host: row.attempt?.host ?? null,
+    host: row.attempt?.host ?? row.settledHost ?? null,
     // The row of a plain success, which is by far the most frequent row, has no detail.
     detail: hasDetail(row) ? formatLogDetail(row) : null,
     body: toBodyColumn(row.body),
@@ -98,6 +103,6 @@ export const logTable: Omit<Table<LogRow>, "name"> = {
     dlqId: null,
     tags: [],
     ...(row.detail === null ? {} : parseDetail<Partial<LogDetail>>(row)),
-    ...(row.started_at === null ? {} : { attempt: readAttempt(row) }),
+    ...readDestination(row),
   }),
 };

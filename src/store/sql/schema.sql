@@ -272,8 +272,9 @@ create table dead_letters (
 -- ----- The log of messages, and the tags of lists ----------------------------------------------------------
 
 -- The events of messages, in order of time. The columns from `started_at` to `host` are null unless an attempt
--- ended; its times are in milliseconds. On PostgreSQL there is one partition for each day. It is created
--- before it is needed, and dropped as a whole; see `logPartitions.ts`.
+-- ended; its times are in milliseconds. An event with only a host is a delivery that a step settled. On
+-- PostgreSQL there is one partition for each day. It is created before it is needed, and dropped as a whole;
+-- see `logPartitions.ts`.
 create table log (
   account text not null,
   id text not null,

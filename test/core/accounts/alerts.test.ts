@@ -145,6 +145,20 @@ describe("an alert is created for", () => {
     );
   });
 
+  test("no host whose endpoints settle deliveries by steps, although some attempts failed", () => {
+    const failed = attempts("a.example", [
+      [9 * minute, 500],
+      [6 * minute, 500],
+      [2 * minute, 500],
+    ]);
+    const settled = { time: now - minute, status: null, error: null, settledHost: "a.example" };
+    expect(listEvents(find({ log: failed }))).toEqual(["host.failing a.example"]);
+    expect(find({ log: [...failed, settled] })).toEqual([]);
+    const notice: AlertNotice = { event: "host.failing", subject: "a.example", text: "" };
+    const told = [makeAlert("acc", notice, now - 2 * minute)];
+    expect(listEvents(find({ log: [...failed, settled] }, { told }))).toEqual(["host.recovered a.example"]);
+  });
+
   test("a host that is well again, once, and only after an alert that it failed", () => {
     const notice: AlertNotice = { event: "host.failing", subject: "a.example", text: "" };
     const failing = makeAlert("acc", notice, now - 2 * minute);

@@ -38,6 +38,14 @@ test("attempts are summed by host, and the host with the largest share of failur
   ]);
 });
 
+test("a delivery that a step settled is an attempt that has not failed, without a duration", () => {
+  const settled = { time: 3, status: null, error: null, settledHost: "app" };
+  expect(sumAttemptsByHost([settled, settled, settled, makeRow("app", [40, 2], 503)])).toMatchObject([
+    { host: "app", attempts: 4, failures: 1, p50: 40, p95: 40, lastFailure: { time: 2 } },
+  ]);
+  expect(sumAttemptsByHost([settled])).toMatchObject([{ attempts: 1, failures: 0, p50: null, p95: null }]);
+});
+
 test("half of the durations are at most the p50, and 95 % at most the p95", () => {
   const rows = Array.from({ length: 100 }, (_, index) => makeRow("a", [100 - index], 200));
   expect(sumAttemptsByHost(rows)).toMatchObject([{ p50: 50, p95: 95 }]);

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { makeAccount, StoreFixture } from "../storeFixture.ts";
 import type { OpenStore } from "../storeFixture.ts";
+import { makeRunStart, makeRunStep } from "./runs.ts";
 
 const none = { count: 0, more: false };
 
@@ -25,6 +26,18 @@ export function describeSituation(open: OpenStore): void {
       expect(situation.minutes).toHaveLength(15);
       expect(situation.held.queue).toEqual({ ...none, oldestAt: null });
       expect(await fixture.store.read.hosts("acc")).toEqual([]);
+    });
+
+    test("counts a delivery that a step settled as an attempt that has not failed", async () => {
+      const fixture = await StoreFixture.open(open);
+      await fixture.account();
+      await fixture.publish([makeRunStart("wfr_1")]);
+      const [first] = fixture.delivered();
+      fixture.clock.now += 5;
+      await fixture.publish([makeRunStep("wfr_1", 1)]);
+      const attempts = { attempts: 1, failures: 0, p50: null, p95: null, lastFailure: null };
+      const { host } = new URL(first?.message.url ?? "");
+      expect(await fixture.store.read.hosts("acc")).toMatchObject([{ host, attempts }]);
     });
 
     test("counts messages by gate, outcomes by minute, and names what is paused", async () => {
