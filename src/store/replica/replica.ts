@@ -125,10 +125,17 @@ export class Replica {
 
   #begin(): void {
     const { path, folder, identity, now, writerCode } = this.#options;
-    const writer = startWriter(writerCode, [folder, identity, path]);
+    const tail = new WalTail(path, this.#version);
+    let writer;
+    try {
+      writer = startWriter(writerCode, [folder, identity, path]);
+    } catch (error) {
+      tail.close();
+      throw error;
+    }
     const stream = new Stream({
       writer,
-      tail: new WalTail(path, this.#version),
+      tail,
       now,
       onReport: (report) => this.#handle(report, stream),
       onEnd: (reason) => {
@@ -317,5 +324,10 @@ function startWriter(writerCode: URL | string, args: readonly string[]): Writer 
         ? ["write-replica"]
         : ["-e", writerCode, "--"]
       : [fileURLToPath(writerCode)];
-  return spawn(process.execPath, [...program, ...args], { stdio: ["pipe", "pipe", "ignore"] });
+  const writer = spawn(process.execPath, [...program, ...args], { stdio: ["pipe", "pipe", "ignore"] });
+  // Without free descriptors there are no pipes, although the types promise them. The error is an event.
+  const hasPipes = (writer.stdin as Writable | undefined) !== undefined;
+  if (hasPipes) return writer;
+  writer.on("error", () => undefined);
+  throw new Error("the process that writes could not be started: this process has no free descriptors");
 }

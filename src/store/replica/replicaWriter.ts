@@ -2,6 +2,7 @@ import {
   closeSync,
   existsSync,
   fdatasyncSync,
+  fstatSync,
   fsyncSync,
   ftruncateSync,
   mkdirSync,
@@ -11,6 +12,7 @@ import {
   readSync,
   renameSync,
   rmSync,
+  statSync,
   writeFileSync,
   writeSync,
 } from "node:fs";
@@ -61,7 +63,7 @@ export class ReplicaWriter {
   #neededBytes = recordHeaderBytes;
   /** The folder of the present generation. */
   #folder = "";
-  #segment: { file: number; bytes: number } | null = null;
+  #segment: { path: string; file: number; bytes: number } | null = null;
   #offset = 0;
   #isSynced = true;
   #base: ReplicaBase | null = null;
@@ -97,10 +99,18 @@ export class ReplicaWriter {
     this.#receivedBytes = all.length - at;
   }
 
-  /** Brings the log to the disk, and reports how far it is. */
+  /**
+   * Brings the log to the disk, and reports how far it is. Throws if the log was removed, because a restore
+   * would not find it.
+   */
   flush(): void {
     if (this.#isSynced) return;
-    if (this.#segment) fdatasyncSync(this.#segment.file);
+    if (this.#segment) {
+      const { path, file } = this.#segment;
+      fdatasyncSync(file);
+      if (statSync(path, { throwIfNoEntry: false })?.ino !== fstatSync(file).ino)
+        throw new Error(`${path} was removed or renamed`);
+    }
     this.#isSynced = true;
     this.#options.report({ written: this.#offset });
   }
@@ -136,10 +146,11 @@ export class ReplicaWriter {
       this.#segment = null;
     }
     try {
-      this.#segment ??= {
-        file: openSync(join(this.#folder, replicaFiles.log(offset)), "wx", 0o600),
-        bytes: 0,
-      };
+      if (this.#segment === null) {
+        const path = join(this.#folder, replicaFiles.log(offset));
+        this.#segment = { path, file: openSync(path, "wx", 0o600), bytes: 0 };
+        syncFolder(this.#folder);
+      }
       writeAll(this.#segment.file, bytes, this.#segment.bytes);
       this.#segment.bytes += bytes.length;
       return true;
@@ -247,7 +258,8 @@ export class ReplicaWriter {
         throw new WriterRefused(`${folder}: has the replica of another store; ${other}`);
       return;
     }
-    if (readdirSync(folder).some((name) => name !== "lost+found"))
+    const unfinished = `${replicaFiles.identity}.new`;
+    if (readdirSync(folder).some((name) => name !== "lost+found" && name !== unfinished))
       throw new WriterRefused(`${folder}: has other files; choose an empty folder for --replicate`);
     writeDurably(path, { format: 1, store } satisfies ReplicaIdentity);
   }

@@ -47,6 +47,8 @@ class Source {
       ...timing,
     });
     onTestFinished(() => {
+      // The writer would sync later, when its folder is gone.
+      this.writer.flush();
       this.tail.close();
       this.#checkpoints.close();
       this.db.close();
