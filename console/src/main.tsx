@@ -4,9 +4,10 @@ import { StrictMode, useEffect, useMemo, useState } from "react";
 import { createRoot } from "react-dom/client";
 import { whenSessionEnds } from "./api/client.ts";
 import { queryClient } from "./api/queries.ts";
-import type { Session } from "./api/session.ts";
+import type { NewCredentials, Session } from "./api/session.ts";
 import { hasCode, readSession, SessionContext } from "./api/session.ts";
 import { LoginPage } from "./pages/login.tsx";
+import { ShowCredentials } from "./pages/settings/credentials.tsx";
 import { Button } from "./parts/basics.tsx";
 import { Empty } from "./parts/trouble.tsx";
 import { router } from "./router.tsx";
@@ -28,19 +29,22 @@ const signedOut: Omit<Session, "hasOperator"> = {
 function Console() {
   const [session, setSession] = useState<Session | null>(null);
   const [error, setError] = useState<string | null>(null);
-  const load = (): void => {
+  const [replaced, setReplaced] = useState<NewCredentials | null>(null);
+  const load = async (): Promise<void> => {
     setError(null);
-    readSession().then(setSession, (reason: unknown) =>
-      setError(reason instanceof Error ? reason.message : ""),
-    );
+    try {
+      setSession(await readSession());
+    } catch (reason) {
+      setError(reason instanceof Error ? reason.message : "");
+    }
   };
-  useEffect(load, []);
+  useEffect(() => void load(), []);
   useEffect(() => {
     // An address with a code that is opened in this tab changes only the part after the #.
     const opened = (): void => {
       if (!hasCode()) return;
       queryClient.clear();
-      load();
+      void load();
     };
     window.addEventListener("hashchange", opened);
     return () => window.removeEventListener("hashchange", opened);
@@ -51,13 +55,22 @@ function Console() {
       setSession((known) => known && { ...signedOut, hasOperator: known.hasOperator });
     });
   }, []);
-  const value = useMemo(() => (session ? { session, setSession } : null), [session]);
+  const value = useMemo(
+    () => (session ? { session, setSession, showCredentials: setReplaced } : null),
+    [session],
+  );
+  const leaveCredentials = (): void => {
+    queryClient.clear();
+    // The pages of the ended session are not shown again, and an operator's session continues.
+    void load().then(() => setReplaced(null));
+  };
+  if (replaced) return <ShowCredentials of={replaced} close={leaveCredentials} />;
   if (error !== null)
     return (
       <div className="login">
         <Empty
           title="The console cannot reach its server"
-          actions={<Button onClick={load}>Try again</Button>}
+          actions={<Button onClick={() => void load()}>Try again</Button>}
         >
           <p>{error}</p>
         </Empty>

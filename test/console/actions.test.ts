@@ -240,6 +240,37 @@ describeConsole("actions in the console", (open) => {
     await page.close();
   });
 
+  test("a token is created with chosen rights, destinations and an end", { tags: "long" }, async () => {
+    const { page, server } = open;
+    await openPage(page, server, "/settings");
+    await page.getByRole("button", { name: "New token" }).click();
+    const dialog = page.getByRole("dialog", { name: "New token" });
+    await dialog.getByLabel("Name", { exact: true }).fill("chosen");
+    await dialog.getByLabel("read").check();
+    const destinations = [`${server.destinations.url}/ok/*`, "queue:empty"];
+    await dialog.getByLabel("Destinations", { exact: true }).fill(destinations.join(", "));
+    await dialog.getByLabel("Expires after", { exact: true }).fill("30d");
+    await dialog.getByRole("button", { name: "Create token" }).click();
+    const token = await page.getByRole("status").locator("code").innerText();
+    const as = { ...server, token };
+    const { credential } = (await call(as, "GET /v2/me")) as { credential: { expiresAt: number } };
+    expect(credential).toMatchObject({ kind: "token", verbs: ["publish", "read"], destinations });
+    expect(Math.round((credential.expiresAt - Date.now()) / 86_400_000)).toBe(30);
+    await call(as, `POST /v2/enqueue/empty/${server.destinations.url}/ok/chosen`);
+    const elsewhere = call(as, `POST /v2/enqueue/empty/${server.destinations.url}/elsewhere`);
+    await expect(elsewhere).rejects.toThrow("403");
+
+    await page.getByRole("button", { name: "New token" }).click();
+    await dialog.getByLabel("Name", { exact: true }).fill("all of them");
+    for (const verb of ["publish", "read", "manage"]) await dialog.getByLabel(verb).check();
+    await dialog.getByRole("button", { name: "Create token" }).click();
+    await expectShown(page.getByRole("heading", { name: "Token “all of them” is created" }));
+    const all = { ...server, token: await page.getByRole("status").locator("code").innerText() };
+    expect(await call(all, "GET /v2/me")).toMatchObject({
+      credential: { kind: "token", verbs: ["publish", "read", "manage"] },
+    });
+  });
+
   test("a token is created, shown once, and revoked", async () => {
     await openPage(open.page, open.server, "/settings");
     await open.page.getByRole("button", { name: "New token" }).click();

@@ -71,6 +71,57 @@ describeConsole(
       expect((await fetch(`${open.server.url}/v2/queues`, as)).status).toBe(401);
       await page.context().close();
     });
+
+    test("the credentials of an account are replaced, shown until dismissed, and valid", async () => {
+      const page = await (await open.newContext()).newPage();
+      await page.goto(`${open.server.url}/console/settings`);
+      const logIn = async (password: string): Promise<void> => {
+        await page.getByLabel("Account", { exact: true }).fill("testUser2");
+        await page.getByLabel("Password", { exact: true }).fill(password);
+        await page.getByRole("button", { name: "Sign in" }).click();
+      };
+      await logIn("testPassword");
+      await page.getByRole("button", { name: "Replace", exact: true }).click();
+      const confirm = page.getByRole("dialog", { name: "Replace the credentials of testUser2" });
+      await confirm.getByRole("textbox").fill("testUser2");
+      await confirm.getByRole("button", { name: "Replace credentials" }).click();
+      const dialog = page.getByRole("dialog", { name: "New credentials of testUser2" });
+      await expectShown(dialog);
+      for (let at = 0; at < 3; at++) await page.keyboard.press("Escape");
+      await page.mouse.click(5, 5);
+      expect(await findViolations(page)).toEqual([]);
+      const secrets = await dialog.locator("code").allInnerTexts();
+      const [password = "", token = "", readOnly = ""] = secrets;
+      const statusOf = async (bearer: string, method = "GET"): Promise<number> => {
+        const headers = { authorization: `Bearer ${bearer}` };
+        return (await fetch(`${open.server.url}/v2/queues/one/pause`, { method, headers })).status;
+      };
+      expect(await statusOf(token, "POST")).not.toBe(401);
+      expect(await statusOf(readOnly, "POST")).toBe(403);
+      await dialog.getByRole("button", { name: "I have copied them" }).click();
+      await logIn("testPassword");
+      await expectShown(page.getByRole("alert"));
+      await logIn(password);
+      await expectShown(page.getByRole("region", { name: "Password and main tokens" }));
+      await page.context().close();
+    });
+
+    test("a session of the operator continues after it has replaced the credentials", async () => {
+      const page = await (await open.newContext()).newPage();
+      await page.goto(`${open.server.url}/console/settings`);
+      await page.getByRole("button", { name: "Operator" }).click();
+      await page.getByLabel("Password").fill(operatorPassword);
+      await page.getByRole("button", { name: "Sign in" }).click();
+      await page.getByRole("button", { name: "No account" }).click();
+      await page.getByLabel("Switch to account").selectOption("testUser2");
+      await page.getByRole("button", { name: "Replace", exact: true }).click();
+      const confirm = page.getByRole("dialog", { name: "Replace the credentials of testUser2" });
+      await confirm.getByRole("textbox").fill("testUser2");
+      await confirm.getByRole("button", { name: "Replace credentials" }).click();
+      await page.getByRole("button", { name: "I have copied them" }).click();
+      await expectShown(page.getByRole("heading", { name: "Choose an account" }));
+      await page.context().close();
+    });
   },
   { isEmpty: true, tags: ["long"] },
 );

@@ -48,8 +48,16 @@ export const logIn = async (given: Login): Promise<Session> =>
 /** Ends the session. */
 export const logOut = async (): Promise<Session> => (await request("DELETE", path)) as Session;
 
+/** The credentials of an account after they were replaced. */
+export type NewCredentials = Record<"account" | "password" | "token" | "readOnlyToken", string>;
+
 /** The session that the pages are shown for, and how to replace it. */
-export type SessionState = { session: Session; setSession(session: Session): void };
+export type SessionState = {
+  session: Session;
+  setSession(session: Session): void;
+  /** Shows new credentials instead of the pages, until the person dismisses them. The session has ended. */
+  showCredentials(of: NewCredentials): void;
+};
 
 export const SessionContext = createContext<SessionState | null>(null);
 

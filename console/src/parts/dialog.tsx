@@ -6,10 +6,19 @@ import { Button } from "./basics.tsx";
 import { Refused } from "./trouble.tsx";
 import { Visible } from "./visible.tsx";
 
-type DialogProps = { title: string; isOpen?: boolean; close(): void; children: ReactNode; isWide?: boolean };
+type DialogProps = {
+  title: string;
+  isOpen?: boolean;
+  close(): void;
+  children: ReactNode;
+  isWide?: boolean;
+  /** Whether only a button of `children` closes it, because its content is not shown again. */
+  isFirm?: boolean;
+};
 
 /** A dialog above the page. Escape or a press outside closes it, and the keyboard cannot leave it. */
-export function Dialog({ title, isOpen = true, close, children, isWide = false }: DialogProps) {
+export function Dialog(props: DialogProps) {
+  const { title, isOpen = true, close, children, isWide = false, isFirm = false } = props;
   const dialog = useRef<HTMLDialogElement>(null);
   const id = useId();
   useEffect(() => {
@@ -28,8 +37,10 @@ export function Dialog({ title, isOpen = true, close, children, isWide = false }
       ref={dialog}
       className={`dialog ${isWide ? "wide" : ""}`}
       aria-labelledby={id}
-      onClose={close}
-      onClick={(event) => event.target === dialog.current && close()}
+      // A browser may close a dialog at the second Escape, whatever the page says.
+      onClose={isFirm ? () => dialog.current?.showModal() : close}
+      onCancel={(event) => isFirm && event.preventDefault()}
+      onClick={(event) => !isFirm && event.target === dialog.current && close()}
     >
       {isOpen && (
         <>
@@ -37,7 +48,7 @@ export function Dialog({ title, isOpen = true, close, children, isWide = false }
             <h2 id={id}>
               <Visible text={title} />
             </h2>
-            <Button kind="ghost" isSmall icon={X} label="Close (Esc)" onClick={close} />
+            {!isFirm && <Button kind="ghost" isSmall icon={X} label="Close (Esc)" onClick={close} />}
           </header>
           {children}
         </>

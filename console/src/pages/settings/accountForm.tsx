@@ -1,8 +1,9 @@
 import { KeyRound } from "lucide-react";
 import type { Response } from "../../api/client.ts";
 import { send } from "../../api/client.ts";
-import { CopyButton, Icon } from "../../parts/basics.tsx";
+import { Icon } from "../../parts/basics.tsx";
 import { Field, FormDialog } from "../../parts/dialog.tsx";
+import { Secrets } from "../../parts/secret.tsx";
 import { Visible } from "../../parts/visible.tsx";
 import { readField } from "../../parts/words.ts";
 
@@ -148,17 +149,7 @@ export function Credentials({ of }: { of: CreatedAccount }) {
           Account <Visible text={of.name} /> is created
         </h2>
         <p>Copy these now. They are not shown again here.</p>
-        <dl className="kv">
-          {rows.map(([name, secret]) => (
-            <div key={name} className="pair">
-              <dt>{name}</dt>
-              <dd className="secret">
-                <code>{secret}</code>
-                <CopyButton text={secret} label={`Copy: ${name}`} />
-              </dd>
-            </div>
-          ))}
-        </dl>
+        <Secrets rows={rows} />
       </div>
     </section>
   );

@@ -14,6 +14,7 @@ import { NewSecret } from "../../parts/secret.tsx";
 import type { Column } from "../../parts/table.tsx";
 import { Empty } from "../../parts/trouble.tsx";
 import { readField } from "../../parts/words.ts";
+import { MainCredentials } from "./credentials.tsx";
 import { Visible } from "../../parts/visible.tsx";
 
 type Token = Response<"GET /v2/tokens">["tokens"][number];
@@ -33,26 +34,29 @@ export function Tokens() {
       )}
       <Loaded query={tokens} what="The tokens">
         {({ tokens: rows }) => (
-          <ListPanel
-            label="Tokens"
-            title="Tokens of this account"
-            sub="in addition to the main and the read-only token"
-            end={
-              may.manage && (
-                <Button isSmall icon={Plus} onClick={() => setIsNew(true)}>
-                  New token
-                </Button>
-              )
-            }
-            columns={columns}
-            rows={rows}
-            keyOf={({ tokenId }) => tokenId}
-            empty={
-              <Empty title="No tokens yet">
-                <p>Give each program a token with only the rights that it needs.</p>
-              </Empty>
-            }
-          />
+          <>
+            <ListPanel
+              label="Tokens"
+              title="Tokens of this account"
+              sub="in addition to the main and the read-only token"
+              end={
+                may.manage && (
+                  <Button isSmall icon={Plus} onClick={() => setIsNew(true)}>
+                    New token
+                  </Button>
+                )
+              }
+              columns={columns}
+              rows={rows}
+              keyOf={({ tokenId }) => tokenId}
+              empty={
+                <Empty title="No tokens yet">
+                  <p>Give each program a token with only the rights that it needs.</p>
+                </Empty>
+              }
+            />
+            <MainCredentials />
+          </>
         )}
       </Loaded>
       {isNew && <TokenForm close={() => setIsNew(false)} done={setMade} />}
@@ -154,7 +158,11 @@ function TokenForm({ close, done }: { close(): void; done(made: { name: string; 
           {verb}
         </label>
       ))}
-      <Field name="Destinations" isOptional hint="Without them, the token publishes to all destinations.">
+      <Field
+        name="Destinations"
+        isOptional
+        hint="Without them, the token publishes to all destinations. They need publish, without manage."
+      >
         <input
           className="input mono"
           name="destinations"
