@@ -109,6 +109,7 @@ describe("GET /v2/me", () => {
       brand: "svc",
       headerPrefix: "Svc",
       region: "EU-CENTRAL-1",
+      version: "1.2.3",
     });
     expect(await me(makeReadOnlyToken({ id: "acc_1", token }))).toMatchObject({
       credential: { kind: "readOnly", verbs: ["read"] },
