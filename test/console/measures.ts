@@ -31,16 +31,25 @@ export async function findViolations(page: Page): Promise<string[]> {
   return result.value as string[];
 }
 
-/** Counts how far things move by themselves on the next page that is opened. It is plain JavaScript. */
+/** Notes what moves by itself on the next page that is opened, and how far. It is plain JavaScript. */
 export const countShifts = `
-  globalThis.layoutShift = 0;
+  globalThis.shifts = [];
+  const place = ({ left, top, width, height }) => [left, top, width, height].map(Math.round).join(" ");
   new PerformanceObserver((list) => {
-    for (const entry of list.getEntries()) if (!entry.hadRecentInput) globalThis.layoutShift += entry.value;
+    for (const { hadRecentInput, value, sources } of list.getEntries()) {
+      if (hadRecentInput) continue;
+      const moved = sources.map(({ node, previousRect, currentRect }) => {
+        const what = (node?.parentElement?.className ?? "") + " “" + (node?.textContent ?? "").slice(0, 60);
+        return what + "” " + place(previousRect) + " to " + place(currentRect);
+      });
+      globalThis.shifts.push(value + ": " + moved.join("; "));
+    }
   }).observe({ type: "layout-shift", buffered: true });
 `;
 
-export const readShifts = (page: Page): Promise<number> =>
-  page.evaluate(() => Number(Reflect.get(globalThis, "layoutShift") ?? -1));
+/** Returns what has moved by itself: how far, its text, and where it was and is. */
+export const readShifts = (page: Page): Promise<string[]> =>
+  page.evaluate(() => (Reflect.get(globalThis, "shifts") ?? ["nothing was measured"]) as string[]);
 
 /** Returns the visible headings that come first and are not of level 1, or that leave out a level. */
 export const findHeadingJumps = (page: Page): Promise<string[]> =>
