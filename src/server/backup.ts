@@ -69,7 +69,8 @@ export async function backupStore(
         `${file}: cannot be written (${toText(error)}); free space, or choose another disk`,
       );
     });
-    await checkCopy(part, { name: `the copy of ${toStorePath(data)}` });
+    // The version of the store may have to restore it.
+    await checkCopy(part, { name: `the copy of ${toStorePath(data)}`, keepsVersion: true });
     if (withKeys && keyLines) writeKeys(keysFile, keyLines);
     renameSync(part, file);
     syncFolder(dirname(file));

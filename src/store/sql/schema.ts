@@ -112,6 +112,8 @@ export type TableCreation = StoreName & {
   hasTable(name: string): Promise<boolean>;
   /** True for the target of a move. In all other cases, a partly moved store is refused. */
   isMoveTarget?: boolean;
+  /** True if the tables of an older version are only checked. */
+  keepsVersion?: boolean;
 };
 
 /**
@@ -125,7 +127,7 @@ export async function createTables(
   creation: TableCreation,
 ): Promise<void> {
   const { sql, hash } = schemaFor(database);
-  const { run, hasTable, isMoveTarget = false } = creation;
+  const { run, hasTable, isMoveTarget = false, keepsVersion = false } = creation;
   if (!(await hasTable(schemaTable))) {
     // Stores of older versions have no table of schemas, but they have this table. Hardly any other program
     // has it.
@@ -144,6 +146,7 @@ export async function createTables(
       "only a part of a store was moved here: run the same waypost migrate-store again to continue",
     );
   }
+  if (keepsVersion) return;
   for (const migration of upgrade) await migrate(connection, database, { migration, run });
 }
 

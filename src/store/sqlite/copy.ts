@@ -47,14 +47,21 @@ export function syncFile(path: string): void {
   }
 }
 
+type CopyChecks = {
+  name: string;
+  keys?: KeySource;
+  keepsVersion?: boolean;
+  check?: (read: Queries) => Promise<void>;
+};
+
 /**
- * Checks a copy of a store: all its pages, and its tables, which are upgraded if they are older. Throws
- * `StorageRefused` with the reason; `name` is what the error calls the copy. With `keys`, `check` reads the
- * copy.
+ * Checks a copy of a store: all its pages, and its tables. Tables of an older version are upgraded, unless
+ * `keepsVersion` is true. Throws `StorageRefused` with the reason; `name` is what the error calls the copy.
+ * With `keys`, `check` reads the copy.
  */
 export async function checkCopy(
   path: string,
-  { name, keys = null, check }: { name: string; keys?: KeySource; check?: (read: Queries) => Promise<void> },
+  { name, keys = null, keepsVersion = false, check }: CopyChecks,
 ): Promise<void> {
   requireIntact(path, name);
   const database = openSqlite(path, { keys });
@@ -64,8 +71,7 @@ export async function checkCopy(
       return (await database.connection.query(sql, [table])).length > 0;
     };
     if (!(await hasTable("dead_letters"))) throw new StorageRefused(notAStore(name));
-    // A copy of an older version is upgraded here.
-    await database.createTables({ name, place: "an empty data folder" });
+    await database.createTables({ name, place: "an empty data folder", keepsVersion });
     await check?.(createQueries(createSqlReads(database.connection)));
   } finally {
     database.close();

@@ -58,7 +58,9 @@ export type SqliteDatabase = Database & {
    */
   giveBackSpace(keepsNone: boolean): Promise<boolean>;
   /** Creates the tables if there are none. Throws `StorageRefused` if another version created them. */
-  createTables(how?: Partial<StoreName> & { isMoveTarget?: boolean }): Promise<void>;
+  createTables(
+    how?: Partial<StoreName & Pick<TableCreation, "isMoveTarget" | "keepsVersion">>,
+  ): Promise<void>;
   /** Writes a number that nothing reads. Rejects if the disk cannot store it. */
   probe(): Promise<void>;
   close(): void;

@@ -19,6 +19,22 @@ const slow = {
   allowsOlder: false,
 };
 
+test("a backup that a newer version writes can be restored by the version of the store", async () => {
+  const home = temporaryFolder();
+  const [data, backup] = [join(home, "data"), join(home, "backup.db")];
+  await runWaypost(["restore", fixture, "--data", data]).ended;
+  const next = { TEST_SOURCES: makeNextVersion(slow) };
+  const args = ["backup", backup, "--data", data, "--with-keys"];
+  expect(await runWaypost(args, next).ended).toMatchObject({ code: 0, err: "" });
+  for (const version of [{}, next]) {
+    const target = ["--data", temporaryFolder()];
+    expect(await runWaypost(["restore", backup, ...target], version).ended).toMatchObject({
+      code: 0,
+      err: "",
+    });
+  }
+});
+
 test("after kill -9 during an upgrade the version before works, and one of two upgrades it", async () => {
   const data = join(temporaryFolder(), "data");
   const args = ["dev", "--port", "0", "--hold", "--data", data];
