@@ -40,6 +40,21 @@ test.each([3, fresh])("all invariants hold without hints, in rounds, with seed %
   expect((await simulate({ seed, storage })).failure).toBeNull();
 });
 
+test("all invariants hold while people send messages now and run schedules", async () => {
+  const happened = new Set<string>();
+  for (const seed of [10, 15, 75]) {
+    const report = await simulate({ seed, byHand: true });
+    expect(report.failure).toBeNull();
+    for (const what of report.happened) happened.add(what);
+  }
+  for (const what of [
+    ...["audit message.sendNow", "sent now before its delay ends", "sent now before its retry"],
+    ...["sent now in a queue", "sent now with a key"],
+    ...["audit schedule.run", "schedule run by hand to a URL", "schedule run by hand to a group"],
+  ])
+    expect([...happened], what).toContain(what);
+});
+
 test("different seeds run differently", async () => {
   const one = await simulate({ seed: 1, actions: 10 });
   const other = await simulate({ seed: 2, actions: 10 });

@@ -25,7 +25,8 @@ const hour: Millis = 3600 * second;
 
 /**
  * `runs` is the share of client requests about workflow runs. `meet`: batches of several nodes overlap.
- * `quota` is the storage limit of each account in bytes, while there are faults.
+ * `quota` is the storage limit of each account in bytes, while there are faults. `byHand`: people send
+ * messages now and run schedules.
  */
 export type Options = {
   seed: number;
@@ -33,6 +34,7 @@ export type Options = {
   runs?: number;
   meet?: boolean;
   quota?: number | null;
+  byHand?: boolean;
 } & {
   decisions?: Commands;
   storage?: Storage;
@@ -61,10 +63,11 @@ export async function simulate({
   runs = 0.2,
   meet = false,
   quota = null,
+  byHand = false,
   decisions,
   storage = memoryStorage(decisions),
 }: Options): Promise<Report> {
-  const run = new Simulation(seed, storage, { runs, quota });
+  const run = new Simulation(seed, storage, { runs, quota, byHand });
   try {
     await run.runWithFaults(actions, meet);
     await run.quiet();
@@ -91,7 +94,7 @@ class Simulation {
   constructor(
     seed: number,
     storage: Storage,
-    { runs: runShare, quota }: { runs: number; quota: number | null },
+    { runs: runShare, quota, byHand }: { runs: number; quota: number | null; byHand: boolean },
   ) {
     this.#isLimited = seed % 3 === 0;
     const random = new RandomSource(seed);
@@ -138,6 +141,7 @@ class Simulation {
       cluster: this.#cluster,
       random,
       scopeRandom: new RandomSource(seed + 1_000_000),
+      handRandom: byHand ? new RandomSource(seed + 2_000_000) : null,
       runShare,
       openNodes: () => this.#nodes.filter((node) => !node.closed),
     });

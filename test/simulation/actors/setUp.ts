@@ -6,7 +6,8 @@ import { groups, keys, queues } from "./clients.ts";
 import { reusedRunIds } from "./runClients.ts";
 import type { Tables } from "../storage/changes.ts";
 
-const schedules = ["schedule-1", "schedule-2"] as const;
+/** The schedules of each account. */
+export const schedules = ["schedule-1", "schedule-2"] as const;
 
 /** Returns a random change of an account's queues, keys, groups or schedules. */
 export function randomSetUp(

@@ -4,6 +4,7 @@ import { randomCancel, randomDelete, randomInputs, randomRetry } from "./clients
 import type { Cluster } from "../cluster.ts";
 import type { SimulatedNode } from "./node.ts";
 import type { RandomSource } from "../randomSource.ts";
+import { randomHandAction } from "./handActions.ts";
 import { randomRunRequest } from "./runClients.ts";
 import { randomScope } from "../checkers/scopes.ts";
 import { randomSetUp } from "./setUp.ts";
@@ -13,6 +14,8 @@ type SimulatedClientsOptions = {
   random: RandomSource;
   /** The randomness of token scopes. It is separate, so that nothing else depends on it. */
   scopeRandom: RandomSource;
+  /** The randomness of what people do by hand. Null: they do nothing. */
+  handRandom: RandomSource | null;
   /** The share of requests about workflow runs. */
   runShare: number;
   /** Returns the nodes that accept requests. */
@@ -62,7 +65,18 @@ export class SimulatedClients {
     };
     // A client that gets an error does not know the outcome; it may retry.
     ask().catch(() => undefined);
+    this.#actByHand(node, known);
     return this.#options.cluster.virtualTime.now >= node.cutOffUntil;
+  }
+
+  #actByHand(node: SimulatedNode, { account }: ClientState): void {
+    const { handRandom: random, cluster } = this.#options;
+    if (!random?.isHit(0.2)) return;
+    const { name, input } = randomHandAction(random, account, {
+      tables: cluster.storage.tables,
+      now: cluster.virtualTime.now,
+    });
+    node.ask((store) => executeCall(store, { name, input })).catch(() => undefined);
   }
 
   #askForRuns(node: SimulatedNode, { account }: ClientState): Promise<unknown> {

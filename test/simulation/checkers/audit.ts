@@ -57,6 +57,10 @@ const expectedEntries: {
     deleted ? { what: "schedule.delete", object: String(id) } : null,
   pauseSchedule: ({ id }) => ({ what: "schedule.pause", object: String(id) }),
   resumeSchedule: ({ id }) => ({ what: "schedule.resume", object: String(id) }),
+  sendNow: ({ messageId }, sent: { changed: boolean } | null) =>
+    sent?.changed ? { what: "message.sendNow", object: String(messageId) } : null,
+  runSchedule: ({ id }, { messages }: { messages: readonly unknown[] }) =>
+    makeBulkEntry("schedule.run", [id], messages.length),
   upsertQueue: ({ name }) => ({ what: "queue.set", object: String(name) }),
   deleteQueue: ({ name }, { deleted }: { deleted: boolean }) =>
     deleted ? { what: "queue.delete", object: String(name) } : null,

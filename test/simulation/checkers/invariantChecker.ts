@@ -18,6 +18,7 @@ import { isExpectedRefusal, mapInputs, mapRetried } from "./inputsOfBatch.ts";
 import { PostedStepChecker } from "./postedSteps.ts";
 import { RunChecker } from "./runs.ts";
 import { ScheduleChecker } from "./schedules.ts";
+import { checkSentNow } from "./sentNow.ts";
 import { UsageRecount } from "./usage.ts";
 import type { Change, Changes } from "../storage/changes.ts";
 import type { Storage } from "../storage/storage.ts";
@@ -91,6 +92,9 @@ export class InvariantChecker {
       if (messageHistory) touched.add(messageHistory);
       messageHistory?.log(after, now);
     }
+    const { messageHistories, assertHolds } = this;
+    const cover = (what: string): unknown => this.happened.add(what);
+    checkSentNow(observed, { assertHolds, now, messageHistories, cover });
     for (const change of changes.messages) this.#checkState(change, observed);
     this.#leases.check(observed, {
       assertHolds: this.assertHolds,
@@ -101,10 +105,8 @@ export class InvariantChecker {
     this.#checkDeadLetters(observed);
     for (const messageHistory of touched) messageHistory.checkCallbacks(this.#storage.tables);
     this.#checkHostWaitlists(changes);
-    const { messageHistories, assertHolds } = this;
     const { tables } = this.#storage;
     this.#keys.check(observed, { messageHistories, now, assertHolds });
-    const cover = (what: string): unknown => this.happened.add(what);
     this.#limiters.check(observed, { messageHistories, now, assertHolds, tables, cover });
     this.#accountLimits.check(observed, { assertHolds, tables, messageHistories });
     this.requests.check(observed, { assertHolds, tables, cover });

@@ -53,11 +53,12 @@ export class MessageHistory {
   freedAt: number | null = null;
   dlqId: string | null = null;
   deadLetters = 0;
-  readonly #notBefore: number;
+  #notBefore: number;
   readonly #assert: AssertHolds;
   readonly #states: LogState[];
   #loggedAt: number;
   #retryAt = 0;
+  #sentNowAt: number | null = null;
   /** Attempts that ended, and how many of them were lost. */
   #errors = 0;
   #lost = 0;
@@ -112,6 +113,13 @@ export class MessageHistory {
     if (this.ended === "failed") this.dlqId = row.dlqId;
   }
 
+  /** Called when a client sends the message before its delay or its next retry. */
+  sendNow(now: number): void {
+    this.#notBefore = Math.min(this.#notBefore, now);
+    this.#retryAt = Math.min(this.#retryAt, now);
+    this.#sentNowAt = now;
+  }
+
   state(
     before: MessageState | undefined,
     after: MessageState,
@@ -152,7 +160,12 @@ export class MessageHistory {
     // Within one batch, an attempt may be lost or retried, and then leased again.
     if (!isLease(before, after)) return;
     this.#leases++;
-    const free = before === undefined || before.dueAt === null || before.dueAt <= now || names.has("settle");
+    const free =
+      before === undefined ||
+      before.dueAt === null ||
+      before.dueAt <= now ||
+      this.#sentNowAt === now ||
+      names.has("settle");
     this.#assertHolds(free, `a message is not sent before it is due: ${before?.dueAt} at ${now}`);
     this.#assertHolds(
       this.#notBefore <= now,

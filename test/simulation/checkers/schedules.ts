@@ -1,3 +1,4 @@
+import type { ScheduleRun } from "../../../src/core/commands/runSchedule.ts";
 import type { StoredMessage, Schedule } from "../../../src/core/model/message.ts";
 import type { ObservedBatch, AssertHolds } from "./observedBatch.ts";
 import type { Tables } from "../storage/changes.ts";
@@ -21,12 +22,15 @@ export class ScheduleChecker {
   readonly #fired = new Set<string>();
 
   check(
-    { changes, calls }: ObservedBatch,
+    observed: ObservedBatch,
     { assertHolds, tables, now, retried, cover, hasSpent }: ScheduleCheckContext,
   ): void {
+    const { changes, calls } = observed;
+    const runByHand = this.#checkRunByHand(observed, { assertHolds, tables, cover });
     const created = new Map<string, StoredMessage[]>();
     for (const { after } of changes.storedMessages) {
       if (!after || after.scheduleId === null || retried.has(after.id) || after.reportsOn) continue;
+      if (runByHand.has(after.id)) continue;
       const name = `${after.account}\n${after.scheduleId}`;
       created.set(name, [...(created.get(name) ?? []), after]);
     }
@@ -89,6 +93,41 @@ export class ScheduleChecker {
       );
     }
     for (const [name] of created) assertHolds(false, `a message of a schedule comes from a firing: ${name}`);
+  }
+
+  /** Checks that a schedule that is run by hand publishes once, and stays as it is. Returns the messages. */
+  #checkRunByHand(
+    { changes, calls, result }: ObservedBatch,
+    { assertHolds, tables, cover }: Pick<ScheduleCheckContext, "assertHolds" | "tables" | "cover">,
+  ): Set<string> {
+    const published = new Set<string>();
+    calls.forEach(({ name, input }, at) => {
+      const reply = result.replies[at];
+      if (name !== "runSchedule" || !reply || !("answer" in reply)) return;
+      const { account, id } = input as { account: string; id: string };
+      const { messages } = reply.answer as ScheduleRun;
+      const schedule = tables.schedules.get(`${account}\n${id}`);
+      for (const { messageId } of messages) {
+        const stored = changes.storedMessages.find(({ after }) => after?.id === messageId)?.after;
+        assertHolds(
+          stored?.account === account && stored.scheduleId === id && !published.has(messageId),
+          `a run by hand publishes the messages that it names: ${messageId}`,
+        );
+        published.add(messageId);
+      }
+      if (!schedule || changes.schedules.length > 0 || changes.urlGroups.length > 0) {
+        assertHolds(calls.length > 1, `a run by hand does not change the schedule: ${id}`);
+        return;
+      }
+      const { group } = schedule.messageInput;
+      const endpoints = tables.urlGroups.get(`${account}\n${group}`)?.endpoints.length ?? 0;
+      assertHolds(
+        messages.length === (group === null ? 1 : endpoints),
+        `a run by hand publishes once per endpoint: ${messages.length} by ${id}`,
+      );
+      cover(group === null ? "schedule run by hand to a URL" : "schedule run by hand to a group");
+    });
+    return published;
   }
 }
 

@@ -24,22 +24,25 @@ type Mutant = readonly [name: string, decisions: Commands];
 
 /**
  * Tests that each mutant is caught by one of a few simulations. `runs` is the share of workflow runs in them.
- * The first `quick` mutants belong to `npm test`, the others to the long tests.
+ * `byHand`: people act by hand in them. The first `quick` mutants belong to `npm test`, the others to
+ * the long
+ * tests.
  */
 export function expectMutantsCaught(
   mutants: readonly Mutant[],
-  { runs, quick }: { runs: number; quick: number },
+  { runs, quick, byHand }: { runs: number; quick: number; byHand?: boolean },
 ): void {
-  test.each(mutants.slice(0, quick))("is caught: %s", (_, decisions) => expectFailure(decisions, runs));
+  const of = { runs, ...(byHand !== undefined && { byHand }) };
+  test.each(mutants.slice(0, quick))("is caught: %s", (_, decisions) => expectFailure(decisions, of));
   describe("in the long run", { tags: "long", timeout: 600_000 }, () => {
-    test.each(mutants.slice(quick))("is caught: %s", (_, decisions) => expectFailure(decisions, runs));
+    test.each(mutants.slice(quick))("is caught: %s", (_, decisions) => expectFailure(decisions, of));
   });
 }
 
-async function expectFailure(decisions: Commands, runs: number): Promise<void> {
+async function expectFailure(decisions: Commands, of: { runs: number; byHand?: boolean }): Promise<void> {
   const failures = [];
   for (const seed of seeds) {
-    const { failure } = await simulate({ seed, actions: 100, runs, decisions });
+    const { failure } = await simulate({ seed, actions: 100, ...of, decisions });
     if (failure !== null) failures.push(failure);
     if (failures.length > 0) break;
   }

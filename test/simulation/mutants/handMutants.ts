@@ -1,0 +1,34 @@
+import type { Commands } from "../../../src/core/commands/index.ts";
+import { commands } from "../../../src/core/commands/index.ts";
+import { alterDecision } from "./alterDecision.ts";
+
+const { decide: runOnce, ...ofRun } = commands.runSchedule;
+
+/** Faults of what a person does by hand: to send a message now, and to run a schedule. */
+export const handMutants: Record<string, Commands> = {
+  "a schedule that is run by hand moves": alterDecision("runSchedule", ({ account, id }, draft, moment) => ({
+    put: {
+      storedMessages: (row) => {
+        const schedule = draft.get("schedules", account, id);
+        if (schedule) draft.put("schedules", { ...schedule, lastAt: moment.now });
+        return row;
+      },
+    },
+  })),
+  "a schedule that is run by hand publishes twice": {
+    ...commands,
+    runSchedule: {
+      ...ofRun,
+      decide: (input, draft, moment) => {
+        runOnce(input, draft, moment);
+        return runOnce(input, draft, moment);
+      },
+    },
+  },
+  "a message that is sent now keeps its delay": alterDecision("sendNow", () => ({
+    put: { messages: () => undefined },
+  })),
+  "a message that is sent now gets its retries back": alterDecision("sendNow", () => ({
+    put: { messages: (row) => ({ ...row, attempts: 0 }) },
+  })),
+};
