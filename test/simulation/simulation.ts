@@ -120,6 +120,7 @@ class Simulation {
       stepRan: (run, stepId) => runs.noteStepRan(run, stepId),
       reportViolation: (why) => assertHolds(false, why),
       cover: (what) => happened.add(what),
+      mayHaveStepsOfOthers: (run) => runs.mayHaveStepsOfOthers(run),
       endedRun: (account) => runs.findEndedRun(account),
     });
     this.#cluster = {

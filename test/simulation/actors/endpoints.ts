@@ -24,6 +24,8 @@ type EndpointContext = {
   stepRan(run: string, stepId: number): void;
   reportViolation(why: string): void;
   cover(what: string): void;
+  /** Reports whether a run may have steps that endpoints of other runs have posted. */
+  mayHaveStepsOfOthers(run: string): boolean;
   /** Returns the id of a run that has ended, if there is one. */
   endedRun(account: string): string | null;
 };
@@ -114,8 +116,13 @@ export class Endpoints {
     this.#context.virtualTime.note(
       `${called.url} has ${history.length} steps of ${called.run.runId}: ${move.kind}`,
     );
-    if (move.kind === "wrong" && !reusedRunIds.includes(called.run.runId))
+    const mayHaveStepsOfOthers = this.#context.mayHaveStepsOfOthers(called.run.run);
+    if (move.kind === "wrong" && !mayHaveStepsOfOthers)
       this.#context.reportViolation(`${called.run.run}: ${move.why}`);
+    // Such a run may never end by itself. Runs with reused ids are cancelled where they get these steps.
+    const mayHang = mayHaveStepsOfOthers && !reusedRunIds.includes(called.run.runId);
+    if (mayHang && (move.kind === "wrong" || move.kind === "nothing"))
+      void this.#cancelLater(called.account, called.run.runId);
     if (move.kind === "work" && move.stepId === program.brokenStep && this.#random.isHit(0.7))
       return this.#random.of([failing, refusing]);
     return this.#post(this.#inDelivery(called, this.#makeRequest(called, move)), twice);

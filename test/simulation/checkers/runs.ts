@@ -67,6 +67,17 @@ export class RunChecker {
     return { records: this.#records, demand: this.#demand };
   }
 
+  /**
+   * Reports whether a run may have steps of another program: it has an id that several runs have, or it
+   * resumes a run that had one.
+   */
+  mayHaveStepsOfOthers(run: string): boolean {
+    const record = this.#records.get(run);
+    if (!record) return false;
+    const { runId, origin } = record.run;
+    return reusedRunIds.includes(runId) || (origin !== null && this.mayHaveStepsOfOthers(origin));
+  }
+
   findEndedRun(account: string): string | null {
     return this.#endedNames.get(account) ?? null;
   }
@@ -269,7 +280,7 @@ export class RunChecker {
         `no message is pending for an ended run: ${id} is ${state}`,
       );
     }
-    if (run.state === "RUN_SUCCESS" && isWorkflow(run.url) && !reusedRunIds.includes(run.runId))
+    if (run.state === "RUN_SUCCESS" && isWorkflow(run.url) && !this.mayHaveStepsOfOthers(run.id))
       this.#checkResult(record);
     if (run.invoker) this.#checkParent(record, { added, tables, cover: checkContext.cover });
   }
