@@ -47,12 +47,11 @@ export function addMoveCommand(program: Command, { print }: { print(line: string
 
 /** Reports whether a store has encrypted secrets. A move copies them unchanged, without their keys. */
 async function hasEncryptedSecrets({ query }: MoveEndpoint): Promise<boolean> {
-  const found = await Promise.all(
-    ["accounts", "sources", "server_settings"].map((table) =>
-      query(`select 1 from ${table} where detail like '%"sealed":"%' limit 1`, []),
-    ),
-  );
-  return found.some((rows) => rows.length > 0);
+  // One after another: a connection to PostgreSQL makes one query at a time.
+  for (const table of ["accounts", "sources", "server_settings"])
+    if ((await query(`select 1 from ${table} where detail like '%"sealed":"%' limit 1`, [])).length > 0)
+      return true;
+  return false;
 }
 
 const formatKeyNotice = (from: MoveEndpoint, to: MoveEndpoint): string =>

@@ -48,6 +48,8 @@ describeConsole(
       const ended = page.waitForEvent("requestfailed", isTail);
       await page.evaluate(setVisibility("hidden"));
       await ended;
+      // Without it, no entry is missing.
+      await publish("while-hidden");
       const again = page.waitForEvent("request", isTail);
       await page.evaluate(setVisibility("visible"));
       await again;

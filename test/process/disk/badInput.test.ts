@@ -140,7 +140,7 @@ describe("bad input is refused with a sentence that says what to do, and changes
     database.close();
     await expectRefusal(start(data), {
       ...{ code: 2, folders: [folder] },
-      error: /was created by another development version of Waypost/,
+      error: /has tables of another version of Waypost, which this version cannot use/,
     });
   });
 
