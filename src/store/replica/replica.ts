@@ -6,6 +6,7 @@ import type { Readable, Writable } from "node:stream";
 import { fileURLToPath } from "node:url";
 import type { Millis } from "../../core/model/message.ts";
 import { minute, second } from "../../core/values/time.ts";
+import type { FollowedLog } from "./walIndex.ts";
 import { StorageRefused } from "../store.ts";
 import type { ReplicaRecord } from "./record.ts";
 import { formatRecordHeader, recordHeaderBytes } from "./record.ts";
@@ -61,7 +62,7 @@ type WriterReport = {
  */
 export class Replica {
   readonly #options: ReplicaOptions;
-  #version: () => number = () => 0;
+  #log: FollowedLog | null = null;
   #stream: Stream | null = null;
   #isClosed = false;
   /** Since when the replica lacks the data of the store, apart from what the stream has not written yet. */
@@ -79,10 +80,10 @@ export class Replica {
 
   /**
    * Starts the process that writes. Throws `StorageRefused` if the folder has something else. If the folder
-   * does not respond, the server starts nevertheless. `version`: see `WalTail`.
+   * does not respond, the server starts nevertheless.
    */
-  async start(version: () => number): Promise<void> {
-    this.#version = version;
+  async start(log: FollowedLog): Promise<void> {
+    this.#log = log;
     const replied = new Promise<void>((resolve) => (this.#onReply = resolve));
     this.#begin();
     await Promise.race([replied, this.#options.pause(replyTimeout)]);
@@ -125,7 +126,8 @@ export class Replica {
 
   #begin(): void {
     const { path, folder, identity, now, writerCode } = this.#options;
-    const tail = new WalTail(path, this.#version);
+    if (this.#log === null) throw new Error("a replica was not started");
+    const tail = new WalTail(path, this.#log);
     let writer;
     try {
       writer = startWriter(writerCode, [folder, identity, path]);

@@ -21,6 +21,8 @@ import type { CommandCall, MomentSource, Store } from "../store.ts";
 import { Unavailable } from "../store.ts";
 import { startCheckpointThread, startReadingThread } from "./worker.ts";
 import { createSequencer } from "../sequencer.ts";
+import type { FollowedLog } from "../replica/walIndex.ts";
+import { WalIndex } from "../replica/walIndex.ts";
 
 /** The options of a store in a file: where it is, and what it needs from its server. */
 export type EmbeddedStoreOptions = {
@@ -50,7 +52,7 @@ export type EmbeddedStoreOptions = {
 /** A second copy of the file, which follows its write-ahead log. */
 export type StoreReplica = {
   /** Throws if the copy cannot be kept. */
-  start(version: () => number): Promise<void>;
+  start(log: FollowedLog): Promise<void>;
   /** Takes over the last transaction. Must be called before the next one begins. Never throws. */
   take(): void;
   close(): Promise<void>;
@@ -76,11 +78,7 @@ export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Stor
   const disk = openStoreDisk(path);
   const commits = new CommitSync(disk, onBroken);
   await commits.sync();
-  await replica?.start(database.dataVersion).catch((error: unknown) => {
-    database.close();
-    commits.close();
-    throw error;
-  });
+  const closeFiles = await startReplica({ path, replica, database, commits });
   const reading = startReadingThread({ path, keys }, onDamage);
   const checkpointing = openCheckpointing({ path, keys }, onDamage);
   const checkpoint = async (): Promise<{ isWhole: boolean }> => {
@@ -130,10 +128,33 @@ export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Stor
     },
     close: async () => {
       await Promise.all([reading.close(), checkpointing.close(), replica?.close()]);
-      database.close();
-      commits.close();
+      closeFiles();
     },
   });
+}
+
+type OpenFiles = {
+  path: string;
+  replica: StoreReplica | null;
+  database: SqliteDatabase;
+  commits: CommitSync;
+};
+
+/** Starts the replica, if there is one. Returns a function that closes all files. */
+async function startReplica({ path, replica, database, commits }: OpenFiles): Promise<() => void> {
+  const index = replica && new WalIndex(path);
+  const closeFiles = (): void => {
+    database.close();
+    commits.close();
+    index?.close();
+  };
+  try {
+    if (index) await replica.start({ index, version: database.dataVersion });
+    return closeFiles;
+  } catch (error) {
+    closeFiles();
+    throw error;
+  }
 }
 
 const guardDisk = (

@@ -6,6 +6,7 @@ import { readReplica } from "../../../src/store/replica/readReplica.ts";
 import { formatRecord } from "../../../src/store/replica/record.ts";
 import { ReplicaWriter, WriterRefused } from "../../../src/store/replica/replicaWriter.ts";
 import { WalTail } from "../../../src/store/replica/walTail.ts";
+import { WalIndex } from "../../../src/store/replica/walIndex.ts";
 import { createRandom } from "../createRandom.ts";
 import { elapsed } from "../../../src/clock/clock.ts";
 import { createTestFolder, sleepReal } from "../storeFixture.ts";
@@ -21,6 +22,7 @@ class Source {
   readonly tail: WalTail;
   readonly writer: ReplicaWriter;
   readonly reports: Record<string, unknown>[] = [];
+  readonly #index: WalIndex;
   readonly #checkpoints: DatabaseSync;
   taken = 0;
   frameBytes = 0;
@@ -36,7 +38,9 @@ class Source {
     this.db.exec("pragma wal_autocheckpoint = 0; pragma synchronous = normal");
     this.db.exec("create table things (id integer primary key, text)");
     const version = this.db.prepare("pragma data_version");
-    this.tail = new WalTail(this.path, () => Number(version.get()?.data_version));
+    this.#index = new WalIndex(this.path);
+    const log = { index: this.#index, version: () => Number(version.get()?.data_version) };
+    this.tail = new WalTail(this.path, log);
     this.#checkpoints = new DatabaseSync(this.path);
     this.writer = new ReplicaWriter({
       folder: this.folder,
@@ -52,6 +56,7 @@ class Source {
       this.tail.close();
       this.#checkpoints.close();
       this.db.close();
+      this.#index.close();
     });
   }
 

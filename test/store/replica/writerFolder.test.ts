@@ -72,6 +72,7 @@ test("without free descriptors, the process that writes cannot start, and the se
     import { closeSync, openSync } from "node:fs";
     import { DatabaseSync } from "node:sqlite";
     import { Replica } from ${toUrl("store/replica/replica.ts")};
+    import { WalIndex } from ${toUrl("store/replica/walIndex.ts")};
     const path = ${JSON.stringify(path)};
     const db = new DatabaseSync(path);
     db.exec("pragma journal_mode = wal; create table things (id)");
@@ -84,13 +85,14 @@ test("without free descriptors, the process that writes cannot start, and the se
       pause: () => new Promise(() => {}),
       onEvent: () => {},
     });
+    const index = new WalIndex(path);
     const files = [];
     try {
       for (;;) files.push(openSync("/dev/null", "r"));
     } catch {}
-    // The log and its index can be opened. Pipes cannot.
-    for (const file of files.slice(-2)) closeSync(file);
-    await replica.start(() => 0).catch((error) => console.log(error.message));
+    // The log can be opened. Pipes cannot.
+    for (const file of files.slice(-1)) closeSync(file);
+    await replica.start({ index, version: () => 0 }).catch((error) => console.log(error.message));
     setImmediate(() => process.exit(0));
   `;
   const program = [process.execPath, "--input-type=module", "--eval", code];

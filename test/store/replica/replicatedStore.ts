@@ -1,0 +1,63 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { expect } from "vitest";
+import { elapsed, systemClock } from "../../../src/clock/clock.ts";
+import { readReplica } from "../../../src/store/replica/readReplica.ts";
+import type { ReplicaEvent } from "../../../src/store/replica/replica.ts";
+import { Replica } from "../../../src/store/replica/replica.ts";
+import type { EmbeddedStoreOptions } from "../../../src/store/sqlite/embeddedStore.ts";
+import { embeddedStore } from "../../../src/store/sqlite/embeddedStore.ts";
+import { createSource, createTestFolder, sleepReal, StoreFixture, TestClock } from "../storeFixture.ts";
+
+/** Opens a store and its replica with the process that writes it. The replica is complete. */
+export async function openReplicated({
+  pause = sleepReal,
+  now = () => systemClock.now(),
+  ...options
+}: Partial<Pick<EmbeddedStoreOptions, "openDisk" | "pause">> & { now?(): number } = {}) {
+  const home = createTestFolder();
+  const path = join(home, "store.db");
+  const folder = join(home, "replica");
+  const events: ReplicaEvent[] = [];
+  const replica = new Replica({
+    path,
+    folder,
+    writerCode: new URL("../../../src/server/replicaWriterMain.ts", import.meta.url),
+    identity: "store-1",
+    now,
+    pause,
+    onEvent: (event) => void events.push(event),
+  });
+  const clock = new TestClock();
+  const momentSource = createSource(clock, "nod_a");
+  const store = await embeddedStore({ path, momentSource, pause: sleepReal, elapsed, replica, ...options });
+  const world = new StoreFixture(store, clock, "nod_a");
+  await world.account();
+  await expect.poll(() => replica.report().isComplete, { timeout: 20_000 }).toBe(true);
+  return { path, folder, events, replica, store, world };
+}
+
+/** Returns the ids of the messages in a replica, after a check of all pages. */
+export function readIds(folder: string): string[] {
+  const target = join(createTestFolder(), "restored.db");
+  writeFileSync(target, "");
+  readReplica(folder, target);
+  const restored = new DatabaseSync(target);
+  try {
+    expect(restored.prepare("pragma integrity_check").all()).toEqual([{ integrity_check: "ok" }]);
+    return restored
+      .prepare("select id from messages order by id")
+      .all()
+      .map(({ id }) => String(id));
+  } finally {
+    restored.close();
+  }
+}
+
+/** Brings the whole log to the file, as the checkpoint thread does: the next change begins the log again. */
+export function checkpoint(path: string): void {
+  const other = new DatabaseSync(path);
+  expect(other.prepare("pragma wal_checkpoint(passive)").get()).toMatchObject({ busy: 0 });
+  other.close();
+}
