@@ -26,8 +26,6 @@ export type RowCounts = { messages: number; deadLetters: number; logRows: number
 /** The kinds of messages. One unfinished message and one dead letter are needles. */
 type Kind = "needle" | "common" | "plain";
 
-const newId = createIdGenerator(Math.random);
-
 /** Fills an empty store with rows, the oldest first. The middle one is of this moment. */
 export async function writeRows(
   connection: DatabaseConnection,
@@ -56,6 +54,8 @@ export async function writeRows(
 
 /** Collects rows with their tags and index entries, and writes them all at once. */
 class RowWriter {
+  /** A generator never goes back in time, so each store has its own. */
+  readonly newId = createIdGenerator(Math.random);
   readonly #connection: DatabaseConnection;
   readonly #rows = new Map<TableName, Value[][]>();
   readonly #seen = new Set<string>();
@@ -99,8 +99,10 @@ const needle = {
   callerIp: "192.0.2.99",
 };
 
+type Made = { n: number; time: number; kind: Kind };
+
 /** Returns a message. One in ten has a common label and a common key. Each of 500 hosts has thousands. */
-function makeMessage(n: number, time: number, kind: Kind): StoredMessage {
+function makeMessage(writer: RowWriter, { n, time, kind }: Made): StoredMessage {
   const key = kind === "needle" ? "needle" : kind === "common" ? "common" : null;
   const plain = {
     labels: kind === "common" ? ["common"] : [],
@@ -121,7 +123,7 @@ function makeMessage(n: number, time: number, kind: Kind): StoredMessage {
       flowControl: key === null ? null : { key, parallelism: 5, rate: null, period: null },
     },
     {
-      ...{ account, id: newId("msg", time), createdAt: time, notBefore: time },
+      ...{ account, id: writer.newId("msg", time), createdAt: time, notBefore: time },
       ...{ retries: 3, timeout: 1_000, startedAtOnce: true },
     },
   );
@@ -132,7 +134,7 @@ const kindOf = (n: number): Kind => (n % 10 === 0 ? "common" : "plain");
 type Entry = { states: LogState[]; time: number; dlqId?: string };
 
 function addLog(writer: RowWriter, message: StoredMessage, { states, time, dlqId }: Entry): void {
-  const id = newId("log", time);
+  const id = writer.newId("log", time);
   writer.indexTime(id, message);
   const hasFailed = states[0] === "ERROR";
   const hasEnded = hasFailed || states[0] === "DELIVERED";
@@ -162,7 +164,7 @@ function accept(writer: RowWriter, message: StoredMessage): void {
 
 /** Adds a message that was delivered after several leases, so that it has this many log rows. */
 function addDelivered(writer: RowWriter, { n, time, rows }: { n: number; time: number; rows: number }): void {
-  const message = makeMessage(n, time, kindOf(n));
+  const message = makeMessage(writer, { n, time, kind: kindOf(n) });
   accept(writer, message);
   for (let row = 1; row < rows; row++) addLog(writer, message, { states: ["ACTIVE"], time: time + row });
   addLog(writer, message, { states: ["DELIVERED"], time: time + rows });
@@ -171,10 +173,10 @@ function addDelivered(writer: RowWriter, { n, time, rows }: { n: number; time: n
 type Failing = { n: number; time: number; isNeedle: boolean };
 
 function addDeadLetter(writer: RowWriter, { n, time, isNeedle }: Failing): void {
-  const message = makeMessage(n, time, isNeedle ? "needle" : kindOf(n));
+  const message = makeMessage(writer, { n, time, kind: isNeedle ? "needle" : kindOf(n) });
   accept(writer, message);
   addLog(writer, message, { states: ["ERROR", "RETRY"], time: time + 1 });
-  const id = newId("dlq", time + 2);
+  const id = writer.newId("dlq", time + 2);
   addLog(writer, message, { states: ["ERROR", "FAILED"], time: time + 3, dlqId: id });
   writer.put("deadLetters", {
     ...{ account, id, messageId: message.id, status: isNeedle ? 418 : 500, headers: [["A", "b"]] },
@@ -184,7 +186,10 @@ function addDeadLetter(writer: RowWriter, { n, time, isNeedle }: Failing): void 
 }
 
 function addUnfinished(writer: RowWriter, { n, time, isNeedle }: Failing): void {
-  const message = { ...makeMessage(n, time, isNeedle ? "needle" : kindOf(n)), startedAtOnce: false };
+  const message = {
+    ...makeMessage(writer, { n, time, kind: isNeedle ? "needle" : kindOf(n) }),
+    startedAtOnce: false,
+  };
   accept(writer, message);
   const state = makeState(n);
   writer.put("messages", {
@@ -224,12 +229,12 @@ const features = { lazyFetch: false, initialBody: true, detect: false, captured:
 
 /** Adds a run: three in four failed, with a dead letter, and one in four waits for one of 100 events. */
 function addRun(writer: RowWriter, n: number, time: number): void {
-  const id = newId("run", time);
+  const id = writer.newId("run", time);
   const runId = `wfr_${n}`;
   const hasFailed = n % 4 !== 0;
   const url = `https://flow${n % 50}.example/work`;
-  const message = { ...makeMessage(n, time, "plain"), url };
-  const dlqId = newId("dlq", time + 1);
+  const message = { ...makeMessage(writer, { n, time, kind: "plain" }), url };
+  const dlqId = writer.newId("dlq", time + 1);
   const run: Run = {
     ...{ account, id, runId, url, createdAt: time, brand: "svc", features, labels: [] },
     ...{ settings: noSendSettings, redaction: null, callerIp: "192.0.2.1", invoker: null, origin: null },
@@ -288,7 +293,7 @@ function addWaiter(
 
 /** Adds one cancelled message, which is rare here. */
 function addCancelled(writer: RowWriter, time: number): void {
-  const message = makeMessage(0, time, "plain");
+  const message = makeMessage(writer, { n: 0, time, kind: "plain" });
   accept(writer, message);
   addLog(writer, message, { states: ["CANCEL_REQUESTED", "CANCELLED"], time });
 }

@@ -152,15 +152,28 @@ const formatRow = ({ read, status, bytes, wall, cpu }: ReadFigures): string[] =>
 const quantile = (values: readonly number[], part: number): number =>
   values.toSorted((a, b) => a - b)[Math.max(0, Math.ceil(values.length * part) - 1)] ?? 0;
 
+const isList = ({ read }: ReadFigures): boolean => read.startsWith("GET ");
+
+/** Returns the times of all requests of these reads together. */
+function describeAll(what: string, reads: readonly ReadFigures[]): string {
+  const all = reads.flatMap(({ wall }) => wall);
+  return (
+    `${reads.length} ${what}, all requests together: p50 ${quantile(all, 0.5).toFixed(1)} ms, ` +
+    `p99 ${quantile(all, 0.99).toFixed(1)} ms, slowest ${Math.max(0, ...all).toFixed(1)} ms`
+  );
+}
+
 function report(found: readonly StoreFigures[], above: number): string {
   const head = ["", "status", "size", "p50 ms", "p99 ms", "CPU ms"];
   return found
     .map(({ store, seconds, reads, peak }) => {
       const slow = reads.filter(({ wall }) => quantile(wall, 0.99) > above);
-      const all = reads.flatMap(({ wall }) => wall);
       return [
-        `${store}: ${reads.length} reads, all requests together: p50 ${quantile(all, 0.5).toFixed(1)} ms, ` +
-          `p99 ${quantile(all, 0.99).toFixed(1)} ms, slowest ${Math.max(...all).toFixed(1)} ms`,
+        `${store}: ${describeAll("lists", reads.filter(isList))}`,
+        `${store}: ${describeAll(
+          "bulk actions",
+          reads.filter((read) => !isList(read)),
+        )}`,
         `filled in ${seconds.toFixed(0)} s; peak memory of the server ${mebibytes(peak)}`,
         slow.length === 0 ? "" : formatTable([head, ...slow.map(formatRow)]),
       ].join("\n");
