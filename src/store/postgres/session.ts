@@ -117,7 +117,7 @@ export async function connect(
       const client = await connectTo(urls[hostIndex] ?? url, { kind, pooling });
       await prepareConnection(client, {
         mustWrite,
-        keepsSettings: kind === "writer" && pooling !== "transaction",
+        settings: pooling === "transaction" ? "" : sessionSettingsOf[kind],
       });
       lastHostByUrl.set(url, hostIndex);
       clientHosts.set(client, hostIndex);
@@ -187,7 +187,7 @@ async function connectTo(
 /** Checks and configures a new connection. Closes the connection if this fails. */
 async function prepareConnection(
   client: Client,
-  { mustWrite, keepsSettings }: { mustWrite: boolean; keepsSettings: boolean },
+  { mustWrite, settings }: { mustWrite: boolean; settings: string },
 ): Promise<void> {
   try {
     const [row] = mustWrite ? await runPlain(client, "show transaction_read_only") : [];
@@ -195,7 +195,7 @@ async function prepareConnection(
       throw new Unavailable(
         "no host of the database accepts writes; the last one tried is a standby; check the hosts in its URL",
       );
-    if (keepsSettings) await runPlain(client, sessionSettingsSql);
+    if (settings !== "") await runPlain(client, settings);
   } catch (error) {
     await client.end().catch(() => undefined);
     throw error;
@@ -232,9 +232,9 @@ function makeClientConfig(
 export const firstLockTimeout: Millis = 50;
 
 /**
- * Settings that make writers find rows through keys, regardless of the statistics. The statistics are never
- * right for tables that fill and empty all the time. In one case, the scan of a small table with 30 live and
- * thousands of dead rows took half of the time of a batch.
+ * Settings that make writers and readers find rows through keys, regardless of the statistics. The statistics
+ * are never right for tables that fill and empty all the time. In one case, the scan of a small table with 30
+ * live and thousands of dead rows took half of the time of a batch.
  */
 const plannerSettings = [
   "enable_seqscan = off",
@@ -258,17 +258,22 @@ export const formatTransactionLimits = ({ pooling }: DatabaseLocation): string =
         .join("")
     : "";
 
+const toSettingsSql = (settings: readonly string[]): string =>
+  settings.map((setting) => `set ${setting}`).join("; ");
+
 /**
- * The settings of a connection, so that transactions need not set them. With `force_generic_plan`, every
- * statement is planned once, for any number of keys.
+ * The settings of each kind of connection, so that transactions need not set them. With `force_generic_plan`,
+ * every statement is planned once, for any number of keys and for any limit. A reader waits for a lock as
+ * long as a statement may take, because it waits only while a partition of the log is added or removed.
  */
-const sessionSettingsSql = [
-  ...plannerSettings,
-  "plan_cache_mode = force_generic_plan",
-  `lock_timeout = ${firstLockTimeout}`,
-]
-  .map((setting) => `set ${setting}`)
-  .join("; ");
+const readerSettings = [...plannerSettings, "plan_cache_mode = force_generic_plan"];
+const sessionSettingsOf: Record<ConnectionKind, string> = {
+  writer: toSettingsSql([...readerSettings, `lock_timeout = ${firstLockTimeout}`]),
+  reader: toSettingsSql(readerSettings),
+  listener: "",
+  migration: "",
+  look: "",
+};
 
 /** Reports whether statements may be prepared and kept on a connection. */
 export const canPrepare = ({ pooling }: DatabaseLocation): boolean => pooling !== "transaction";
