@@ -4,7 +4,7 @@ import type { AccountId, MessageId, MessageState, StoredMessage } from "../../co
 import type { Limiter } from "../../core/model/limiter.ts";
 import { toTag } from "../../core/search/tags.ts";
 import type { SlotHolders } from "../../core/sending/whyWaiting.ts";
-import { chunk, readChunks } from "./pages.ts";
+import { readChunks } from "./pages.ts";
 import type { StorageReads } from "./storageReads.ts";
 import { readMessages, scanLimit, toKeys } from "./storageReads.ts";
 
@@ -109,7 +109,7 @@ async function scanKey(
   const tagLookup = { list: "unfinished" as const, tags: [toTag.key(gate.name)] };
   const holding: MessageState[] = [];
   let scanned = 0;
-  for await (const states of readChunks(storageReads, "messages", { range, tagLookup, limit: chunk })) {
+  for await (const states of readChunks(storageReads, "messages", { range, tagLookup, wanted: count + 1 })) {
     holding.push(...states.filter((state) => holdsKey(state, gate.name)));
     scanned += states.length;
     const last = states.at(-1);

@@ -174,6 +174,9 @@ function makeLogEvents(row: LogRow, message: StoredMessage): PositionedEvent[] {
   }));
 }
 
+/** The maximum number of rows of one message that are read at once. */
+const maxPerRead = 200;
+
 /**
  * Returns the log of some messages. The log of each message is read a few rows at a time, so that a long log
  * is never in memory as a whole.
@@ -187,7 +190,7 @@ async function* listEventsOfMessages(
   const descending = query.order === "latestFirst";
   const keys = toKeys(account, query.filter.messageIds ?? []);
   const messages = await storageReads.rows("storedMessages", keys, { bodies: false });
-  const limit = Math.min(chunk, Math.max(4, Math.ceil(1_000 / Math.max(1, messages.length))));
+  const limit = Math.min(maxPerRead, Math.max(4, Math.ceil(1_000 / Math.max(1, messages.length))));
   const range: Range = { account, descending, limit, bodies: false, ...toIdRange("log", query, from) };
   yield* mergeSorted(
     messages.map((message) => listMessageEvents(storageReads, message, range)),
@@ -227,14 +230,15 @@ async function* listAllEvents(
 ): AsyncGenerator<PositionedEvent> {
   const { account, filter, order } = query;
   const descending = order === "latestFirst";
+  const wanted = query.count + 1;
   const sources: AsyncGenerator<PositionedEvent>[] = [];
   if (filter.states?.some((state) => state === "CREATED" || state === "ACTIVE") ?? true) {
     const range = { account, descending, ...toIdRange("msg", query, from) };
     sources.push(
-      listCreationEvents(
-        storageReads,
-        await planScan(storageReads, { list: "born", kind: "msg", filter, range }),
-      ),
+      listCreationEvents(storageReads, {
+        ...(await planScan(storageReads, { list: "born", kind: "msg", filter, range })),
+        wanted,
+      }),
     );
   }
   if (filter.states?.some((state) => state !== "CREATED") ?? true) {
@@ -242,30 +246,25 @@ async function* listAllEvents(
     sources.push(
       listRowEvents(storageReads, {
         ...(await planScan(storageReads, { list: "log", kind: "log", filter, range })),
-        limit: query.count + 1,
+        wanted,
       }),
     );
   }
   yield* mergeSorted(sources, precedes(descending));
 }
 
-const chunk = 200;
-
-type LimitedScan = ScanPlan & { limit?: number };
+type PageScan = ScanPlan & { wanted: number };
 
 async function* listCreationEvents(
   storageReads: StorageReads,
-  scan: LimitedScan,
+  scan: PageScan,
 ): AsyncGenerator<PositionedEvent> {
-  for await (const messages of readChunks(storageReads, "storedMessages", { ...scan, limit: chunk })) {
+  for await (const messages of readChunks(storageReads, "storedMessages", scan)) {
     for (const message of messages) yield* inListOrder(makeCreationEvents(message), scan.range);
   }
 }
 
-async function* listRowEvents(
-  storageReads: StorageReads,
-  scan: LimitedScan,
-): AsyncGenerator<PositionedEvent> {
+async function* listRowEvents(storageReads: StorageReads, scan: PageScan): AsyncGenerator<PositionedEvent> {
   const chunks = readChunks(withKeptLog(storageReads), "log", scan);
   const source = withMessages(storageReads, {
     account: scan.range.account,

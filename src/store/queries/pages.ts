@@ -7,12 +7,44 @@ import { mergeSorted, listTaggedIds } from "./byTag.ts";
 import type { Range, StorageReads } from "./storageReads.ts";
 import { lastTime, readMessages, toKeys, rangePast } from "./storageReads.ts";
 
-/** The number of rows that a search reads at once. */
-export const chunk = 500;
+/** The maximum number of rows that a search reads at once. */
+const chunk = 500;
+/** The number of rows that a search reads first, unless it knows how many fill a page. */
+const firstChunk = 100;
+/** The minimum number of rows that a search reads first. */
+const minChunk = 50;
+
+/**
+ * Returns the numbers of rows of one chunk after another. The first `wanted` rows are read as they are
+ * wanted, because a page is often full after these. Each further chunk has twice as many rows, up to `chunk`,
+ * so that a search for a rare value needs few reads.
+ */
+function* listLimits(wanted: number): Generator<number, never> {
+  let limit = 0;
+  for (let read = 0; ; read += limit) {
+    limit = Math.min(chunk, read < wanted ? Math.max(minChunk, wanted - read) : 2 * limit);
+    yield limit;
+  }
+}
+
+/** Returns rows chunk by chunk, as `listLimits` says. `last` is the last row of the previous chunk. */
+export async function* readGrowingChunks<Row>(
+  wanted: number,
+  read: (limit: number, last: Row | null) => Promise<readonly Row[]>,
+): AsyncGenerator<readonly Row[]> {
+  let last: Row | null = null;
+  for (const limit of listLimits(wanted)) {
+    const rows: readonly Row[] = await read(limit, last);
+    yield rows;
+    last = rows.at(-1) ?? null;
+    if (last === null || rows.length < limit) return;
+  }
+}
 
 /**
  * Returns rows of a table without their bodies, chunk by chunk. `tagLookup`: only rows that have one of its
- * tags are read. `ranges`: only these parts of the range are searched.
+ * tags are read. `ranges`: only these parts of the range are searched. `wanted`: the number of rows that fill
+ * a page.
  */
 export async function* readChunks<T extends "storedMessages" | "messages" | "deadLetters" | "log" | "runs">(
   storageReads: StorageReads,
@@ -21,23 +53,30 @@ export async function* readChunks<T extends "storedMessages" | "messages" | "dea
     range: IdRange;
     tagLookup: TagLookup | null;
     ranges?: AsyncGenerator<IdRange> | null;
-    limit?: number;
+    wanted: number;
   },
 ): AsyncGenerator<readonly Rows[T][]> {
-  const limit = Math.min(chunk, Math.max(50, scan.limit ?? chunk));
+  const { wanted } = scan;
   if (scan.tagLookup) {
-    for await (const ids of inPortions(listTaggedIds(storageReads, scan.tagLookup, scan.range), limit)) {
+    for await (const ids of inPortions(listTaggedIds(storageReads, scan.tagLookup, scan.range), wanted)) {
       const rows = await storageReads.rows(table, toKeys(scan.range.account, ids), { bodies: false });
       yield [...rows].sort((a, b) => (a.id < b.id !== (scan.range.descending === true) ? -1 : 1));
     }
     return;
   }
   yield* scan.ranges
-    ? readSparsely(storageReads, table, { ...scan, ranges: scan.ranges, limit })
-    : readWhole(storageReads, table, { ...scan.range, limit, bodies: false });
+    ? readSparsely(storageReads, table, { ...scan, ranges: scan.ranges })
+    : readGrowingChunks(wanted, (limit, last: Rows[T] | null) =>
+        storageReads.range(table, {
+          ...scan.range,
+          ...(last && rangePast(last.id, scan.range)),
+          limit,
+          bodies: false,
+        }),
+      );
 }
 
-type SparseScan = { range: IdRange; ranges: AsyncGenerator<IdRange>; limit: number };
+type SparseScan = { range: IdRange; ranges: AsyncGenerator<IdRange>; wanted: number };
 
 /**
  * Returns the rows of the ranges, and possibly rows after them. Each read starts at a range and returns as
@@ -47,15 +86,17 @@ type SparseScan = { range: IdRange; ranges: AsyncGenerator<IdRange>; limit: numb
 async function* readSparsely<T extends "storedMessages" | "messages" | "deadLetters" | "log" | "runs">(
   storageReads: StorageReads,
   table: T,
-  { range, ranges, limit }: SparseScan,
+  { range, ranges, wanted }: SparseScan,
 ): AsyncGenerator<readonly Rows[T][]> {
   let last: string | null = null;
+  const limits = listLimits(wanted);
   for await (const { after = "", before = "~" } of ranges) {
     const isDone = (id: string): boolean => (range.descending ? id <= after : id >= before);
     while (last === null || !isDone(last)) {
       const isWithin: boolean = last !== null && (range.descending ? last < before : last > after);
       const from: { after?: string; before?: string } =
         isWithin && last !== null ? rangePast(last, range) : range.descending ? { before } : { after };
+      const limit = limits.next().value;
       const rows: readonly Rows[T][] = await storageReads.range(table, {
         ...range,
         ...from,
@@ -71,20 +112,6 @@ async function* readSparsely<T extends "storedMessages" | "messages" | "deadLett
 
 type IdRange = Omit<Range, "limit">;
 
-async function* readWhole<T extends "storedMessages" | "messages" | "deadLetters" | "log" | "runs">(
-  storageReads: StorageReads,
-  table: T,
-  wholeRange: Range,
-): AsyncGenerator<readonly Rows[T][]> {
-  for (let range = wholeRange; ;) {
-    const rows = await storageReads.range(table, range);
-    yield rows;
-    const last = rows.at(-1);
-    if (!last || rows.length < wholeRange.limit) return;
-    range = { ...wholeRange, ...rangePast(last.id, wholeRange) };
-  }
-}
-
 /** Returns unfinished messages to some hosts in the order of the range, chunk by chunk. */
 export async function* readChunksToHosts(
   storageReads: StorageReads,
@@ -97,7 +124,7 @@ export async function* readChunksToHosts(
       hosts.map((host) => readMessagesToHost(storageReads, host, { ...range, limit })),
       (a, b) => a.id < b.id !== (range.descending === true),
     ),
-    chunk,
+    firstChunk,
   );
 }
 
@@ -115,19 +142,17 @@ async function* readMessagesToHost(
   }
 }
 
-/**
- * Returns the items in portions. The first portion has at most 100 items, because a page is often full after
- * a few items.
- */
-async function* inPortions<Item>(items: AsyncGenerator<Item>, maxSize: number): AsyncGenerator<Item[]> {
+/** Returns the items in portions of as many items as `listLimits` says. */
+async function* inPortions<Item>(items: AsyncGenerator<Item>, wanted: number): AsyncGenerator<Item[]> {
   let portion: Item[] = [];
-  let size = Math.min(maxSize, 100);
+  const sizes = listLimits(wanted);
+  let size = sizes.next().value;
   for await (const item of items) {
     portion.push(item);
     if (portion.length < size) continue;
     yield portion;
     portion = [];
-    size = maxSize;
+    size = sizes.next().value;
   }
   if (portion.length > 0) yield portion;
 }

@@ -7,8 +7,8 @@ import { matchesState, readListedDueAt, readListedState } from "../../core/sendi
 import type { WaitState } from "../../core/sending/whyWaiting.ts";
 import { Refusal } from "../../core/values/errors.ts";
 import { pickTagLookup } from "./byTag.ts";
-import { chunk, readChunks, readChunksToHosts, toIdRange } from "./pages.ts";
-import type { Range, StorageReads } from "./storageReads.ts";
+import { readChunks, readChunksToHosts, readGrowingChunks, toIdRange } from "./pages.ts";
+import type { StorageReads } from "./storageReads.ts";
 import { rangePast, readMessages, scanLimit } from "./storageReads.ts";
 import type { Position, Search, UnfinishedQuery } from "./unfinishedSets.ts";
 import { readSmallSet, toDueBounds, wantsAttempts } from "./unfinishedSets.ts";
@@ -136,9 +136,13 @@ async function keepMatching(
   states: readonly MessageState[],
 ): Promise<FoundMessage[]> {
   const mayMatch = createTimeKeyTest(filter);
+  // The id says when a message was accepted, so messages of other times need not be read.
+  const { after = "", before = "~" } = toIdRange("msg", filter, { cursor: null });
   const passing = states.filter(
     (state) =>
       isUnfinished(state) &&
+      state.id > after &&
+      state.id < before &&
       mayMatch(state.timeKeys) &&
       matchesState(filter, state, paused) &&
       (sort === "created" || readListedDueAt(state, paused) !== null),
@@ -169,35 +173,16 @@ async function openScan(search: Search): Promise<AsyncGenerator<readonly Message
   const tagLookup = await pickTagLookup(storageReads, { list: "unfinished", filter, range });
   const hosts = tagLookup ? null : listWantedHosts(filter);
   if (hosts) return readChunksToHosts(storageReads, hosts, range);
-  if (!tagLookup && wantsAttempts(filter)) return readAttemptedChunks(storageReads, range);
-  const isFiltered = Object.keys(filter).length > 0;
-  return readChunks(storageReads, "messages", {
-    range,
-    tagLookup,
-    limit: isFiltered ? chunk : count + 1,
-  });
+  const wanted = count + 1;
+  if (!tagLookup && wantsAttempts(filter))
+    return readGrowingChunks(wanted, (limit, last: MessageState | null) =>
+      storageReads.attemptedMessages({ ...range, ...(last && rangePast(last.id, range)), limit }),
+    );
+  return readChunks(storageReads, "messages", { range, tagLookup, wanted });
 }
 
-/** Returns the messages of a range of which an attempt has ended, chunk by chunk. */
-async function* readAttemptedChunks(
-  storageReads: StorageReads,
-  whole: Omit<Range, "limit">,
-): AsyncGenerator<readonly MessageState[]> {
-  for (let range = whole; ;) {
-    const rows = await storageReads.attemptedMessages({ ...range, limit: chunk });
-    yield rows;
-    const last = rows.at(-1);
-    if (!last || rows.length < chunk) return;
-    range = { ...whole, ...rangePast(last.id, whole) };
-  }
-}
-
-async function* readChunksByDue({
-  storageReads,
-  query,
-  position,
-}: Search): AsyncGenerator<readonly MessageState[]> {
-  const { account, filter, order } = query;
+function readChunksByDue({ storageReads, query, position }: Search): AsyncGenerator<readonly MessageState[]> {
+  const { account, filter, order, count } = query;
   const descending = order === "latestFirst";
   let { after, before } = toDueBounds(filter);
   const continueAt = (at: { dueAt: Millis; id: MessageId }): void => {
@@ -205,13 +190,10 @@ async function* readChunksByDue({
     else after = at;
   };
   if (position) continueAt({ dueAt: position.at, id: position.id });
-  for (;;) {
-    const rows = await storageReads.messagesByDue({ account, after, before, descending, limit: chunk });
-    yield rows;
-    const last = rows.at(-1);
-    if (!last || last.dueAt === null || rows.length < chunk) return;
-    continueAt({ dueAt: last.dueAt, id: last.id });
-  }
+  return readGrowingChunks(count + 1, (limit, last: MessageState | null) => {
+    if (last && last.dueAt !== null) continueAt({ dueAt: last.dueAt, id: last.id });
+    return storageReads.messagesByDue({ account, after, before, descending, limit });
+  });
 }
 
 /** Returns the place of a message in the order of the list, or null if it has none. */

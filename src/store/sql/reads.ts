@@ -76,8 +76,10 @@ export function createSqlReads(connection: DatabaseConnection): StorageReads {
   const read = createReader(connection);
   const { dialect } = connection;
   return {
-    rows: (name, keys, options) => readRowsByKey(connection, name, { keys, mode: "plain", ...options }),
+    rows: async (name, keys, options) =>
+      keys.length === 0 ? [] : readRowsByKey(connection, name, { keys, mode: "plain", ...options }),
     sizes: async (name, keys) => {
+      if (keys.length === 0) return new Map();
       const { sizes, keyTypes } = getStatements(connection.dialect, name);
       const found = await connection.each(sizes, keyTypes, keys.map(keyValues));
       return new Map(found.map(({ id, size }) => [String(id), Number(size)]));
@@ -244,6 +246,7 @@ async function readMessageLogs(
   { account, messageIds, limit }: MessageLogsNeed,
   table: LogName = "log",
 ): Promise<LogRow[]> {
+  if (messageIds.length === 0) return [];
   const { dialect } = connection;
   const { name } = tables[table];
   const keyTypes = ["text", "text"] as const;

@@ -14,6 +14,7 @@ import { describeHolders } from "./holders.ts";
 import { describeHold } from "./hold.ts";
 import { describeJobs } from "./jobs.ts";
 import { describeLimiters } from "./limiters.ts";
+import { describeLongLists } from "./longLists.ts";
 import { describeWaitlists } from "./waitlists.ts";
 import { describeObjectLimits } from "./objectLimits.ts";
 import { describePublish } from "./publish.ts";
@@ -50,6 +51,7 @@ const others = [
   ],
   ...[
     describeReads,
+    describeLongLists,
     describeUnfinished,
     describeHolders,
     describeSituation,

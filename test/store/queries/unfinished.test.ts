@@ -12,6 +12,7 @@ import {
   createSource,
   createTestFolder,
   makeInput,
+  makeOldestFirstQuery,
   StoreFixture,
   TestClock,
 } from "../storeFixture.ts";
@@ -59,7 +60,7 @@ test("one call searches a limited number of messages, and its cursor continues b
   }
 });
 
-test("a search for a path or a caller reads only the stored messages that have it", async () => {
+test("a search for a path, a caller or a time reads only the stored messages that have it", async () => {
   const file = join(createTestFolder(), "waypost.db");
   await openLongList(scanLimit - 1, file);
   const database = openSqlite(file, { readOnly: true });
@@ -84,6 +85,49 @@ test("a search for a path or a caller reads only the stored messages that have i
   read = 0;
   await listUnfinished(makeQuery({ filter: { callerIps: ["192.0.2.200"] } }));
   expect(read).toBe(0);
+  // In the order of due times, messages of all times of acceptance are visited.
+  expect((await listUnfinished(makeQuery({ sort: "due", filter: { to: 1 } }))).entries).toEqual([]);
+  expect(read).toBe(0);
+});
+
+test("a list reads the rows that it shows and one more, and a search takes few reads", async () => {
+  const file = join(createTestFolder(), "waypost.db");
+  await openLongList(scanLimit - 1, file);
+  const database = openSqlite(file, { readOnly: true });
+  onTestFinished(() => database.close());
+  const storageReads = createSqlReads(database.connection);
+  const counted = { reads: 0, rows: 0 };
+  const count = <Row>(rows: readonly Row[]): readonly Row[] => {
+    counted.reads++;
+    counted.rows += rows.length;
+    return rows;
+  };
+  const { listUnfinished, log } = createQueries({
+    ...storageReads,
+    range: async (table, range) => {
+      const rows = await storageReads.range(table, range);
+      if (table === "messages" || (table === "storedMessages" && range.limit > 1)) count(rows);
+      return rows;
+    },
+    messagesByDue: async (range) => count(await storageReads.messagesByDue(range)),
+  });
+  const cost = async (run: () => Promise<unknown>): Promise<typeof counted> => {
+    Object.assign(counted, { reads: 0, rows: 0 });
+    await run();
+    return { ...counted };
+  };
+  for (const sort of ["created", "due"] as const) {
+    expect(await cost(() => listUnfinished(makeQuery({ sort })))).toEqual({ reads: 1, rows: 101 });
+    const filter = { paths: ["/none"] };
+    const search = await cost(() => listUnfinished(makeQuery({ sort, filter })));
+    expect(search.rows).toBe(scanLimit);
+    expect(search.reads).toBeLessThan(12);
+  }
+  expect(await cost(() => log(makeOldestFirstQuery()))).toEqual({ reads: 1, rows: 101 });
+  const filter = { states: ["ACTIVE" as const] };
+  const search = await cost(() => log(makeOldestFirstQuery({ filter })));
+  expect(search.rows).toBe(scanLimit);
+  expect(search.reads).toBeLessThan(12);
 });
 
 test("a rare tag is found at once among many messages, in both orders", async () => {
