@@ -69,8 +69,11 @@ export const maxErrorLength = 1_200;
  */
 export function readFailureMessage(body: Bytes): Pick<RunFailure, "said"> {
   if (body.byteLength > maxReadBytes) return {};
+  const text = new TextDecoder().decode(body);
+  // Most other bodies are HTML or plain text. To create an error for each takes longer than to group it.
+  if (!/^\s*\{/.test(text)) return {};
   try {
-    const answer: unknown = JSON.parse(new TextDecoder().decode(body));
+    const answer: unknown = JSON.parse(text);
     if (
       typeof answer !== "object" ||
       answer === null ||

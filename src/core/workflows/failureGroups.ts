@@ -1,6 +1,8 @@
-import type { Millis } from "../model/message.ts";
+import type { DeadLetter } from "../model/deadLetter.ts";
+import type { Millis, StepHead, StoredMessage } from "../model/message.ts";
 import type { FailedStep } from "../model/failureText.ts";
-import { maxErrorLength } from "../model/failureText.ts";
+import { findFailedStep, formatFailure, maxErrorLength } from "../model/failureText.ts";
+import { readIdTime } from "../values/ids.ts";
 
 /**
  * A failed run or message, with the properties by which failures are grouped. Runs have no `status`: one
@@ -26,6 +28,19 @@ export type FailureGroup = FailedStep & {
   lastAt: Millis;
   dlqId: string;
 };
+
+/** A dead letter and its message. `head` is that of the step to which the message belongs, if it exists. */
+type FailedEntry = { deadLetter: DeadLetter; message: StoredMessage; head: StepHead | null };
+
+/** Returns the properties by which a dead letter of a message or a run is grouped. */
+export function summarizeFailure({ deadLetter, message, head }: FailedEntry): FailureSummary {
+  const { id, run, status, headers } = deadLetter;
+  const error = formatFailure(deadLetter, message.redaction);
+  const common = { dlqId: id, time: readIdTime(id), error };
+  return run
+    ? { ...common, url: run.url, ...findFailedStep(message.run?.stepKey, head, headers) }
+    : { ...common, url: message.url, status, stepName: null, afterStep: null };
+}
 
 /**
  * Groups failures by URL, step, error and status. The largest group comes first. If two groups are equally

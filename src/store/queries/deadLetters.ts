@@ -3,6 +3,8 @@ import { matchesFilter } from "../../core/search/filter.ts";
 import { readIdTime } from "../../core/values/ids.ts";
 import type { AccountId, Bytes, StoredMessage } from "../../core/model/message.ts";
 import type { DeadLetter } from "../../core/model/deadLetter.ts";
+import type { FailureGroup } from "../../core/workflows/failureGroups.ts";
+import { groupFailures, summarizeFailure } from "../../core/workflows/failureGroups.ts";
 import { noBytes } from "../../core/model/message.ts";
 import { readChunks, withMessages } from "./pages.ts";
 import { pickTagLookup } from "./byTag.ts";
@@ -21,10 +23,10 @@ export type FailedRun = { run: Run | null; step: Step | null; payload: Bytes };
 /** A page of dead letters. `cursor` is null at the end. */
 export type DeadLetterPage = { entries: DeadLetterEntry[]; cursor: string | null };
 
-/** The bodies of a page: all, or only the responses, without those of messages and the payloads of runs. */
-type Bodies = "all" | "responses";
 /** A request for a page of dead letters. Without bodies, a page has no runs either. */
-export type DeadLetterQuery = ListQuery & { bodies?: "responses" | false };
+export type DeadLetterQuery = ListQuery & { bodies?: false };
+/** Dead letters by cause. `entries`: the number of dead letters in all groups. `cursor`: null at the end. */
+export type FailureGroupPage = { groups: FailureGroup[]; entries: number; cursor: string | null };
 
 /** Returns a page of the dead letters that pass a filter, with their messages and their runs. */
 export async function listDeadLetters(
@@ -33,53 +35,59 @@ export async function listDeadLetters(
 ): Promise<DeadLetterPage> {
   const page = await listWithoutBodies(storageReads, query);
   if (query.bodies === false) return page;
-  const { account, bodies = "all" } = query;
-  const { entries, cursor } = await withBodies(storageReads, { account, page, bodies });
-  return { entries: await withRuns(storageReads, { account, entries, bodies }), cursor };
+  const { account } = query;
+  const { entries, cursor } = await withBodies(storageReads, { account, page, bodies: "all" });
+  return { entries: await withRuns(storageReads, account, entries), cursor };
+}
+
+/**
+ * Groups the dead letters of a page by cause. Only the groups leave the storage, because a page has up to a
+ * thousand dead letters.
+ */
+export async function groupDeadLetters(
+  storageReads: StorageReads,
+  query: ListQuery,
+): Promise<FailureGroupPage> {
+  const { account } = query;
+  const page = await listWithoutBodies(storageReads, query);
+  const { entries, cursor } = await withBodies(storageReads, { account, page, bodies: "responses" });
+  const steps = await readSteps(storageReads, account, entries);
+  const failures = entries.map(({ deadLetter, message }) =>
+    summarizeFailure({ deadLetter, message, head: steps.get(readStepId(message))?.head ?? null }),
+  );
+  return { groups: groupFailures(failures), entries: failures.length, cursor };
+}
+
+/** Returns the steps whose messages failed, without their bodies, by their ids. */
+async function readSteps(
+  storageReads: StorageReads,
+  account: AccountId,
+  entries: readonly DeadLetterEntry[],
+): Promise<Map<string, Step>> {
+  const ids = entries.flatMap(({ deadLetter: { run }, message }) => (run ? [readStepId(message)] : []));
+  const steps = await storageReads.rows("steps", toKeys(account, ids), { bodies: false });
+  return new Map(steps.map((step) => [step.id, step]));
 }
 
 /**
  * Adds the runs to dead letters that belong to runs. The only body that is loaded is the initial payload of
- * each run, unless only responses are wanted.
+ * each run.
  */
 export async function withRuns(
   storageReads: StorageReads,
-  { account, entries, bodies }: { account: AccountId; entries: readonly DeadLetterEntry[]; bodies: Bodies },
+  account: AccountId,
+  entries: readonly DeadLetterEntry[],
 ): Promise<DeadLetterEntry[]> {
-  const keys = entries.flatMap(({ deadLetter: { run }, message }) =>
-    run ? [{ run: run.key, step: readStepId(message) }] : [],
-  );
-  if (keys.length === 0) return [...entries];
-  const [runs, steps, payloads] = await Promise.all([
-    storageReads.rows(
-      "runs",
-      toKeys(
-        account,
-        keys.map(({ run }) => run),
-      ),
-      { bodies: false },
-    ),
-    storageReads.rows(
-      "steps",
-      toKeys(
-        account,
-        keys.map(({ step }) => step),
-      ),
-      { bodies: false },
-    ),
-    bodies === "responses"
-      ? []
-      : storageReads.rows(
-          "steps",
-          toKeys(
-            account,
-            keys.map(({ run }) => toStepId(run, initialStepKey)),
-          ),
-        ),
+  const runKeys = entries.flatMap(({ deadLetter: { run } }) => run?.key ?? []);
+  if (runKeys.length === 0) return [...entries];
+  const payloadIds = runKeys.map((key) => toStepId(key, initialStepKey));
+  const [runs, stepById, payloads] = await Promise.all([
+    storageReads.rows("runs", toKeys(account, runKeys), { bodies: false }),
+    readSteps(storageReads, account, entries),
+    storageReads.rows("steps", toKeys(account, payloadIds)),
   ]);
   const payloadByRun = new Map(payloads.map((step) => [step.run, step.body]));
   const runById = new Map(runs.map((run) => [run.id, run]));
-  const stepById = new Map(steps.map((step) => [step.id, step]));
   return entries.map((entry) => {
     const { run } = entry.deadLetter;
     if (!run) return entry;
@@ -98,7 +106,7 @@ const readStepId = ({ run }: StoredMessage): string => (run ? toStepId(run.run, 
  */
 async function withBodies(
   storageReads: StorageReads,
-  { account, page, bodies }: { account: AccountId; page: DeadLetterPage; bodies: Bodies },
+  { account, page, bodies }: { account: AccountId; page: DeadLetterPage; bodies: "all" | "responses" },
 ): Promise<DeadLetterPage> {
   const { entries, cursor } = page;
   const isWhole = bodies === "all";

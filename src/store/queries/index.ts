@@ -1,6 +1,6 @@
 import { createRunQueries } from "./runs.ts";
 import type { DeadLetterEntry } from "./deadLetters.ts";
-import { withRuns } from "./deadLetters.ts";
+import { groupDeadLetters, withRuns } from "./deadLetters.ts";
 import type { Key, Rows, TableName } from "../../core/decision/command.ts";
 import { readIdTime } from "../../core/values/ids.ts";
 import { memory, spans } from "../../core/values/limits.ts";
@@ -38,7 +38,7 @@ import type { StoredAlertFacts } from "./alertFacts.ts";
 import { readAlertFacts } from "./alertFacts.ts";
 import type { AuditPage, AuditQuery } from "./audit.ts";
 import { readAuditPage } from "./audit.ts";
-import type { DeadLetterPage, DeadLetterQuery } from "./deadLetters.ts";
+import type { DeadLetterPage, DeadLetterQuery, FailureGroupPage } from "./deadLetters.ts";
 import { listDeadLetters } from "./deadLetters.ts";
 import type { LogPage } from "./logs.ts";
 import { readLogPage, readNewestLogTime } from "./logs.ts";
@@ -109,6 +109,7 @@ const maxSlots = 1_000;
 export const createQueries = (storageReads: StorageReads) => ({
   ...createAccountQueries(storageReads),
   ...createMessageQueries(storageReads),
+  ...createDeadLetterQueries(storageReads),
   ...createRunQueries(storageReads),
   /** Returns runs with all that is known of their steps, newest first. */
   runLog: (query: RunLogQuery): Promise<RunLogPage> => readRunLogPage(storageReads, query),
@@ -163,7 +164,7 @@ function createAccountQueries(storageReads: StorageReads) {
   };
 }
 
-/** Queries of messages, dead letters and the log. */
+/** Queries of messages and the log. */
 function createMessageQueries(storageReads: StorageReads) {
   const one = rowsOneByOne(storageReads);
   /** Returns the id of the dead letter of a log entry, or null if it does not exist any more. */
@@ -207,18 +208,6 @@ function createMessageQueries(storageReads: StorageReads) {
      * Returns a page of unfinished messages, with what each waits for and, if that is cheap, their number.
      */
     listUnfinished: (query: UnfinishedQuery): Promise<UnfinishedPage> => listUnfinished(storageReads, query),
-    deadLetter: async (account: AccountId, id: string): Promise<DeadLetterEntry | null> => {
-      const deadLetter = await one("deadLetters", account, id);
-      const message = deadLetter && (await one("storedMessages", account, deadLetter.messageId));
-      if (!deadLetter || !message) return null;
-      const entries = [{ deadLetter, message }];
-      return (await withRuns(storageReads, { account, entries, bodies: "all" }))[0] ?? null;
-    },
-    /**
-     * Returns a page of dead letters. With `bodies: false`, the size of the bodies does not limit the page,
-     * and only the rows that the search needs are read.
-     */
-    deadLetters: (query: DeadLetterQuery): Promise<DeadLetterPage> => listDeadLetters(storageReads, query),
     log: (query: ListQuery): Promise<LogPage> => readLogPage(storageReads, query),
     newestLogTime: (account: AccountId): Promise<Millis> => readNewestLogTime(storageReads, account),
     /** Returns who holds the places of a queue or key, oldest first. Returns null if it does not exist. */
@@ -231,6 +220,27 @@ function createMessageQueries(storageReads: StorageReads) {
      */
     listQueueSlots: async (account: AccountId, queue: string): Promise<MessageId[]> =>
       (await storageReads.queueSlots({ account, queue, limit: maxSlots })).map(({ id }) => id),
+  };
+}
+
+/** Queries of dead letters. */
+function createDeadLetterQueries(storageReads: StorageReads) {
+  const one = rowsOneByOne(storageReads);
+  return {
+    deadLetter: async (account: AccountId, id: string): Promise<DeadLetterEntry | null> => {
+      const deadLetter = await one("deadLetters", account, id);
+      const message = deadLetter && (await one("storedMessages", account, deadLetter.messageId));
+      if (!deadLetter || !message) return null;
+      const entries = [{ deadLetter, message }];
+      return (await withRuns(storageReads, account, entries))[0] ?? null;
+    },
+    /**
+     * Returns a page of dead letters. With `bodies: false`, the size of the bodies does not limit the page,
+     * and only the rows that the search needs are read.
+     */
+    deadLetters: (query: DeadLetterQuery): Promise<DeadLetterPage> => listDeadLetters(storageReads, query),
+    /** Returns the dead letters that `deadLetters` would return for the same query, grouped by cause. */
+    groupDeadLetters: (query: ListQuery): Promise<FailureGroupPage> => groupDeadLetters(storageReads, query),
   };
 }
 

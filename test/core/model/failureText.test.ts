@@ -11,6 +11,8 @@ describe("the reason of a failure", () => {
     [of('{"error":"Error","message":"boom"}'), "boom"],
     [of('{"error":"TypeError","message":"boom"}'), "TypeError: boom"],
     [of('{"error":{},"message":"boom"}'), "boom"],
+    [of(' \n\t{"message":"boom"} '), "boom"],
+    [of('{"message":"boom"'), "the endpoint answered with status 500"],
     [of('{"message":""}'), "the endpoint answered with status 500"],
     [of("null"), "the endpoint answered with status 500"],
     [of("[1]"), "the endpoint answered with status 500"],

@@ -1,7 +1,7 @@
 import { expect, describe, test } from "vitest";
 import type { Filter } from "../../../src/core/search/filter.ts";
 import type { MessageInput } from "../../../src/core/model/message.ts";
-import { bytes, makeOldestFirstQuery, makeInput, StoreFixture } from "../storeFixture.ts";
+import { bytes, makeLogQuery, makeOldestFirstQuery, makeInput, StoreFixture } from "../storeFixture.ts";
 import type { OpenStore } from "../storeFixture.ts";
 
 const url = "https://app.example/flow";
@@ -71,24 +71,35 @@ export function describeFailedRuns(open: OpenStore): void {
       ).toEqual(["заказ-1"]);
     });
 
-    test("are listed with only the responses, if only they are requested", async () => {
+    test("are grouped by cause, apart from messages, page by page", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
-      await failRuns(fixture, [makeStartInput("wfr_1", { body: bytes("payload") })]);
-      await fixture.settle(await fixture.sent({ retries: 0, body: bytes("message") }), {
-        status: 500,
-        body: bytes("no message"),
+      await failRuns(fixture, [makeStartInput("wfr_1"), makeStartInput("wfr_2")]);
+      fixture.clock.now += 1_000;
+      await failRuns(fixture, [makeStartInput("wfr_3", { url: "https://other.example" })]);
+      const message = await fixture.publishFailing({ url });
+      const grouped = (filter: Filter, query = {}) =>
+        fixture.store.read.groupDeadLetters({ ...makeLogQuery({ filter }), ...query });
+      const cause = { error: "the endpoint answered with status …", stepName: null, afterStep: null };
+      const ofRuns = { ...cause, status: null };
+      const later = { firstAt: fixture.clock.now, lastAt: fixture.clock.now };
+      const earlier = { firstAt: fixture.clock.now - 1_000, lastAt: fixture.clock.now - 1_000 };
+      const other = { ...ofRuns, ...later, url: "https://other.example", count: 1 };
+      expect(await grouped({ belongsToRun: true })).toMatchObject({
+        ...{ groups: [{ ...ofRuns, ...earlier, url, count: 2 }, other], entries: 3, cursor: null },
       });
-      const { entries } = await fixture.store.read.deadLetters({
-        ...makeOldestFirstQuery({ filter: {} }),
-        bodies: "responses",
+      expect(await grouped({ belongsToRun: false })).toEqual({
+        groups: [{ ...cause, ...later, url, status: 500, count: 1, dlqId: message.dlqId }],
+        ...{ entries: 1, cursor: null },
       });
-      expect(
-        entries.map(({ deadLetter, message, failed }) => [deadLetter.body, message.body, failed]),
-      ).toEqual([
-        [bytes("no"), bytes(""), expect.objectContaining({ payload: bytes(""), run: expect.anything() })],
-        [bytes("no message"), bytes(""), undefined],
-      ]);
+      const first = await grouped({ belongsToRun: true }, { count: 2 });
+      expect(first).toMatchObject({ groups: [other, { url, count: 1 }], entries: 2 });
+      const second = await grouped({ belongsToRun: true }, { count: 2, cursor: first.cursor });
+      expect(second).toMatchObject({ groups: [{ url, count: 1 }], entries: 1, cursor: null });
+      expect(await grouped({ belongsToRun: true, runIds: ["none"] })).toEqual({
+        ...{ groups: [], entries: 0, cursor: null },
+      });
+      expect(await grouped({}, { account: "other" })).toEqual({ groups: [], entries: 0, cursor: null });
     });
 
     test("include the run and the step, without bodies if none are requested", async () => {

@@ -51,6 +51,11 @@ test("each of 10,000 failed runs is found at once by every filter and in a paged
   // These are more runs than are looked up one by one, so they are found by reading all.
   const wide = await page({ runIdStarts: ["run-"] });
   expect([wide.entries.length, wide.cursor === null]).toEqual([100, false]);
+  // A request visits a limited number of runs, also if no group is found.
+  const none = await world.store.read.groupDeadLetters(
+    makeLogQuery({ filter: { belongsToRun: true, callbackStates: ["CALLBACK_FAIL"] }, count: 1_000 }),
+  );
+  expect([none.groups, none.entries, none.cursor === null]).toEqual([[], 0, false]);
   let seen = 0;
   let cursor: string | null = null;
   do {

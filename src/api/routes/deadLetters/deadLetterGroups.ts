@@ -1,10 +1,6 @@
 import { z } from "zod";
-import { readIdTime } from "../../../core/values/ids.ts";
-import { groupFailures } from "../../../core/workflows/failureGroups.ts";
-import { formatFailure } from "../../../core/model/failureText.ts";
-import type { DeadLetterEntry } from "../../../store/queries/deadLetters.ts";
+import { maxGrouped, readFailureGroups } from "../lists/failedRunLists.ts";
 import { cursorParameter, deadLetterFilters } from "../lists/filters.ts";
-import { maxGrouped, readLatestFailures } from "../lists/latestFailures.ts";
 import { omitMissing } from "../../views/messages.ts";
 import { route } from "../../route/route.ts";
 import { nextPage, toMessageFilter } from "./deadLetterSelection.ts";
@@ -55,12 +51,11 @@ export const groupDeadLetters = route({
   },
   refusals: [],
   handle: async ({ account, query, context }) => {
-    const { failures, cursor } = await readLatestFailures(context, account.id, {
+    const { groups, entries, cursor } = await readFailureGroups(context, account.id, {
       filter: { ...toMessageFilter(query), belongsToRun: false },
       cursor: query.cursor,
-      toFailure: toMessageFailure,
     });
-    const groups = groupFailures(failures).map(({ url, status, error, count, firstAt, lastAt, dlqId }) =>
+    const shown = groups.map(({ url, status, error, count, firstAt, lastAt, dlqId }) =>
       omitMissing({
         url,
         responseStatus: status,
@@ -73,17 +68,7 @@ export const groupDeadLetters = route({
     );
     return {
       status: 200,
-      body: { groups, entries: failures.length, ...(cursor === null ? {} : { more: true, cursor }) },
+      body: { groups: shown, entries, ...(cursor === null ? {} : { more: true, cursor }) },
     };
   },
-});
-
-const toMessageFailure = ({ deadLetter, message }: DeadLetterEntry) => ({
-  dlqId: deadLetter.id,
-  time: readIdTime(deadLetter.id),
-  url: message.url,
-  error: formatFailure(deadLetter, message.redaction),
-  status: deadLetter.status,
-  stepName: null,
-  afterStep: null,
 });

@@ -5,7 +5,7 @@ import type { Filter } from "../../../core/search/filter.ts";
 import { maxFilterValues } from "../../../core/search/filter.ts";
 import { limits } from "../../../core/values/limits.ts";
 import type { AccountId } from "../../../core/model/message.ts";
-import type { DeadLetterPage } from "../../../store/queries/deadLetters.ts";
+import type { DeadLetterPage, FailureGroupPage } from "../../../store/queries/deadLetters.ts";
 import { deadLetterFilters, toFilter, actionKeyFilters } from "./filters.ts";
 import { textList, numberList } from "../../http/parameters.ts";
 import { callbackStateSchema } from "../../views/failedRuns.ts";
@@ -77,8 +77,32 @@ type EntriesQuery = {
   order?: "earliestFirst" | "latestFirst";
   cursor?: string | null | undefined;
   count: number;
-  bodies?: false | "responses";
+  bodies?: false;
 };
+
+/** The maximum number of failures that one request groups. */
+export const maxGrouped = 1_000;
+
+/**
+ * Groups the latest failures that pass a filter by cause. Throws `Refusal` if the cursor is not an id of a
+ * dead letter.
+ */
+export function readFailureGroups(
+  { store }: RouteContext,
+  account: AccountId,
+  { filter, cursor }: Pick<EntriesQuery, "filter" | "cursor">,
+): Promise<FailureGroupPage> {
+  return store.read.groupDeadLetters({
+    ...{ account, filter, order: "latestFirst", count: maxGrouped },
+    cursor: checkCursor(cursor),
+  });
+}
+
+function checkCursor(cursor: string | null = null): string | null {
+  if (cursor !== null && !isDlqId(cursor))
+    throw new Refusal("invalid", "cursor: unknown; use the cursor of the previous page");
+  return cursor;
+}
 
 /** Reads a page of the dead letter queue. Throws `Refusal` if the cursor is not an id of a dead letter. */
 export function readEntries(
@@ -86,14 +110,12 @@ export function readEntries(
   account: AccountId,
   entriesQuery: EntriesQuery,
 ): Promise<DeadLetterPage> {
-  const { filter, order = "earliestFirst", cursor = null, count, bodies } = entriesQuery;
-  if (cursor !== null && !isDlqId(cursor))
-    throw new Refusal("invalid", "cursor: unknown; use the cursor of the previous page");
+  const { filter, order = "earliestFirst", cursor, count, bodies } = entriesQuery;
   return store.read.deadLetters({
     account,
     filter,
     order,
-    cursor,
+    cursor: checkCursor(cursor),
     count,
     ...(bodies === undefined ? {} : { bodies }),
   });

@@ -1,11 +1,11 @@
 import { z } from "zod";
-import { readIdTime } from "../../../core/values/ids.ts";
-import { groupFailures } from "../../../core/workflows/failureGroups.ts";
-import { findFailedStep, formatFailure } from "../../../core/model/failureText.ts";
-import type { DeadLetterEntry } from "../../../store/queries/deadLetters.ts";
-import { toFailedRunFilter, failedRunFilters } from "../lists/failedRunLists.ts";
+import {
+  failedRunFilters,
+  maxGrouped,
+  readFailureGroups,
+  toFailedRunFilter,
+} from "../lists/failedRunLists.ts";
 import { cursorParameter } from "../lists/filters.ts";
-import { maxGrouped, readLatestFailures } from "../lists/latestFailures.ts";
 import { omitMissing } from "../../views/messages.ts";
 import { route } from "../../route/route.ts";
 import { failedRunsTag, nextPage } from "./failedRunEntries.ts";
@@ -59,25 +59,16 @@ export const groupFailedRuns = route({
   },
   refusals: [],
   handle: async ({ account, query, context }) => {
-    const { failures, cursor } = await readLatestFailures(context, account.id, {
+    const { groups, entries, cursor } = await readFailureGroups(context, account.id, {
       filter: toFailedRunFilter(query),
       cursor: query.cursor,
-      toFailure,
     });
-    const shown = groupFailures(failures).map(({ url, firstAt, lastAt, ...rest }) =>
+    const shown = groups.map(({ url, firstAt, lastAt, ...rest }) =>
       omitMissing({ ...rest, workflowUrl: url, firstFailedAt: firstAt, lastFailedAt: lastAt }),
     );
     return {
       status: 200,
-      body: { groups: shown, entries: failures.length, ...(cursor === null ? {} : { more: true, cursor }) },
+      body: { groups: shown, entries, ...(cursor === null ? {} : { more: true, cursor }) },
     };
   },
-});
-
-const toFailure = ({ deadLetter, message, failed }: DeadLetterEntry) => ({
-  dlqId: deadLetter.id,
-  time: readIdTime(deadLetter.id),
-  url: deadLetter.run?.url ?? "",
-  error: formatFailure(deadLetter, message.redaction),
-  ...findFailedStep(message.run?.stepKey, failed?.step?.head, deadLetter.headers),
 });
