@@ -6,10 +6,11 @@ import type { Readable, Writable } from "node:stream";
 import { fileURLToPath } from "node:url";
 import type { Millis } from "../../core/model/message.ts";
 import { minute, second } from "../../core/values/time.ts";
-import type { FollowedLog } from "./walIndex.ts";
+import type { WalIndex } from "./walIndex.ts";
 import { StorageRefused } from "../store.ts";
 import type { ReplicaRecord } from "./record.ts";
 import { formatRecordHeader, recordHeaderBytes } from "./record.ts";
+import type { LogPart } from "./walTail.ts";
 import { WalTail } from "./walTail.ts";
 
 /**
@@ -36,6 +37,11 @@ type ReplicaOptions = {
 
 /** The most bytes that wait for the writer in memory. If more would wait, it starts again with a copy. */
 const maxWaiting = 64 * 1024 * 1024;
+/**
+ * How long a change waits before it is passed to the writer, so that many changes need one read, one write to
+ * the pipe and one copy of each page.
+ */
+const readPause: Millis = 50;
 /** How long a start waits for the writer to accept its folder, and a stop for it to write the rest. */
 const replyTimeout: Millis = 3 * second;
 const retryPauses = { first: 5 * second, longest: minute } as const;
@@ -62,7 +68,7 @@ type WriterReport = {
  */
 export class Replica {
   readonly #options: ReplicaOptions;
-  #log: FollowedLog | null = null;
+  #index: WalIndex | null = null;
   #stream: Stream | null = null;
   #isClosed = false;
   /** Since when the replica lacks the data of the store, apart from what the stream has not written yet. */
@@ -82,8 +88,8 @@ export class Replica {
    * Starts the process that writes. Throws `StorageRefused` if the folder has something else. If the folder
    * does not respond, the server starts nevertheless.
    */
-  async start(log: FollowedLog): Promise<void> {
-    this.#log = log;
+  async start(index: WalIndex): Promise<void> {
+    this.#index = index;
     const replied = new Promise<void>((resolve) => (this.#onReply = resolve));
     this.#begin();
     await Promise.race([replied, this.#options.pause(replyTimeout)]);
@@ -92,18 +98,22 @@ export class Replica {
     throw new StorageRefused(`--replicate: ${this.#refusal}`);
   }
 
+  /** Must be called in each transaction, after it has begun and before it writes. Never throws. */
+  beforeWrite(): void {
+    this.#useStream((stream) => stream.takeBeforeWrite());
+  }
+
   /**
-   * Takes over what was added to the log. Must be called after each transaction, before the next one. Never
-   * throws, because the transaction is stored already.
+   * Must be called after each transaction, before its changes are acknowledged. From then on, the lag counts.
+   * Never throws, because the transaction is stored already.
    */
-  take(): void {
-    const stream = this.#stream;
-    if (stream === null) return;
-    try {
-      stream.take();
-    } catch (error) {
-      this.#break(error instanceof Error ? error.message : String(error));
-    }
+  afterWrite(): void {
+    this.#useStream((stream) => {
+      if (!stream.noteChange()) return;
+      void this.#options.pause(readPause).then(() => {
+        if (this.#stream === stream) this.#take();
+      });
+    });
   }
 
   report(): ReplicaReport {
@@ -117,17 +127,31 @@ export class Replica {
 
   /** Stops after the last records have been written, or after 3 s. */
   async close(): Promise<void> {
-    this.take();
+    this.#take();
     this.#isClosed = true;
     const stream = this.#stream;
     this.#stream = null;
     await stream?.end(this.#options.pause(replyTimeout));
   }
 
+  /** Passes all changes to the writer. */
+  #take(): void {
+    this.#useStream((stream) => stream.take());
+  }
+
+  #useStream(use: (stream: Stream) => void): void {
+    if (this.#stream === null) return;
+    try {
+      use(this.#stream);
+    } catch (error) {
+      this.#break(error instanceof Error ? error.message : String(error));
+    }
+  }
+
   #begin(): void {
     const { path, folder, identity, now, writerCode } = this.#options;
-    if (this.#log === null) throw new Error("a replica was not started");
-    const tail = new WalTail(path, this.#log);
+    if (this.#index === null) throw new Error("a replica was not started");
+    const tail = new WalTail(path, this.#index);
     let writer;
     try {
       writer = startWriter(writerCode, [folder, identity, path]);
@@ -157,11 +181,10 @@ export class Replica {
       this.#options.onEvent({ what: "waiting", reason: waiting });
     this.#isWaiting = waiting !== undefined || (this.#isWaiting && written === undefined);
     if (written !== undefined) this.#writtenBytes += stream.acknowledge(written);
+    if (report.wantsBase || report.copied) this.#take();
+    if (stream !== this.#stream) return;
     if (report.wantsBase) stream.sendBase();
-    if (report.copied) {
-      this.take();
-      stream.sendMark();
-    }
+    if (report.copied) stream.sendMark();
     if (report.bytes !== undefined) this.#writtenBytes += report.bytes;
     if (report.complete && this.#incompleteSince !== null) {
       this.#incompleteSince = null;
@@ -170,8 +193,8 @@ export class Replica {
     }
     if (ready) {
       // The log has changes already, and they come first.
-      this.take();
-      stream.sendBase();
+      this.#take();
+      if (stream === this.#stream) stream.sendBase();
     }
   }
 
@@ -223,6 +246,8 @@ class Stream {
   #pageBytes = 0;
   /** The end and the time of each record that is not on the disk of the target. */
   readonly #waiting: { end: number; time: Millis }[] = [];
+  /** When the first change ended that was not read yet. */
+  #unreadSince: Millis | null = null;
   #acknowledged = 0;
 
   constructor(options: StreamOptions) {
@@ -245,13 +270,36 @@ class Stream {
     );
   }
 
+  /** Notes that a transaction has ended. Returns whether it is the first change since the last read. */
+  noteChange(): boolean {
+    if (!this.#isReady) return false;
+    const { tail, now } = this.#options;
+    tail.afterWrite();
+    if (this.#unreadSince !== null || !tail.hasMore()) return false;
+    this.#unreadSince = now();
+    return true;
+  }
+
   take(): void {
     if (!this.#isReady) return;
-    this.#options.tail.read((frames, { pageBytes, restarts }) => {
-      this.#pageBytes = pageBytes;
-      if (restarts) this.#logStart = this.#offset;
-      this.#send("frames", { offset: this.#offset, payload: frames });
-    });
+    this.#options.tail.read((part) => this.#sendPart(part));
+    this.#endRead();
+  }
+
+  /** Takes all changes if the present transaction may overwrite them. */
+  takeBeforeWrite(): void {
+    if (!this.#isReady) return;
+    if (this.#options.tail.readBeforeWrite((part) => this.#sendPart(part))) this.#endRead();
+  }
+
+  #sendPart({ frames, pageBytes, restarts }: LogPart): void {
+    this.#pageBytes = pageBytes;
+    if (restarts) this.#logStart = this.#offset;
+    this.#send("frames", { offset: this.#offset, payload: frames });
+  }
+
+  #endRead(): void {
+    this.#unreadSince = null;
     if (this.#options.writer.stdin.writableLength > maxWaiting)
       throw new Error("the target is too slow: 64 MiB of changes are waiting for it");
   }
@@ -272,8 +320,9 @@ class Stream {
     return more;
   }
 
-  oldestWaiting(): Millis | undefined {
-    return this.#waiting[0]?.time;
+  /** Returns the time before which the target has all changes, or null if it has all. */
+  oldestWaiting(): Millis | null {
+    return this.#waiting[0]?.time ?? this.#unreadSince;
   }
 
   async end(timeout: Promise<void>): Promise<void> {
@@ -314,7 +363,7 @@ class Stream {
     stdin.uncork();
     if (kind !== "frames") return;
     this.#offset += recordHeaderBytes + payload.length;
-    this.#waiting.push({ end: this.#offset, time });
+    this.#waiting.push({ end: this.#offset, time: this.#unreadSince ?? time });
   }
 }
 

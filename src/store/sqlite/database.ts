@@ -48,8 +48,6 @@ export type SqliteDatabase = Database & {
   writeCount(): number;
   /** Returns the length of the write-ahead log. */
   walLength(): WalLength;
-  /** Returns a number that changes when another connection has written. */
-  dataVersion(): number;
   /** Returns the bytes of the file, and those of its free pages. */
   readFile(): FileSpace;
   /**
@@ -74,6 +72,8 @@ export type SqliteOptions = {
   deferredSync?: DeferredSync;
   /** Receives everything that is found damaged. */
   onDamage?: OnDamage;
+  /** Called in each transaction before it writes. Must not throw. */
+  onBegin?(): void;
 };
 
 /**
@@ -102,7 +102,7 @@ const busyTimeout = 5_000;
  */
 export function openSqlite(
   path: string,
-  { readOnly = false, keys = null, deferredSync, onDamage }: SqliteOptions = {},
+  { readOnly = false, keys = null, deferredSync, onDamage, onBegin }: SqliteOptions = {},
 ): SqliteDatabase {
   const cipher = createCipher(keys);
   const db = withStoreErrors(path, () => new DatabaseSync(path, { readOnly }));
@@ -135,6 +135,7 @@ export function openSqlite(
   const transaction: Database["transaction"] = async (run) => {
     await begin(beginStatement, path, deferredSync);
     try {
+      onBegin?.();
       const now = version.get()?.data_version;
       const caches = [recent, recentTimeIndex, recentHistories];
       if (now !== lastVersion) for (const cache of caches) cache.forget();
@@ -158,7 +159,6 @@ export function openSqlite(
       const { log, checkpointed } = checkpointStatus.get() ?? {};
       return { written: Number(log) * pageBytes, checkpointed: Number(checkpointed) * pageBytes };
     },
-    dataVersion: () => Number(version.get()?.data_version),
     readFile: createFileReader(db, pageBytes),
     giveBackSpace: (keepsNone) => transaction(async () => giveBackSpace(db, keepsNone)),
     createTables: (how) =>

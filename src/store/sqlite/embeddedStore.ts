@@ -21,7 +21,6 @@ import type { CommandCall, MomentSource, Store } from "../store.ts";
 import { Unavailable } from "../store.ts";
 import { startCheckpointThread, startReadingThread } from "./worker.ts";
 import { createSequencer } from "../sequencer.ts";
-import type { FollowedLog } from "../replica/walIndex.ts";
 import { WalIndex } from "../replica/walIndex.ts";
 
 /** The options of a store in a file: where it is, and what it needs from its server. */
@@ -49,12 +48,14 @@ export type EmbeddedStoreOptions = {
   openCheckpointing?: typeof startCheckpointThread;
 };
 
-/** A second copy of the file, which follows its write-ahead log. */
+/** A second copy of the file, which follows its write-ahead log. Only `start` throws. */
 export type StoreReplica = {
   /** Throws if the copy cannot be kept. */
-  start(log: FollowedLog): Promise<void>;
-  /** Takes over the last transaction. Must be called before the next one begins. Never throws. */
-  take(): void;
+  start(index: WalIndex): Promise<void>;
+  /** Must be called in each transaction before it writes: it may overwrite the log. */
+  beforeWrite(): void;
+  /** Must be called after each transaction, before its changes are acknowledged. */
+  afterWrite(): void;
   close(): Promise<void>;
 };
 
@@ -74,7 +75,8 @@ export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Stor
   const openStoreDisk = options.openDisk ?? ((file: string) => openDisk(file, elapsed));
   const onDamage = reportOnce(options.onDamage);
   const deferredSync = { pause: () => pause(lockedRetries.pause), maxTries: lockedRetries.tries };
-  const database = await openChecked(path, { keys, deferredSync, onDamage });
+  const onBegin = (): void => replica?.beforeWrite();
+  const database = await openChecked(path, { keys, deferredSync, onDamage, onBegin });
   const disk = openStoreDisk(path);
   const commits = new CommitSync(disk, onBroken);
   await commits.sync();
@@ -95,13 +97,8 @@ export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Stor
   const momentSource = { ...options.momentSource, isDiskLow: () => diskGuard.isLow() };
   // The connection must not be used for anything else in the middle of a transaction.
   const inSequence = createSequencer();
-  // The replica does not wait for the sync: another transaction could begin the log again before its end.
   const change = <T>(run: () => Promise<T>): Promise<T> =>
-    inSequence(async () => {
-      const result = await run();
-      replica?.take();
-      return result;
-    });
+    inSequence(() => run().finally(() => replica?.afterWrite()));
   return createGroupCommitStore({
     afterNextPoll: afterNextPoll,
     coalesceDelay: () => pause(coalesceTime),
@@ -149,7 +146,7 @@ async function startReplica({ path, replica, database, commits }: OpenFiles): Pr
     index?.close();
   };
   try {
-    if (index) await replica.start({ index, version: database.dataVersion });
+    if (index) await replica.start(index);
     return closeFiles;
   } catch (error) {
     closeFiles();

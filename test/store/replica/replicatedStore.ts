@@ -7,6 +7,7 @@ import { readReplica } from "../../../src/store/replica/readReplica.ts";
 import type { ReplicaEvent } from "../../../src/store/replica/replica.ts";
 import { Replica } from "../../../src/store/replica/replica.ts";
 import type { EmbeddedStoreOptions } from "../../../src/store/sqlite/embeddedStore.ts";
+import { openSqlite } from "../../../src/store/sqlite/database.ts";
 import { embeddedStore } from "../../../src/store/sqlite/embeddedStore.ts";
 import { createSource, createTestFolder, sleepReal, StoreFixture, TestClock } from "../storeFixture.ts";
 
@@ -55,9 +56,13 @@ export function readIds(folder: string): string[] {
   }
 }
 
-/** Brings the whole log to the file, as the checkpoint thread does: the next change begins the log again. */
-export function checkpoint(path: string): void {
-  const other = new DatabaseSync(path);
-  expect(other.prepare("pragma wal_checkpoint(passive)").get()).toMatchObject({ busy: 0 });
+/**
+ * Brings the whole log to the file, on a connection like that of the checkpoint thread, which also writes
+ * when it opens the file. The next change begins the log again.
+ */
+export async function checkpoint(path: string): Promise<void> {
+  const other = openSqlite(path);
+  await other.connection.query("pragma wal_checkpoint(passive)", []);
+  expect(other.walLength().checkpointed).toBe(other.walLength().written);
   other.close();
 }

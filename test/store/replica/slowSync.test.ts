@@ -16,7 +16,7 @@ test("a replica has a change whose sync is slow, while the log restarts before t
   isSlow = true;
   const sending = world.send({ delay: 1_000 });
   await expect.poll(() => held.length).toBe(1);
-  checkpoint(path);
+  await checkpoint(path);
   const holding = store.hold.set(true);
   await expect.poll(() => held.length).toBe(2);
   isSlow = false;

@@ -92,7 +92,7 @@ test("without free descriptors, the process that writes cannot start, and the se
     } catch {}
     // The log can be opened. Pipes cannot.
     for (const file of files.slice(-1)) closeSync(file);
-    await replica.start({ index, version: () => 0 }).catch((error) => console.log(error.message));
+    await replica.start(index).catch((error) => console.log(error.message));
     setImmediate(() => process.exit(0));
   `;
   const program = [process.execPath, "--input-type=module", "--eval", code];
