@@ -184,7 +184,8 @@ export function memoryLoader(memory: Memory): Loader {
       ),
     quotaCounts: async (needs) =>
       needs.map((need) => listRange(memory, readQuotaRange(need.name).table, toQuotaRange(need)).length),
-    expired: async ({ account, limit, ...before }) => ({
+    expired: async ({ account, limit, countsDeadLetters = false, ...before }) => ({
+      deadLetterCount: countsDeadLetters ? countOf(deadLetters, account) : 0,
       ...listExpiredRuns(memory, { account, limit, ...before }),
       usage: before.usage.flatMap((ids) => listRange(memory, "usage", { account, ...ids, limit })),
       log: listBelow(log, account, firstIdAt("log", before.logBefore)).slice(0, limit),
@@ -227,6 +228,9 @@ function listExpiredRuns(
   const steps = runs.flatMap(({ id }) => listOfRun(tables.steps, { account, run: id }));
   return { runs, steps: steps.slice(0, limit).map(withBodies({ bodies: false })) };
 }
+
+const countOf = (rows: ReadonlyMap<string, { account: AccountId }>, account: AccountId): number =>
+  [...rows.values()].filter((row) => row.account === account).length;
 
 const listNeeds = (needs: readonly RunRowsNeed[], table: RunTableName): RunRowsNeed[] =>
   needs.filter((need) => need.table === table);

@@ -174,7 +174,12 @@ type TrimInput = { account: AccountId; tooMany: OverLimit; limit: number };
  * Trims the log, the kept log, the audit log and the dead letters of an account to their limits. Removes the
  * given entries and older ones, at most `limit` of each list. Log entries of messages that are unfinished or
  * have a dead letter move to the kept log. The account counts the removed entries, except those of its audit
- * log. If the limit of the account has been raised since, nothing is removed.
+ * log.
+ *
+ * The given entries were looked up earlier. If the limit of the account has been raised since, nothing is
+ * removed. If dead letters have been removed since, for example by a retry, as many more are kept: the limit
+ * is never undershot. The other lists lose their oldest entries first, except that the kept log also loses
+ * the entries of messages that are forgotten.
  */
 export const trim: Decision<TrimInput, ExpiryResult> = {
   decide: (input, draft) => {
@@ -223,9 +228,10 @@ function recheckOverLimit(account: Terms, tooMany: OverLimit): OverLimit {
 }
 
 function listOverLimit(draft: Draft, { account, tooMany, limit }: TrimInput) {
-  const { log, keptLog, deadLetters, audit } = draft.expired({
+  const { log, keptLog, deadLetters, audit, deadLetterCount } = draft.expired({
     account,
     limit,
+    countsDeadLetters: tooMany.deadLetters !== null,
     logBefore: afterIdTime(tooMany.log),
     deadLettersBefore: afterIdTime(tooMany.deadLetters),
     keptLogBefore: afterIdTime(tooMany.keptLog),
@@ -236,11 +242,12 @@ function listOverLimit(draft: Draft, { account, tooMany, limit }: TrimInput) {
     timeIndexBefore: 0,
     usage: [],
   });
+  const excess = Math.max(0, deadLetterCount - (tooMany.deadLetters?.limit ?? deadLetterCount));
   return {
     audit: audit.filter(({ id }) => id <= (tooMany.audit?.id ?? "")),
     log: log.filter(({ id }) => id <= (tooMany.log?.id ?? "")),
     keptLog: keptLog.filter(({ id }) => id <= (tooMany.keptLog?.id ?? "")),
-    deadLetters: deadLetters.filter(({ id }) => id <= (tooMany.deadLetters?.id ?? "")),
+    deadLetters: deadLetters.filter(({ id }) => id <= (tooMany.deadLetters?.id ?? "")).slice(0, excess),
   };
 }
 

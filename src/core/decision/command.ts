@@ -94,6 +94,8 @@ export type ExpiredNeed = {
   /** Usage buckets with ids between these two. */
   usage: readonly { after: string; before: string }[];
   limit: number;
+  /** Whether the dead letters of the account are counted as well. */
+  countsDeadLetters?: boolean;
 };
 
 /** The rows of a run, without bodies: its unfinished messages, waiters, notifications, and steps. */
@@ -160,6 +162,12 @@ export type ExpiredRows = {
   timeIndex: readonly Tag[];
 };
 
+/**
+ * Expired rows, and the number of dead letters that the account has in all. The number is 0 unless the need
+ * asks for it.
+ */
+export type Expired = ExpiredRows & { deadLetterCount: number };
+
 /** Due rows, the oldest first. `turns`: where the turns through the accounts have ended. */
 export type DueRows = {
   messages: readonly MessageState[];
@@ -204,8 +212,8 @@ export interface Draft {
   waitlist(waitlist: WaitlistHead): Iterable<MessageState>;
   /** Returns messages that are leased by other nodes. */
   leasedByOthers(need: LeasedNeed): readonly MessageState[];
-  /** Returns expired rows of an account. */
-  expired(need: ExpiredNeed): ExpiredRows;
+  /** Returns expired rows of an account. The count includes the changes of the batch. */
+  expired(need: ExpiredNeed): Expired;
   /**
    * Returns how many of these an account has, with the changes of the batch. On a shared database, no other
    * transaction creates one until this transaction ends.

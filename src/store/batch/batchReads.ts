@@ -4,8 +4,8 @@ import type {
   CountNeed,
   DueNeed,
   DueRows,
+  Expired,
   ExpiredNeed,
-  ExpiredRows,
   Hint,
   Key,
   LeasedNeed,
@@ -61,7 +61,7 @@ export class BatchReads {
   failure: { error: unknown } | null = null;
   #command = 0;
   readonly #historyBytes: HistoryBytes;
-  readonly #expired = new Map<AccountId, OwnList<ExpiredRows>>();
+  readonly #expired = new Map<AccountId, OwnList<Expired>>();
   #due: OwnList<DueRows & { at: Millis }> | null = null;
   #leasedByOthers: OwnList<readonly MessageState[]> | null = null;
   readonly #rowsWithoutBody = new RowsWithoutBody();
@@ -142,7 +142,7 @@ export class BatchReads {
     return readOwnList(this.#leasedByOthers, this.#command) ?? this.#miss(want, none);
   }
 
-  expired(need: ExpiredNeed): ExpiredRows {
+  expired(need: ExpiredNeed): Expired {
     const want = (): void => this.#wanted.addExpired({ command: this.#command, need });
     return readOwnList(this.#expired.get(need.account), this.#command) ?? this.#miss(want, nothingExpired);
   }

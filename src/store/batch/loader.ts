@@ -2,8 +2,8 @@ import type {
   CountNeed,
   DueNeed,
   DueRows,
+  Expired,
   ExpiredNeed,
-  ExpiredRows,
   Key,
   WaitlistHead,
   RunRowsNeed,
@@ -43,7 +43,7 @@ export interface Loader {
   due(now: Millis, limits: DueNeed): Promise<DueRows>;
   waitlistHeads(heads: readonly WaitlistHead[]): Promise<readonly MessageState[]>;
   leasedByOthers(need: LeasedNeed): Promise<readonly MessageState[]>;
-  expired(need: ExpiredNeed): Promise<ExpiredRows>;
+  expired(need: ExpiredNeed): Promise<Expired>;
   /** Returns the entries of these messages in the kept log, without their bodies. */
   keptLog(messages: readonly Key[]): Promise<readonly LogRow[]>;
   /** Returns those of these run ids that a stored run has. */

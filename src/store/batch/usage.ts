@@ -27,6 +27,14 @@ export class BatchUsage {
     this.#counted = [];
   }
 
+  /** Returns what the commands of the batch have counted so far, the running command included. */
+  sumSoFar(account: AccountId, name: CountName): number {
+    const isOfAccount = (one: Counted): boolean => one.account === account && one.source === undefined;
+    return this.#counted
+      .filter(isOfAccount)
+      .reduce((sum, { counts }) => sum + (counts[name] ?? 0), this.#sums.get(account)?.[name] ?? 0);
+  }
+
   /** Adds usage that belongs to no single command. */
   add(account: AccountId, counts: Partial<Counts>): void {
     let sum = this.#sums.get(account);

@@ -3,8 +3,8 @@ import type {
   CountNeed,
   DueNeed,
   DueRows,
+  Expired,
   ExpiredNeed,
-  ExpiredRows,
   Key,
   LeasedNeed,
   RunRowsNeed,
@@ -56,7 +56,7 @@ export const nothingDue: DueRows = {
   turns: {},
 };
 /** The expired rows until they are loaded. */
-export const nothingExpired: ExpiredRows = {
+export const nothingExpired: Expired = {
   log: none,
   keptLog: none,
   deadLetters: none,
@@ -66,6 +66,7 @@ export const nothingExpired: ExpiredRows = {
   steps: none,
   usage: none,
   timeIndex: none,
+  deadLetterCount: 0,
 };
 /** The tables of `BodyTableName`. */
 export const bodyTables = ["storedMessages", "deadLetters", "notifications", "steps"] as const;

@@ -251,12 +251,16 @@ export class WorkingSet implements Draft {
   leasedByOthers = (need: LeasedNeed): readonly MessageState[] =>
     this.#readCurrent("messages", this.#reads.leasedByOthers(need));
 
-  expired: Draft["expired"] = (need) =>
-    selectStillExpired(this.#reads.expired(need), {
+  expired: Draft["expired"] = (need) => {
+    const { deadLetterCount, ...found } = this.#reads.expired(need);
+    const rows = selectStillExpired(found, {
       peek: (table, id) => this.peek(table, need.account, id),
       peekWithoutBody: (table, id) => this.#reads.knownWithoutBody(table, [need.account, id]),
       isUntouched: (table, row) => this.#overlay.isUntouched(table, row),
     });
+    const change = this.effects.usage.sumSoFar(need.account, "deadLetters");
+    return { ...rows, deadLetterCount: deadLetterCount + change };
+  };
 
   readonly capacity: NodeCapacity = {
     has: (account, host) => this.#takenCapacity.hasCapacity(laneName(account, host)),

@@ -5,6 +5,7 @@ import { listRunBounds } from "../../core/model/stepId.ts";
 import { dayPrefix, toDayNumber } from "../../core/search/timeIndex.ts";
 import { firstIdAt } from "../../core/values/ids.ts";
 import type { ExpiredRows } from "../../core/decision/command.ts";
+import { bucketRangeFrom } from "../../core/accounts/usage.ts";
 import type { Loader } from "../batch/loader.ts";
 import type { DatabaseConnection } from "./database.ts";
 import { createReader, idRangeClause, makeRangeClause } from "./rows.ts";
@@ -20,9 +21,21 @@ export function createExpiredReader(connection: DatabaseConnection): Loader["exp
   return async (need) => {
     // The reads need not wait for the answer to the lock, because a connection runs statements in order.
     const locking = lockLog(connection, need.account);
-    const [aged] = await Promise.all([readAged(need), locking]);
-    return { ...aged, steps: await readStepsOfRuns(connection, aged.runs, need) };
+    const aging = readAged(need);
+    // The count comes last, so that it shows every removal that the reads of rows show.
+    const counting = need.countsDeadLetters === true ? countDeadLetters(connection, need.account) : 0;
+    const [aged, deadLetterCount] = await Promise.all([aging, counting, locking]);
+    return { ...aged, deadLetterCount, steps: await readStepsOfRuns(connection, aged.runs, need) };
   };
+}
+
+/** Returns the number of dead letters of an account. It is the sum of a few hundred buckets. */
+async function countDeadLetters(connection: DatabaseConnection, account: AccountId): Promise<number> {
+  const { after, before } = bucketRangeFrom("3h", 0);
+  const sumSql =
+    "select coalesce(sum(dead_letters), 0) as n from usage where account = ? and id > ? and id < ?";
+  const [row] = await connection.query(sumSql, [account, after, before]);
+  return Number(row?.n ?? 0);
 }
 
 async function lockLog(connection: DatabaseConnection, account: AccountId): Promise<void> {

@@ -1,5 +1,5 @@
 import { beforeEach, expect, test } from "vitest";
-import { CommandRunner } from "../commandRunner.ts";
+import { CommandRunner, makeOutcome } from "../commandRunner.ts";
 
 let broker: CommandRunner;
 beforeEach(async () => {
@@ -33,16 +33,53 @@ test("the log is trimmed up to the newest entry over the limit, and the account 
   expect(dropped()).toEqual({ log: 3, deadLetters: 0 });
 });
 
-test("dead letters are trimmed up to the newest one over the limit", async () => {
-  for (let n = 0; n < 3; n++) {
+async function fail(count: number): Promise<void> {
+  for (let n = 0; n < count; n++) {
     broker.now += 1;
     await broker.settle(await broker.publish({ retries: 0 }));
   }
+}
+
+test("dead letters are trimmed up to the newest one over the limit", async () => {
+  await fail(3);
   await limits({ deadLetters: 1 });
   const ids = idsIn("deadLetters");
   expect(await trim({ deadLetters: { id: ids[1], limit: 1 } })).toMatchObject({ more: false });
   expect(idsIn("deadLetters")).toEqual(ids.slice(2));
   expect(dropped()).toEqual({ log: 0, deadLetters: 2 });
+});
+
+test("a dead letter stays if others were removed since it was found over the limit", async () => {
+  await fail(5);
+  await limits({ deadLetters: 3 });
+  const ids = idsIn("deadLetters");
+  const named = { account: "acme", logRetention: 1e9 };
+  await broker.run("retryDeadLetters", { ...named, dlqIds: [ids[4] ?? ""], overrides: {} });
+  // When the trimmer looked, two were over the limit. Now one is.
+  const tooMany = { deadLetters: { id: ids[1], limit: 3 } };
+  expect(await trim(tooMany)).toEqual({ removed: 1, more: false });
+  expect(idsIn("deadLetters")).toEqual(ids.slice(1, 4));
+  expect(await trim(tooMany)).toEqual({ removed: 0, more: false });
+  expect(dropped()).toEqual({ log: 0, deadLetters: 1 });
+});
+
+test("a dead letter stays if another is removed in the same batch, and goes if one is added", async () => {
+  await fail(3);
+  await limits({ deadLetters: 2 });
+  const ids = idsIn("deadLetters");
+  const trimming = {
+    name: "trim" as const,
+    input: { account: "acme", tooMany: { ...none, deadLetters: { id: ids[0] ?? "", limit: 2 } }, limit: 10 },
+  };
+  const deletion = { account: "acme", dlqIds: [ids[2] ?? ""], logRetention: 1e9 };
+  await broker.runAll([{ name: "deleteDeadLetters", input: deletion }, trimming]);
+  expect(idsIn("deadLetters")).toEqual(ids.slice(0, 2));
+  broker.now += 1;
+  const messageId = await broker.publish({ retries: 0 });
+  const outcome = makeOutcome({ messageId, attempt: 0, host: "shop.example" });
+  await broker.runAll([{ name: "settle", input: outcome }, trimming]);
+  expect(idsIn("deadLetters").slice(0, -1)).toEqual(ids.slice(1, 2));
+  expect(idsIn("deadLetters")).toHaveLength(2);
 });
 
 test("the audit log is trimmed up to the newest entry over the limit, and is not counted", async () => {

@@ -90,6 +90,39 @@ export function describeTrim(open: OpenStore): void {
       expect(await fixture.states(ids[0] ?? "")).toEqual(["CREATED", "ACTIVE", "ERROR", "FAILED"]);
     });
 
+    test.each(["deleted", "sent again"])(
+      "keeps a dead letter if another one was %s after the look, or is in the same batch",
+      async (how) => {
+        const fixture = await StoreFixture.open(open);
+        await fixture.account();
+        await endMessages(fixture, 5, failing);
+        const { store } = fixture;
+        await store.execute("changeAccount", { account: "acc", change: { limits: { deadLetters: 4 } } });
+        const listIds = async () =>
+          (await store.read.deadLetters(makeLogQuery())).entries.map(({ deadLetter }) => deadLetter.id);
+        const [newest = "", second = "", ...others] = await listIds();
+        const { id } = await store.read.findOverLimit("deadLetters", "acc", 4);
+        const deadLetters = { id: id ?? "", limit: 4 };
+        const trimAll = () =>
+          store.execute("trim", {
+            account: "acc",
+            tooMany: { log: null, keptLog: null, deadLetters, audit: null },
+            limit: 10,
+          });
+        const remove = (dlqId: string): Promise<unknown> => {
+          const named = { account: "acc", dlqIds: [dlqId], logRetention: 1e9 };
+          return how === "deleted"
+            ? store.execute("deleteDeadLetters", named)
+            : store.execute("retryDeadLetters", { ...named, overrides: {} });
+        };
+        const [, trimmed] = await Promise.all([remove(newest), trimAll()]);
+        expect(trimmed).toEqual({ removed: 0, more: false });
+        await remove(second);
+        expect(await trimAll()).toEqual({ removed: 0, more: false });
+        expect(await listIds()).toEqual(others);
+      },
+    );
+
     test("removes nothing if the limit was raised in the meantime", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
