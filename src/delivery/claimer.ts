@@ -8,8 +8,14 @@ import type { Store } from "../store/store.ts";
 import { minute, second } from "../core/values/time.ts";
 
 /** The maximum number of rows that one claim looks at. See `core/commands/claim.ts`. */
-type ClaimSizes = { limit: number; hostWaitlists: number; turns?: Turns; backlogged?: readonly AccountId[] };
-type ClaimPart = ClaimSizes & { heads: number; only: readonly DueRow[] };
+type ClaimSizes = {
+  limit: number;
+  hostWaitlists: number;
+  heads: number;
+  turns?: Turns;
+  backlogged?: readonly AccountId[];
+};
+type ClaimPart = ClaimSizes & { only: readonly DueRow[] };
 /** A row that could not be claimed. It is skipped until `pausedUntil`. */
 type FailingRow = { row: DueRow; attempts: number; pausedUntil: Millis };
 
@@ -70,9 +76,25 @@ export class Claimer {
       if (error instanceof Refusal) throw error;
       const { rows, now } = await this.#store.execute("listDue", { ...sizes, except });
       if (rows.length === 0) throw error;
-      await this.#claimInHalves({ ...sizes, heads: sizes.hostWaitlists, only: rows }, { count: 0 });
+      await this.#claimInHalves({ ...sizes, only: rows }, { count: 0 });
       return { more: true, now, turns: sizes.turns ?? {}, backlogged: rows.map(({ account }) => account) };
     }
+  }
+
+  /**
+   * Returns when to claim next, or null if nothing is due. Waitlists of hosts are left out if they are not
+   * claimed now. `now` is the time of the last claim.
+   */
+  async nextDueAt({ now, takesWaitlists }: { now: Millis; takesWaitlists: boolean }): Promise<Millis | null> {
+    const next = takesWaitlists ? await this.#store.nextDueAt() : await this.#nextOtherDueAt();
+    // Rows that are skipped stay due, so without a pause they would be claimed in a busy loop.
+    return next !== null && this.hasPausedRows ? Math.max(next, now + firstPause) : next;
+  }
+
+  async #nextOtherDueAt(): Promise<Millis | null> {
+    const { hostWaitlists: _left, ...others } = await this.#store.read.oldestDue();
+    const times = Object.values(others).filter((at) => at !== null);
+    return times.length === 0 ? null : Math.min(...times);
   }
 
   #listPaused(): FailingRow[] {

@@ -1,6 +1,6 @@
 import { notRunning, RunningDeliveries, type Running, toLeaseRef } from "./runningDeliveries.ts";
 import { Refusal } from "../core/values/errors.ts";
-import { type DeliveryCapacity, laneName } from "../core/admission/capacity.ts";
+import { type DeliveryCapacity, findShortage, laneName } from "../core/admission/capacity.ts";
 import { leavesReserve } from "../core/fairness/lastPart.ts";
 import { memory, spans } from "../core/values/limits.ts";
 import type { Delivery, Millis, Outcome } from "../core/model/message.ts";
@@ -75,7 +75,8 @@ export class Dispatcher {
   #clockOffset: Millis = 0;
   /** The last claim error that was logged, or null after a successful claim. */
   #loggedClaimFailure: { message: string; at: Millis } | null = null;
-  #isOutOfCapacity = false;
+  /** The shortage at the last claim. */
+  #shortage: ReturnType<typeof findShortage> = null;
   #backlog: DeliveryCapacity["backlog"] = true;
   /** Where the next claim continues its round of the accounts. */
   #claimPosition: Pick<Claimed, "turns" | "backlogged"> = { turns: {}, backlogged: [] };
@@ -184,13 +185,14 @@ export class Dispatcher {
 
   /** Looks for due messages now. */
   wake(): void {
-    this.#isOutOfCapacity = false;
+    this.#shortage = null;
     this.#claimAt(immediately);
   }
 
   /** Reports whether this node may send more, and knows of nothing due that it has not claimed. */
   couldSend(): boolean {
-    return this.readCapacity().free > 0 && this.#backlog === false && !this.#claimer.hasPausedRows;
+    const hasShortage = findShortage(this.readCapacity()) !== null;
+    return !hasShortage && this.#backlog === false && !this.#claimer.hasPausedRows;
   }
 
   get #maySend(): boolean {
@@ -207,16 +209,19 @@ export class Dispatcher {
 
   /** Claims due messages, up to the free capacity, and schedules the next claim. */
   async tick(): Promise<void> {
-    const { store, clock } = this.#options;
-    const free = this.readCapacity().free;
+    const { clock } = this.#options;
+    const capacity = this.readCapacity();
     this.#nextAt = null;
-    this.#isOutOfCapacity = free <= 0;
-    if (this.#isOutOfCapacity) return void (this.#backlog = true);
+    this.#shortage = findShortage(capacity);
+    if (this.#shortage === "deliveries") return void (this.#backlog = true);
+    // While the memory is used up, waitlists stay due. The delivery that releases some wakes this node.
+    const takesWaitlists = this.#shortage === null;
     const askedAt = clock.now();
-    const hostWaitlists = Math.min(claimLimit, free);
+    const heads = Math.min(claimLimit, capacity.free);
     const { more, now, turns, backlogged } = await this.#claimer.next({
       limit: claimLimit,
-      hostWaitlists,
+      heads,
+      hostWaitlists: takesWaitlists ? heads : 0,
       ...this.#claimPosition,
     });
     this.#claimPosition = { turns, backlogged };
@@ -224,10 +229,8 @@ export class Dispatcher {
     // is 0.
     this.#clockOffset = Math.max(askedAt - now, Math.min(0, clock.now() - now));
     this.#backlog = more && new Set(backlogged);
-    const next = more ? immediately : await store.nextDueAt();
-    // Rows that the claimer skips stay due, so without a pause they would be claimed in a busy loop.
-    const hasPausedRows = !more && this.#claimer.hasPausedRows;
-    if (next !== null) this.#claimAt(hasPausedRows ? Math.max(next, now + retryPause) : next);
+    const next = more ? immediately : await this.#claimer.nextDueAt({ now, takesWaitlists });
+    if (next !== null) this.#claimAt(next);
   }
 
   async #run(): Promise<void> {
@@ -282,7 +285,7 @@ export class Dispatcher {
   }
 
   #claimAt(at: Millis): void {
-    if (this.#isOutOfCapacity || (this.#nextAt !== null && this.#nextAt <= at)) return;
+    if (this.#shortage === "deliveries" || (this.#nextAt !== null && this.#nextAt <= at)) return;
     this.#nextAt = at;
     this.#wake.abort();
   }
@@ -325,11 +328,10 @@ export class Dispatcher {
     }
     this.deliveries.remove(running);
     this.deliveries.countEnded(running, 1);
-    this.#wakeDenied(delivery);
-    if (this.#isOutOfCapacity) this.wake();
+    this.#offerReleased(delivery);
     const settled = isAwaited && (await this.#settle(delivery, outcome));
     running.responseRoom.close();
-    if (outcome.body.byteLength > 0) this.#wakeDenied(delivery);
+    if (outcome.body.byteLength > 0) this.#offerReleased(delivery);
     const became = running.isSettled ? "delivered" : settled && settled.became;
     if (became) log.attempt(delivery, outcome, became);
     this.deliveries.countEnded(running, -1);
@@ -337,14 +339,13 @@ export class Dispatcher {
   }
 
   /**
-   * Offers released capacity or memory to a host whose messages wait because its account used its whole
-   * share.
+   * Offers released capacity or memory to all messages, if it was used up, and to a host whose messages wait
+   * because its account used its whole share.
    */
-  #wakeDenied({ message }: Delivery): void {
-    const capacity = {
-      total: this.#options.capacity.total,
-      free: this.#options.capacity.total - this.deliveries.count,
-    };
+  #offerReleased({ message }: Delivery): void {
+    if (this.#shortage !== null && findShortage(this.readCapacity()) !== this.#shortage) this.wake();
+    const { total } = this.#options.capacity;
+    const capacity = { total, free: total - this.deliveries.count };
     void this.#waitingHosts.ended(message.account, (account) =>
       leavesReserve(capacity, this.deliveries.byAccount.get(account) ?? 0, 1),
     );
@@ -392,7 +393,7 @@ export class Dispatcher {
    */
   #isQuiet(): boolean {
     return (
-      !this.#backlog && !this.#isOutOfCapacity && !this.#isStopping && this.deliveries.count < quietBelow
+      !this.#backlog && this.#shortage === null && !this.#isStopping && this.deliveries.count < quietBelow
     );
   }
 }

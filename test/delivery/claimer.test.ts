@@ -91,7 +91,7 @@ const refuse = (what: string, when: string): void =>
 async function claimAll(): Promise<void> {
   free = 1000;
   for (let times = 1; times <= 20; times++) {
-    const { more } = await claims.next({ limit: 64, hostWaitlists: 64 });
+    const { more } = await claims.next({ limit: 64, hostWaitlists: 64, heads: 64 });
     if (!more) return;
   }
   throw new Error("claiming does not end");
@@ -246,7 +246,7 @@ test("if the storage refuses every row, no message is lost and claims pause", as
   free = 1000;
   for (let at = 0; at < 60; at++, now += second) {
     const before = troubles.length;
-    await claims.next({ limit: 64, hostWaitlists: 64 }).catch(() => undefined);
+    await claims.next({ limit: 64, hostWaitlists: 64, heads: 64 }).catch(() => undefined);
     expect(troubles.length - before).toBeLessThanOrEqual(32);
   }
   for (const id of ids)

@@ -36,7 +36,7 @@ test("if PostgreSQL refuses a row, one of two nodes quarantines it and both send
     // While one node looks for the row, the other may find nothing due. It then waits, as the dispatcher
     // does.
     await Promise.all(
-      nodes.map((claims) => claims.next({ limit: 64, hostWaitlists: 64 }).catch(() => undefined)),
+      nodes.map((claims) => claims.next({ limit: 64, hostWaitlists: 64, heads: 64 }).catch(() => undefined)),
     );
     for (const world of worlds) {
       for (const delivery of world.delivered()) {

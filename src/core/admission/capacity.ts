@@ -75,6 +75,16 @@ export const laneName = (account: AccountId, host: string): string => `${account
 /** Returns the account of a name that `laneName` made. */
 export const readLaneAccount = (lane: string): AccountId => lane.slice(0, lane.indexOf(" "));
 
+/**
+ * Returns what the node has used up, so that no delivery to any destination may begin. Returns null if it has
+ * some of both.
+ */
+export const findShortage = ({
+  free,
+  bytes,
+}: Pick<DeliveryCapacity, "free" | "bytes">): "deliveries" | "memory" | null =>
+  free <= 0 ? "deliveries" : bytes.free <= 0 ? "memory" : null;
+
 /** Reports whether one more delivery to this destination may begin. */
 export function hasCapacity(capacity: DeliveryCapacity, taken: TakenCapacity, lane: string): boolean {
   const free = capacity.free - taken.all;

@@ -77,8 +77,8 @@ function toDueNeed(limits: ClaimWindow): DueNeed {
  *
  * Also serves waitlists of hosts that have not been served for a while. At most `hostWaitlists` of them are
  * served, and no more than the free capacity allows: a waitlist that is served without a delivery would lose
- * its turn. Limiters that are open again let the first messages of their waitlists pass, due schedules fire,
- * and waits whose deadline has passed end.
+ * its turn. If `hostWaitlists` is 0, they stay due. Limiters that are open again let the first messages of
+ * their waitlists pass, due schedules fire, and waits whose deadline has passed end.
  */
 export const claim: Decision<ClaimLimits, Claimed> = {
   hint: (limits) => ({ due: toDueNeed(limits) }),
@@ -118,7 +118,8 @@ export const claim: Decision<ClaimLimits, Claimed> = {
       waiters: maxWaiters,
     };
     const full = dueTables.filter(
-      (table) => counts[table] >= maximums[table] || (table === "schedules" && !allFired),
+      (table) =>
+        (maximums[table] > 0 && counts[table] >= maximums[table]) || (table === "schedules" && !allFired),
     );
     const turns = Object.fromEntries(full.map((table) => [table, ends[table] ?? ""]));
     // A message in a waitlist waits for capacity, so one waitlist is a sign that its account has a backlog.

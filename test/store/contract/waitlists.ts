@@ -105,6 +105,19 @@ export function describeWaitlists(open: OpenStore): void {
       expect(await fixture.store.nextDueAt()).toBe(fixture.clock.now + spans.waitlistCheck);
     });
 
+    test("stay due, and are not written, if a claim takes none of them", async () => {
+      const fixture = await StoreFixture.open(open);
+      await fixture.account();
+      const ids = await fillWaitlist(fixture, 2);
+      fixture.clock.now += spans.waitlistCheck;
+      const dueAt = fixture.clock.now;
+      fixture.clock.now += 60_000;
+      const { more } = await fixture.store.execute("claim", { limit: 10, hostWaitlists: 0, heads: 10 });
+      expect([more, fixture.delivered()]).toEqual([false, []]);
+      expect(await fixture.store.read.oldestDue()).toMatchObject({ hostWaitlists: dueAt, messages: null });
+      expect(listIds(await fixture.claim())).toEqual(ids);
+    });
+
     test("are due at once when they are woken, and hosts without a waitlist are skipped", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();

@@ -137,7 +137,7 @@ export async function sendAll(fixture: StoreFixture): Promise<{ sent: Delivery[]
   fixture.clock.now += 2 * minute;
   for (let n = 0; n < 12; n++) {
     try {
-      const { more } = await claims.next({ limit: 100, hostWaitlists: 100 });
+      const { more } = await claims.next({ limit: 100, hostWaitlists: 100, heads: 100 });
       if (!more) fixture.clock.now += 20_000;
     } catch (error) {
       said.push(String(error));
