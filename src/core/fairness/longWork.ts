@@ -1,4 +1,5 @@
 import type { Millis } from "../model/message.ts";
+import { OwnerTurns } from "./ownerTurns.ts";
 
 /** How long one turn of the event loop may spend on long work. */
 const perTurn: Millis = 1;
@@ -20,7 +21,7 @@ export type LongWorkParts = {
  */
 export class LongWork {
   readonly #parts: LongWorkParts;
-  readonly #waiting = new Map<string, Slice[]>();
+  readonly #waiting = new OwnerTurns<Slice>();
   #isDue = false;
 
   constructor(parts: LongWorkParts) {
@@ -32,9 +33,7 @@ export class LongWork {
    * returned, for example of a read that it starts. `run` must not throw.
    */
   next(owner: string, run: () => void, expected: Millis = 0): void {
-    const slices = this.#waiting.get(owner);
-    if (slices) slices.push({ run, expected });
-    else this.#waiting.set(owner, [{ run, expected }]);
+    this.#waiting.add(owner, { run, expected });
     this.#runSoon();
   }
 
@@ -46,7 +45,7 @@ export class LongWork {
   }
 
   #runSoon(): void {
-    if (this.#isDue || this.#waiting.size === 0) return;
+    if (this.#isDue || this.#waiting.isEmpty) return;
     this.#isDue = true;
     this.#parts.soon(() => {
       this.#isDue = false;
@@ -57,19 +56,9 @@ export class LongWork {
 
   #runTurn(): void {
     for (let spent = 0; spent < perTurn;) {
-      const slice = this.#take();
+      const slice = this.#waiting.take();
       if (slice === null) return;
       spent += this.timed(slice.run) + slice.expected;
     }
-  }
-
-  #take(): Slice | null {
-    const [first] = this.#waiting;
-    if (first === undefined) return null;
-    const [owner, slices] = first;
-    const slice = slices.shift() ?? null;
-    this.#waiting.delete(owner);
-    if (slices.length > 0) this.#waiting.set(owner, slices);
-    return slice;
   }
 }

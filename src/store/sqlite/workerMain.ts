@@ -1,6 +1,9 @@
+import type { MessagePort } from "node:worker_threads";
 import { parentPort, workerData } from "node:worker_threads";
+import { OwnerTurns } from "../../core/fairness/ownerTurns.ts";
 import { Refusal } from "../../core/values/errors.ts";
 import { createQueries } from "../queries/index.ts";
+import { readOwner } from "./readOwner.ts";
 import { createSqlReads } from "../sql/reads.ts";
 import type { SqliteDatabase } from "./database.ts";
 import { openSqlite } from "./database.ts";
@@ -37,10 +40,29 @@ if (!port) throw new Error("this file must be run as a thread by store/sqlite/wo
 const onDamage = (damage: Damage): void => port.postMessage({ damage } satisfies ThreadFind);
 
 let handler: ((request: ThreadRequest) => Promise<unknown>) | null = null;
-let lastRequest: Promise<void> = Promise.resolve();
+const waiting = new OwnerTurns<ThreadRequest>();
+let closing: ThreadRequest | null = null;
+let isAtWork = false;
 port.on("message", (request: ThreadRequest) => {
-  lastRequest = lastRequest.then(async () => port.postMessage(await handleRequest(request)));
+  if (request.kind === "close") closing = request;
+  else waiting.add(request.kind === "read" ? readOwner(request.args) : "", request);
+  if (!isAtWork) void handleWaiting(port);
 });
+
+/**
+ * Handles the waiting requests one after another. Accounts take turns, so a request waits for at most one
+ * request of each other account. The thread is closed when nothing else waits.
+ */
+async function handleWaiting(replies: Pick<MessagePort, "postMessage">): Promise<void> {
+  isAtWork = true;
+  for (let request = waiting.take() ?? closing; request !== null; request = waiting.take() ?? closing) {
+    if (request === closing) closing = null;
+    replies.postMessage(await handleRequest(request));
+    // Requests that have arrived meanwhile must be received before the next one is chosen.
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  isAtWork = false;
+}
 
 async function handleRequest(request: ThreadRequest): Promise<ThreadReply> {
   try {

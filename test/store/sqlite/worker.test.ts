@@ -64,3 +64,22 @@ test("a closed thread is not started again", async () => {
   await expect(unused.queries.accounts()).rejects.toMatchObject({ code: "unavailable" });
   expect(started).toHaveLength(1);
 });
+
+test("accounts take turns, so a request waits for few of the requests of another account", async () => {
+  const { queries, close } = startReadingThread({ path: await madeStore(), keys: null });
+  onTestFinished(close);
+  const answered: string[] = [];
+  const ask = (account: string): Promise<unknown> =>
+    queries.listResources("limiters", { account, limit: 1 }).then(() => answered.push(account));
+  // The thread starts with the first request, and receives all of them together.
+  await Promise.all([...Array.from({ length: 20 }, () => ask("busy")), ask("acme")]);
+  expect(answered.indexOf("acme")).toBeLessThanOrEqual(2);
+  expect(answered).toHaveLength(21);
+});
+
+test("a thread answers what it was asked before it is closed", async () => {
+  const { queries, close } = startReadingThread({ path: await madeStore(), keys: null });
+  const answers = ["acme", "busy", "acme"].map((account) => queries.account(account));
+  await close();
+  expect(await Promise.all(answers)).toEqual([null, null, null]);
+});
