@@ -152,12 +152,18 @@ export class JobRunner {
     const page = await this.#nextPage(job);
     const entries = page.entries.slice(0, readPortionSize(job));
     const isEnd = page.cursor === null && entries.length === page.entries.length;
-    this.#pages.set(job.id, { ...page, entries: page.entries.slice(entries.length) });
-    if (entries.length === 0 && !isEnd) return job;
+    const rest = { ...page, entries: page.entries.slice(entries.length) };
+    if (entries.length === 0 && !isEnd) {
+      this.#pages.set(job.id, rest);
+      return job;
+    }
+    // If another node moves the job, its page may differ, and these entries may be left.
+    this.#pages.delete(job.id);
     try {
-      return await this.#execute(job, { entries, isEnd });
+      const moved = await this.#execute(job, { entries, isEnd });
+      if (moved) this.#pages.set(job.id, rest);
+      return moved;
     } catch (error) {
-      this.#pages.delete(job.id);
       if (!isLasting(error)) throw error;
       if (!entryRefusals.has(error.code)) return this.#note(job, toNote(error));
       return this.#doOneByOne(job, { entries, isEnd });

@@ -244,7 +244,8 @@ export const noteJob: Decision<{ account: AccountId; jobId: string; note: JobNot
 };
 
 function withNote(job: Job, note: JobNote, now: Millis): Job {
-  if ("total" in note) return { ...job, total: note.total };
+  // A node that counted for a long time has seen only what the portions of another node have left.
+  if ("total" in note) return job.total === null ? { ...job, total: note.total } : job;
   if ("error" in note) return endJob({ ...job, error: note.error }, "failed", now);
   const waitsForCanary = job.state === "waiting" && !job.waitsForDisk;
   if ("waitsForDisk" in note && !waitsForCanary)
