@@ -12,6 +12,8 @@ import type { Store } from "../store/store.ts";
 const pollInterval: Millis = 5_000;
 /** After a failure of the storage, jobs continue after this time. */
 const failurePause: Millis = 1_000;
+/** A time that comes after those of all jobs. */
+const anyTime: Millis = Number.MAX_SAFE_INTEGER;
 /** The maximum number of jobs that one round continues. */
 const maxJobsPerRound = 500;
 /** The number of entries that are read ahead of the portions. */
@@ -54,6 +56,8 @@ export class JobRunner {
   readonly #counts = new Map<string, { total: number; cursor: string | null }>();
   /** The jobs whose last portion failed for no known reason, and when they are tried again. */
   readonly #pausedUntil = new Map<string, Millis>();
+  /** How far the clock of this node is ahead of the time of the store, as far as the rows have shown it. */
+  #clockOffset: Millis = 0;
   #wakeSignal = new AbortController();
   #loop: Promise<void> = Promise.resolve();
 
@@ -92,11 +96,14 @@ export class JobRunner {
     }
   }
 
-  /** Does the next portion of each due job. Returns the time of the next round. */
+  /** Does the next portion of each due job. Returns the time of the next round by the clock of this node. */
   async round(): Promise<Millis> {
     const { store, clock, node, hasOtherNodes } = this.#options;
     const horizon = clock.now() + pollInterval;
-    const jobs = await store.read.dueJobs(horizon, maxJobsPerRound);
+    const jobs = await store.read.dueJobs(anyTime, maxJobsPerRound);
+    // The time of the store has reached the last change of every row.
+    for (const { movedAt, createdAt } of jobs)
+      this.#clockOffset = Math.min(this.#clockOffset, clock.now() - (movedAt ?? createdAt));
     const known = new Set(jobs.map(({ id }) => id));
     for (const kept of [this.#pages, this.#counts, this.#pausedUntil])
       for (const id of kept.keys()) if (!known.has(id)) kept.delete(id);
@@ -104,10 +111,10 @@ export class JobRunner {
     for (const job of jobs) {
       if (this.#end.signal.aborted) break;
       const pausedUntil = this.#pausedUntil.get(job.id) ?? 0;
-      const isDue = pausedUntil <= clock.now() && mayContinueJob(job, node, clock.now());
+      const isDue = pausedUntil <= clock.now() && mayContinueJob(job, node, clock.now() - this.#clockOffset);
       const moved = isDue ? await this.#continueOrPause(job) : job;
       if (moved?.dueAt !== null && moved !== null && (isDue || job.node === node))
-        next = Math.min(next, Math.max(moved.dueAt, this.#pausedUntil.get(job.id) ?? 0));
+        next = Math.min(next, Math.max(moved.dueAt + this.#clockOffset, this.#pausedUntil.get(job.id) ?? 0));
     }
     return next;
   }
@@ -136,7 +143,19 @@ export class JobRunner {
   }
 
   #note({ account, id: jobId }: Job, note: JobNote): Promise<Job | null> {
-    return this.#options.store.execute("noteJob", { account, jobId, note });
+    return this.#learnTime(() => this.#options.store.execute("noteJob", { account, jobId, note }));
+  }
+
+  /** Learns the time of the store from a change: the store read its clock between request and response. */
+  async #learnTime(change: () => Promise<Job | null>): Promise<Job | null> {
+    const { clock } = this.#options;
+    const askedAt = clock.now();
+    const moved = await change();
+    const storeTime = moved?.movedAt ?? askedAt;
+    const isEqual = askedAt <= storeTime && storeTime <= clock.now();
+    // The store may have responded late: rather too late than too early for a rate.
+    if (moved) this.#clockOffset = isEqual ? 0 : clock.now() - storeTime;
+    return moved;
   }
 
   /** Counts the entries of a job before its first portion: one page in each round, so that others run. */
@@ -196,7 +215,7 @@ export class JobRunner {
   #execute(job: Job, portion: Portion): Promise<Job | null> {
     const { account, id: jobId, action, position, logRetention } = job;
     const input = { account, jobId, action, position, logRetention, ...portion };
-    return this.#options.store.execute("continueJob", input);
+    return this.#learnTime(() => this.#options.store.execute("continueJob", input));
   }
 
   /**

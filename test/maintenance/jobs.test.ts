@@ -1,6 +1,7 @@
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { JobRunner } from "../../src/maintenance/jobs.ts";
 import type { Store } from "../../src/store/store.ts";
+import { failMessage } from "../api/routes/deadLetters/deadLetters.ts";
 import { createTestServer, otherToken } from "../api/testServer.ts";
 
 test("a job that fails for an unknown reason waits, and delays no other job", async () => {
@@ -37,4 +38,37 @@ test("a job that fails for an unknown reason waits, and delays no other job", as
   home.clock.now = next;
   await runner.round();
   expect(await readState(jobId)).toBe("done");
+});
+
+describe("a node whose clock differs from the time of the store", () => {
+  const hour = 3_600_000;
+
+  const startJob = async ({ offset }: { offset: number }) => {
+    const home = await createTestServer();
+    for (let at = 0; at < 3; at++) await failMessage(home, `https://one.example/${at}`);
+    const body = JSON.stringify({ action: "dlq.retry", filter: {}, rate: 1 });
+    const { jobId } = (await home.ask("POST", "/v2/jobs", { body })).body;
+    const runner = new JobRunner({
+      store: home.store,
+      clock: { now: () => home.clock.now + offset, sleep: () => Promise.resolve() },
+      node: "nod_1",
+      hasOtherNodes: true,
+      logFailure: (_message, error) => {
+        throw error;
+      },
+    });
+    const readDone = async (): Promise<number> => (await home.ask("GET", `/v2/jobs/${jobId}`)).body.done;
+    return { home, runner, readDone };
+  };
+
+  test.each([hour, -hour])("keeps the rate of a job: %d ms ahead", async (offset) => {
+    const { home, runner, readDone } = await startJob({ offset });
+    for (let round = 0; round < 5; round++) await runner.round();
+    expect(await readDone()).toBe(1);
+    const next = await runner.round();
+    expect(next).toBe(home.clock.now + offset + 1_000);
+    home.clock.now += 1_000;
+    await runner.round();
+    expect(await readDone()).toBe(2);
+  });
 });

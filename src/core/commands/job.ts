@@ -55,6 +55,7 @@ export const createJob: Decision<JobRequest, Job> = {
       state: "running",
       createdAt: moment.now,
       endedAt: null,
+      movedAt: moment.now,
       stoppedBy: null,
       position: "",
       total: null,
@@ -157,6 +158,7 @@ function moveJob(
     results: isCanary ? [...job.results, ...outcome.results] : job.results,
     dueAt: state === "done" ? null : now + (waits ? canaryCheck : pause),
     endedAt: state === "done" ? now : null,
+    movedAt: now,
   };
 }
 
@@ -237,7 +239,7 @@ export const noteJob: Decision<{ account: AccountId; jobId: string; note: JobNot
   decide: ({ account, jobId, note }, draft, moment) => {
     const job = draft.get("jobs", account, jobId);
     if (!job || job.endedAt !== null) return null;
-    const next = { ...withNote(job, note, moment.now), node: moment.node };
+    const next = { ...withNote(job, note, moment.now), node: moment.node, movedAt: moment.now };
     draft.put("jobs", next);
     return next;
   },

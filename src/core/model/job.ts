@@ -56,6 +56,8 @@ export type Job = {
   waitsForDisk?: true;
   createdAt: Millis;
   endedAt: Millis | null;
+  /** When the store last changed this row. Absent if version 0.1.0 has written it. */
+  movedAt?: Millis;
   startedBy: Actor;
   stoppedBy: Actor | null;
   /** The id of the entry that was handled last. Empty at the start. */
