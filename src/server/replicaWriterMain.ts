@@ -6,6 +6,8 @@ import { ReplicaWriter, WriterRefused } from "../store/replica/replicaWriter.ts"
 
 const [folder = "", store = "", database = ""] = process.argv.slice(-3);
 const neverAborted = new AbortController().signal;
+/** How often the files are looked for, so that their loss is found although nothing is written. */
+const checkPause = 10_000;
 const pause = (time: number): Promise<void> => systemClock.sleep(systemClock.now() + time, neverAborted);
 const report = (line: object): void => void process.stdout.write(`${JSON.stringify(line)}\n`);
 
@@ -16,6 +18,7 @@ process.stdout.on("error", () => process.exit(1));
 try {
   const writer = new ReplicaWriter({ folder, store, database, report, elapsed, pause });
   report({ ready: true });
+  void checkAgain(writer);
   process.stdin.on("data", (bytes: Buffer) => {
     process.stdin.pause();
     void writer.receive(bytes).then(
@@ -29,6 +32,18 @@ try {
   });
 } catch (error) {
   fail(error);
+}
+
+async function checkAgain(writer: ReplicaWriter): Promise<void> {
+  for (;;) {
+    await pause(checkPause);
+    try {
+      writer.check();
+    } catch (error) {
+      fail(error);
+      process.exit();
+    }
+  }
 }
 
 function fail(error: unknown): void {

@@ -64,6 +64,8 @@ export class ReplicaWriter {
   /** The folder of the present generation. */
   #folder = "";
   #segment: { path: string; file: number; bytes: number } | null = null;
+  /** The names of the files in it that a restore needs. */
+  readonly #files = new Set<string>();
   #offset = 0;
   #isSynced = true;
   #base: ReplicaBase | null = null;
@@ -105,14 +107,25 @@ export class ReplicaWriter {
    */
   flush(): void {
     if (this.#isSynced) return;
-    if (this.#segment) {
-      const { path, file } = this.#segment;
-      fdatasyncSync(file);
-      if (statSync(path, { throwIfNoEntry: false })?.ino !== fstatSync(file).ino)
-        throw new Error(`${path} was removed or renamed`);
-    }
+    if (this.#segment) fdatasyncSync(this.#segment.file);
+    this.#checkSegment();
     this.#isSynced = true;
     this.#options.report({ written: this.#offset });
+  }
+
+  /** Throws if a file that a restore needs was removed or renamed. */
+  check(): void {
+    const files = [...this.#files].map((name) => join(this.#folder, name));
+    for (const path of [join(this.#options.folder, replicaFiles.identity), ...files])
+      if (!existsSync(path)) throw new Error(`${path} was removed or renamed`);
+    this.#checkSegment();
+  }
+
+  #checkSegment(): void {
+    if (this.#segment === null) return;
+    const { path, file } = this.#segment;
+    if (statSync(path, { throwIfNoEntry: false })?.ino !== fstatSync(file).ino)
+      throw new Error(`${path} was removed or renamed`);
   }
 
   async #writeRecord(bytes: Buffer): Promise<void> {
@@ -149,6 +162,7 @@ export class ReplicaWriter {
       if (this.#segment === null) {
         const path = join(this.#folder, replicaFiles.log(offset));
         this.#segment = { path, file: openSync(path, "wx", 0o600), bytes: 0 };
+        this.#files.add(replicaFiles.log(offset));
         syncFolder(this.#folder);
       }
       writeAll(this.#segment.file, bytes, this.#segment.bytes);
@@ -224,6 +238,7 @@ export class ReplicaWriter {
     writeDurably(join(this.#folder, replicaFiles.complete(start)), base);
     this.#copy = null;
     this.#base = base;
+    this.#files.add(replicaFiles.base(start)).add(replicaFiles.complete(start));
     this.#removeGenerations((other) => join(this.#options.folder, other) !== this.#folder);
     this.#removeBefore(start);
     this.#options.report({ complete: true, bytes });
@@ -238,7 +253,9 @@ export class ReplicaWriter {
       const isOldLog = logs.includes(name) && needed !== undefined && name < needed;
       const isOldBase =
         name.startsWith("base-") && !name.startsWith(`base-${String(start).padStart(16, "0")}`);
-      if (isOldLog || isOldBase) rmSync(join(this.#folder, name));
+      if (!isOldLog && !isOldBase) continue;
+      rmSync(join(this.#folder, name));
+      this.#files.delete(name);
     }
   }
 

@@ -6,6 +6,7 @@ import { elapsed } from "../../../src/clock/clock.ts";
 import { formatRecord, recordHeaderBytes } from "../../../src/store/replica/record.ts";
 import { ReplicaWriter } from "../../../src/store/replica/replicaWriter.ts";
 import { createTestFolder } from "../storeFixture.ts";
+import { Source } from "./replicaSource.ts";
 
 const pageBytes = 4096;
 const payload = Buffer.alloc(24 + pageBytes);
@@ -56,6 +57,25 @@ test.each([
   await send(writer, 1);
   change(folder);
   expect(() => writer.flush()).toThrow(/log-0000000000000000 was removed or renamed/);
+});
+
+test.each([
+  ["the description of the replica", (path: string) => path === "replica.json"],
+  ["the copy of the store", (path: string) => path.endsWith(".db")],
+  ["the description of that copy", (path: string) => path.endsWith("0.json")],
+  ["an older part of the log", (path: string) => path.endsWith("log-0000000000000000")],
+  ["the newest part of the log", (path: string) => path.includes("log-")],
+])("%s that was removed is a problem, although nothing is written", async (_, isIt) => {
+  const source = new Source({ sizes: { segment: 1, copy: 8192, base: 1e9 } });
+  await source.complete();
+  source.put(1, "one");
+  await source.take();
+  source.writer.flush();
+  source.writer.check();
+  const files = readdirSync(source.folder, { recursive: true, encoding: "utf8" });
+  const path = files.toSorted().findLast(isIt) ?? "";
+  rmSync(join(source.folder, path));
+  expect(() => source.writer.check()).toThrow(`${path} was removed or renamed`);
 });
 
 test("files are only for this user", async () => {
