@@ -30,10 +30,14 @@ export function schedules(createUser: () => TestUser): void {
     });
     expect(new Date(schedule.nextScheduleTime ?? 0).toISOString()).toMatch(/-01-01T04:00:00.000Z$/);
     expect(schedule.lastScheduleTime).toBeUndefined();
-    // Only a schedule that is read by its id has its next times.
+    // Only a schedule that is read by its id has its next times and its settings.
     const [listed, ...others] = await client.schedules.list();
     expect(others).toEqual([]);
-    expect(schedule).toEqual({ ...listed, nextTimes: expect.any(Array) });
+    expect(schedule).toEqual({
+      ...listed,
+      nextTimes: expect.any(Array),
+      settings: expect.any(Object),
+    });
     for (let times = 0; times < 2; times++) {
       expect(await client.schedules.pause({ schedule: scheduleId })).toBeUndefined();
       expect((await client.schedules.get(scheduleId)).isPaused).toBe(true);
@@ -129,7 +133,11 @@ export function schedules(createUser: () => TestUser): void {
     expect([second.body, second.label]).toEqual([undefined, undefined]);
     const [listed, ...others] = await client.schedules.list();
     expect(others).toEqual([]);
-    expect(second).toEqual({ ...listed, nextTimes: expect.any(Array) });
+    expect(second).toEqual({
+      ...listed,
+      nextTimes: expect.any(Array),
+      settings: expect.any(Object),
+    });
   });
 
   test("a schedule may have a time zone and a URL group as its destination", async () => {

@@ -1,5 +1,6 @@
 import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
+import type { ConsoleServer } from "./consoleServer.ts";
 import { expectShown, findViolations } from "./measures.ts";
 import { describeConsole } from "./openConsole.ts";
 import { openPage } from "./pages.ts";
@@ -155,6 +156,77 @@ describeConsole(
       await page.getByRole("dialog").getByRole("button", { name: "Delete schedule" }).click();
       await page.getByRole("row").filter({ hasText: "from-form" }).waitFor({ state: "detached" });
     });
+    test("an edit of the expression keeps every setting, what is hidden, and the pause", async () => {
+      const { page, server } = open;
+      await createScheduleWithEverything(server, "everything");
+      await call(server, "POST /v2/schedules/everything/pause");
+      const read = async () => (await call(server, "GET /v2/schedules/everything")) as ShownSchedule;
+      const before = await read();
+      expect(before.settings).toMatchObject({ "Svc-Forward-X-Secret": redacted() });
+      await openPage(page, server, "/publish?schedule=everything");
+      const shown = { Timeout: "42s", Redact: "body, header[X-Secret]", Labels: "eu, billing" };
+      for (const [name, text] of Object.entries(shown))
+        expect(await form(page).getByLabel(name, { exact: true }).first().inputValue(), name).toBe(text);
+      expect(await form(page).getByLabel("Queue", { exact: true }).inputValue()).toBe("not-yet-made");
+      expect(await findViolations(page)).toEqual([]);
+      await form(page).getByLabel("Cron expression").fill("0 5 * * *");
+      await form(page).getByRole("button", { name: "Save schedule" }).click();
+      await expectShown(page.getByRole("status").getByText("The schedule is saved"));
+      expect(await read()).toEqual({
+        ...before,
+        cron: "0 5 * * *",
+        settings: { ...before.settings, "Svc-Cron": "0 5 * * *" },
+      });
+
+      const failure = form(page).getByRole("group", { name: "Failure callback", exact: true });
+      await failure.getByText(/^Settings of the/).click();
+      await failure.getByLabel("Timeout", { exact: true }).fill("12s");
+      await form(page).getByLabel("Delay", { exact: true }).first().fill("");
+      await form(page).getByRole("button", { name: "Save schedule" }).click();
+      await expectShown(page.getByRole("status").getByText("The schedule is saved"));
+      const { "Svc-Delay": delay, ...others } = before.settings;
+      expect(delay).toBe("2h");
+      expect((await read()).settings).toEqual({
+        ...others,
+        "Svc-Cron": "0 5 * * *",
+        "Svc-Failure-Callback-Timeout": "12s",
+      });
+    });
   },
   { tags: ["long"] },
 );
+
+type ShownSchedule = { settings: Record<string, string> };
+
+/** Creates a schedule with every setting that a schedule keeps, and with a callback of a callback. */
+async function createScheduleWithEverything(server: ConsoleServer, id: string): Promise<void> {
+  const told = `${server.destinations.url}/ok/told`;
+  await call(server, `POST /v2/schedules/${server.destinations.url}/ok/everything`, {
+    headers: {
+      "Content-Type": "text/plain",
+      "Svc-Schedule-Id": id,
+      "Svc-Cron": "0 4 * * *",
+      "Svc-Queue-Name": "not-yet-made",
+      "Svc-Method": "PUT",
+      "Svc-Delay": "2h",
+      "Svc-Retries": "7",
+      "Svc-Retry-Delay": "1000 * retried",
+      "Svc-Timeout": "42s",
+      "Svc-Label": "eu, billing",
+      "Svc-Flow-Control-Key": "k",
+      "Svc-Flow-Control-Value": "parallelism=2, rate=9, period=1m",
+      "Svc-Redact-Fields": "body, header[X-Secret]",
+      "Svc-Keep-Response": "true",
+      "Svc-Forward-X-Secret": "s",
+      "Svc-Forward-X-One": "1",
+      "Svc-Callback": told,
+      "Svc-Callback-Timeout": "9s",
+      "Svc-Callback-Forward-X-Secret": "t",
+      "Svc-Failure-Callback": told,
+      "Svc-Failure-Callback-Timeout": "11s",
+      "Svc-Failure-Callback-Callback": told,
+      "Svc-Failure-Callback-Callback-Retries": "1",
+    },
+    body: "secret",
+  });
+}

@@ -36,6 +36,7 @@ export const wantedEffects = [
   "setGroupHeaders",
   "deleteGroup",
   "createSchedule",
+  "changeSchedule",
   "pauseSchedule",
   "resumeSchedule",
   "deleteSchedule",

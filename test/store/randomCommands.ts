@@ -20,6 +20,11 @@ const queues = ["q1", "q2"];
 const namedQueues = [...queues, "q3"];
 const keys = ["k1", "k2"];
 const groups = ["g1", "g2"];
+const scheduleChanges = [
+  { change: { cron: "*/2 * * * *", cleared: ["labels", "flowControl"] }, overrides: {} },
+  { change: { queue: "q1", body: bytes("changed\0") }, overrides: { retries: 2, headers: [["X", "y"]] } },
+  { change: { target: { url: "", group: "g1" }, withoutHeaders: ["X"] }, overrides: { labels: ["a"] } },
+] as const;
 const retention = { log: 400_000, deadLetters: 300_000, audit: 350_000 };
 const by = { kind: "token", token: "main", address: null } as const;
 
@@ -214,6 +219,10 @@ export class RandomCommands {
       ...this.#maybeTwice({
         name: "createSchedule" as const,
         input: { account, id: this.#isRare() ? null : id, ...this.#makeSchedule(now) },
+      }),
+      ...this.#maybeTwice({
+        name: "changeSchedule" as const,
+        input: { account, id, ...this.#pickOne(scheduleChanges) },
       }),
       { name: "pauseSchedule", input: { account, id } },
       { name: "resumeSchedule", input: { account, id } },

@@ -8,6 +8,8 @@ import { redactHeaders, redactBody } from "../../core/model/redaction.ts";
 import { damaged } from "./schemas.ts";
 import { bodyFields, flowControlFields, omitMissing } from "./messages.ts";
 import { sha256 } from "../http/sha256.ts";
+import { toSettings } from "../publishing/sourceSettings.ts";
+import { writeScheduleSettings } from "../settings/write.ts";
 
 /** The state of a message of the last firing: waiting or in flight, delivered, or failed. */
 export type ScheduleState = "IN_PROGRESS" | "SUCCESS" | "FAIL";
@@ -56,8 +58,8 @@ export function scheduleJson(
 const shownTimes = 5;
 
 /**
- * Returns a schedule with its next times, as the API shows it when it is read by its id. To compute the times
- * of many schedules would take long.
+ * Returns a schedule with its next times and its settings, as the API shows it when it is read by its id. To
+ * compute the times of many schedules would take long.
  */
 export function scheduleWithTimesJson(
   schedule: Schedule,
@@ -66,7 +68,11 @@ export function scheduleWithTimesJson(
 ): Record<string, unknown> {
   const { cron, dueAt, damaged } = schedule;
   const nextTimes = dueAt === null || damaged ? null : listCronTimes(cron, { dueAt, now, count: shownTimes });
-  return omitMissing({ ...scheduleJson(schedule, states), nextTimes });
+  return omitMissing({
+    ...scheduleJson(schedule, states),
+    settings: damaged ? null : toSettings(writeScheduleSettings(schedule)),
+    nextTimes,
+  });
 }
 
 /** Returns why the last firing published nothing, or null if it published something. */
@@ -134,6 +140,13 @@ export const scheduleSchema = z.object({
     .int()
     .optional()
     .describe("When the schedule fires next, in Unix milliseconds. Absent while it is paused."),
+  settings: z
+    .record(z.string(), z.union([z.string(), z.array(z.string())]))
+    .optional()
+    .describe(
+      "The settings of the schedule as headers, such as Svc-Timeout, except those that have their default. " +
+        "A change of the schedule takes them in the same form. Redacted values are hidden. Absent in lists.",
+    ),
   nextTimes: z
     .array(z.int())
     .optional()

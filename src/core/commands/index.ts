@@ -49,6 +49,7 @@ import { noteStorage } from "../accounts/storageQuota.ts";
 import { takeOver } from "../nodes/takeover.ts";
 import { closeSession, openSession } from "./session.ts";
 import { createToken, noteTokenUse, revokeToken } from "./token.ts";
+import { changeSchedule } from "./changeSchedule.ts";
 import { createSchedule, deleteSchedule, pauseSchedule, resumeSchedule } from "./schedule.ts";
 import { wakeHostWaitlists } from "../admission/waitlist.ts";
 import { returnLeases, renew } from "./leases.ts";
@@ -188,6 +189,11 @@ function setUpCommands() {
     createSchedule: audited(createSchedule, (_, { scheduleId, deduplicated }) =>
       deduplicated ? null : { what: "schedule.create", object: scheduleId },
     ),
+    changeSchedule: audited(changeSchedule, ({ id, change, overrides }) => ({
+      what: "schedule.change",
+      object: id,
+      fields: listFields({ ...change, ...overrides }),
+    })),
     deleteSchedule: audited(deleteSchedule, noteNamed("schedule.delete")),
     pauseSchedule: audited(pauseSchedule, noteNamed("schedule.pause")),
     resumeSchedule: audited(resumeSchedule, noteNamed("schedule.resume")),

@@ -92,7 +92,12 @@ function findDeduplication(
   return draft.get("deduplications", account, deduplicationKey(deduplication, cron));
 }
 
-function checkSchedule(account: Account, { id, messageInput, body }: ScheduleInput, now: Millis): void {
+/** Throws `Refusal` for a setting that the account may not use, or that no schedule can have. */
+export function checkSchedule(
+  account: Account,
+  { id, messageInput, body }: Pick<ScheduleInput, "id" | "messageInput" | "body">,
+  now: Millis,
+): void {
   if (id !== null && !isName(id)) {
     const problem = 'is not an id; use letters, digits, ".", "_" and "-", but not "." or ".." alone';
     throw new Refusal("invalid", `schedule-id: ${JSON.stringify(id.slice(0, 200))} ${problem}`);

@@ -1,9 +1,9 @@
-import type { Bytes, HeaderList, SendSettings, StoredMessage } from "../model/message.ts";
+import type { Bytes, HeaderList, MessageInput, SendSettings } from "../model/message.ts";
 import type { ErrorCode } from "../values/errors.ts";
 import type { Overrides } from "./overrides.ts";
 import { listOverrideUrls } from "./overrides.ts";
 
-/** The parts and settings that a request replaces when it sends a dead letter again. */
+/** The parts and settings that a request replaces when it sends a dead letter again or changes a schedule. */
 type Change = { url?: string; headers?: HeaderList; body?: Bytes; overrides: Overrides };
 
 /**
@@ -12,7 +12,7 @@ type Change = { url?: string; headers?: HeaderList; body?: Bytes; overrides: Ove
  * otherwise. The caller must not learn the part, and the owner of the other URL may be the caller.
  */
 export function findRedactedRefusal(
-  message: StoredMessage,
+  message: Pick<MessageInput, "redaction" | "url" | "headers" | "callback" | "failureCallback">,
   { url, headers, body, overrides }: Change,
 ): { refused: ErrorCode; message: string } | null {
   const { redaction } = message;

@@ -35,6 +35,19 @@ export function parseDuration(text: string): Millis | null {
   );
 }
 
+/** Returns a duration of whole seconds as `parseDuration` reads it, such as `1d12h`. */
+export function formatDuration(duration: Millis): string {
+  let rest = duration;
+  let text = "";
+  for (const unit of ["d", "h", "m", "s"]) {
+    const length = units.get(unit) ?? Number.NaN;
+    const count = Math.floor(rest / length);
+    rest -= count * length;
+    if (count > 0) text += `${count}${unit}`;
+  }
+  return text === "" ? "0s" : text;
+}
+
 /** The units in nanoseconds. Both micro signs are included. */
 const goUnits: ReadonlyMap<string, bigint> = new Map([
   ["ns", 1n],

@@ -196,6 +196,9 @@ describe("without the verb read", () => {
 
 test("only these variants require the verb read as well", () => {
   expect(needingRead.toSorted()).toEqual([
+    "PATCH /v2/schedules/{scheduleId} with nothing else",
+    "PATCH /v2/schedules/{scheduleId} with the field destination",
+    "PATCH /v2/schedules/{scheduleId} with the field settings",
     "PATCH /v2/sources/{sourceId} with the field destination",
     "PATCH /v2/sources/{sourceId} with the field settings",
     "PATCH /v2/topics/{name} with the field headers",

@@ -21,6 +21,7 @@ const needed: Readonly<Record<string, { body?: string; headers?: Record<string, 
   "POST /v2/topics/{name}/endpoints": { body: '{"endpoints":[{"url":"https://e.example"}]}' },
   "DELETE /v2/topics/{name}/endpoints": { body: '{"endpoints":[{"url":"https://e.example"}]}' },
   "PATCH /v2/topics/{name}": { body: '{"headers":{"Svc-Retries":"1"}}' },
+  "PATCH /v2/schedules/{scheduleId}": { body: '{"settings":{"Svc-Retries":"1"}}' },
   "POST /v2/schedules/{destination}": { headers: { "svc-cron": "0 0 1 1 *" } },
   "POST /v2/queues": { body: '{"queueName":"q"}' },
   "POST /v2/wait/{eventId}": {

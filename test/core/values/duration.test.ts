@@ -1,6 +1,6 @@
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { parseDuration, parseGoDuration } from "../../../src/core/values/duration.ts";
+import { formatDuration, parseDuration, parseGoDuration } from "../../../src/core/values/duration.ts";
 import { day } from "../../../src/core/values/time.ts";
 
 describe("parseDuration", () => {
@@ -115,6 +115,26 @@ describe("parseGoDuration", () => {
     fc.assert(
       fc.property(fc.nat(86_400_000), (millis) => {
         expect(parseGoDuration(`${(millis / 1000).toFixed(3)}s`)).toBe(millis);
+      }),
+    );
+  });
+});
+
+describe("formatDuration", () => {
+  test.each([
+    [0, "0s"],
+    [90_000, "1m30s"],
+    [2 * 3_600_000, "2h"],
+    [36 * 3_600_000, "1d12h"],
+    [400 * day, "400d"],
+  ])("%i ms is %s", (millis, text) => {
+    expect(formatDuration(millis)).toBe(text);
+  });
+
+  test("writes what parseDuration reads", () => {
+    fc.assert(
+      fc.property(fc.nat(36_500 * 86_400), (seconds) => {
+        expect(parseDuration(formatDuration(seconds * 1000))).toBe(seconds * 1000);
       }),
     );
   });

@@ -29,7 +29,7 @@ export function ScheduleDialog({ id, close }: { id: string; close(): void }) {
               <Details of={schedule} />
             </div>
             <footer>
-              {may.publish && (
+              {may.manage && (
                 <PageLink className="btn" to="/publish" search={{ schedule: id }}>
                   Edit
                 </PageLink>

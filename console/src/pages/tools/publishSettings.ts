@@ -162,6 +162,16 @@ export const scheduleSettings: readonly Setting[] = [
   },
 ];
 
+/** The settings that a schedule gets only when it is created. */
+export const atCreation: ReadonlySet<string> = new Set([
+  "schedule-id",
+  "not-before",
+  "header-forward",
+  "deduplication-id",
+  "deduplication-window",
+  "content-based-deduplication",
+]);
+
 export const runSettings: readonly Setting[] = [
   {
     name: "workflow-runid",
@@ -241,7 +251,7 @@ export function listSettings(kind: Kind): Setting[] {
 }
 
 /** Returns a header name, such as Svc-Flow-Control-Key. */
-const toHeader = (name: string): string =>
+export const toHeader = (name: string): string =>
   `Svc-${name.replaceAll(/(^|-)[a-z]/g, (start) => start.toUpperCase())}`;
 
 /** Returns the headers of a publish. An empty field is not sent. */

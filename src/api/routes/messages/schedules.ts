@@ -7,13 +7,14 @@ import { noSchedule } from "../../../core/commands/schedule.ts";
 import type { Store } from "../../../store/store.ts";
 import { PagedList } from "../../http/pagedList.ts";
 import { readPublishRequest } from "../../publishing/read.ts";
-import type { ScheduleState } from "../../views/schedules.ts";
 import { scheduleJson, scheduleSchema, scheduleWithTimesJson } from "../../views/schedules.ts";
 import { listDestinations, makeHostWarnings } from "../../publishing/refusedHosts.ts";
 import { warningHeader } from "../../http/warnings.ts";
 import type { IncomingRequest } from "../../route/route.ts";
 import { route } from "../../route/route.ts";
 import { mayRead, readScope } from "../../route/scope.ts";
+import { changeSchedule } from "./scheduleChange.ts";
+import { readMessageStates } from "./scheduleStates.ts";
 
 /** The maximum number of messages whose states one list contains. */
 const maxStates = 1_000;
@@ -285,60 +286,12 @@ async function readPageAfter(store: Store, account: AccountId, totals: PageTotal
   return rows.map((schedule) => scheduleJson(schedule, states));
 }
 
-/** Returns the states of messages. A message about which nothing is known is left out. */
-async function readMessageStates(
-  store: Store,
-  account: AccountId,
-  ids: readonly string[],
-): Promise<ReadonlyMap<string, ScheduleState>> {
-  const states = new Map<string, ScheduleState>();
-  if (ids.length === 0) return states;
-  const { messageIds } = await store.read.unfinished({
-    account,
-    filter: { messageIds: ids },
-    cursor: null,
-    count: ids.length,
-  });
-  for (const id of messageIds) states.set(id, "IN_PROGRESS");
-  const finished = ids.filter((id) => !states.has(id));
-  for (let at = 0; at < finished.length; at += 50) {
-    for (const [id, state] of await readOutcomes(store, account, finished.slice(at, at + 50)))
-      states.set(id, state);
-  }
-  return states;
-}
-
-async function readOutcomes(
-  store: Store,
-  account: AccountId,
-  ids: readonly string[],
-): Promise<[id: string, state: ScheduleState][]> {
-  const outcomes: [string, ScheduleState][] = [];
-  let cursor: string | null = null;
-  do {
-    const filter = {
-      messageIds: ids,
-      states: ["DELIVERED", "FAILED", "CANCEL_REQUESTED", "CANCELLED"],
-    } as const;
-    const page: Awaited<ReturnType<Store["read"]["log"]>> = await store.read.log({
-      account,
-      filter,
-      order: "earliestFirst",
-      cursor,
-      count: 50,
-    });
-    for (const { message, state } of page.events)
-      outcomes.push([message.id, state === "DELIVERED" ? "SUCCESS" : "FAIL"]);
-    ({ cursor } = page);
-  } while (cursor !== null);
-  return outcomes;
-}
-
 /** The routes of schedules. */
 export const schedules = [
   create,
   list,
   get,
+  changeSchedule,
   remove,
   run,
   ...changes.flatMap((change) => [makeStateRoute("PATCH", change), makeStateRoute("POST", change)]),

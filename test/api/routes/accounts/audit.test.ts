@@ -37,6 +37,7 @@ const actions: Readonly<Record<string, readonly string[]>> = {
   "POST /v2/dlq/retry": ["dlq.retry"],
   "POST /v2/dlq/{dlqId}/replay": ["dlq.replay"],
   "POST /v2/schedules/{destination}": ["schedule.create"],
+  "PATCH /v2/schedules/{scheduleId}": ["schedule.change"],
   "DELETE /v2/schedules/{scheduleId}": ["schedule.delete"],
   "PATCH /v2/schedules/{scheduleId}/pause": ["schedule.pause"],
   "POST /v2/schedules/{scheduleId}/pause": ["schedule.pause"],

@@ -183,6 +183,7 @@ const extraParts = ({
   "POST /v2/topics/{name}/endpoints": { body: { endpoints: [{ url: "https://e.example" }] } },
   "DELETE /v2/topics/{name}/endpoints": { body: { endpoints: [{ url }] } },
   "PATCH /v2/topics/{name}": { body: { headers: { "Svc-Retries": "1" } } },
+  "PATCH /v2/schedules/{scheduleId}": { body: { settings: { "Svc-Retries": "2" } } },
   "POST /v2/schedules/{destination}": { headers: { "svc-cron": "0 0 1 1 *" } },
   "POST /v2/queues": { body: { queueName: ids.queue } },
   "POST /v2/wait/{eventId}": {

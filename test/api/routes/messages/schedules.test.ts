@@ -68,6 +68,23 @@ describe.each(["svc", "upstash"])("a schedule created with headers of %s", (bran
       labels: ["a", "b"],
       isPaused: false,
       nextScheduleTime: testTime + 10 * minute,
+      settings: {
+        "Svc-Cron": "*/10 * * * *",
+        "Svc-Queue-Name": "reports",
+        "Svc-Method": "PUT",
+        "Svc-Delay": "1m30s",
+        "Svc-Retries": "5",
+        "Svc-Retry-Delay": "retried * 1000",
+        "Svc-Timeout": "20s",
+        "Svc-Label": "a, b",
+        "Svc-Callback": "https://c.example/%zz",
+        "Svc-Failure-Callback": "https://f.example",
+        "Svc-Forward-Content-Type": "application/json",
+        "Svc-Forward-Test-Header": "test-value",
+        "Svc-Forward-Bypass-Tunnel-Reminder": "client-test",
+        "Svc-Flow-Control-Key": "k",
+        "Svc-Flow-Control-Value": "parallelism=2, rate=3, period=1m",
+      },
       nextTimes: [10, 20, 30, 40, 50].map((minutes) => testTime + minutes * minute),
     });
     // The queue and the key do not exist before the first message.
@@ -279,7 +296,7 @@ describe("ids and paths", () => {
     const { ask } = await createTestServer();
     expect(await ask("PUT", "/v2/schedules/s")).toMatchObject({
       status: 405,
-      headers: { allow: "POST, GET, HEAD, DELETE" },
+      headers: { allow: "POST, GET, HEAD, PATCH, DELETE" },
     });
     expect(await ask("GET", "/v2/schedules/s/pause")).toMatchObject({
       status: 405,
