@@ -205,6 +205,38 @@ describeConsole("sessions and the main ways of the console", (open) => {
     await page.setViewportSize({ width: 1280, height: 900 });
   });
 
+  test("the navigation has the counts of the overview, with one request for several pages", async () => {
+    const { page, server } = open;
+    const side = page.locator("nav.side");
+    let asked = 0;
+    await page.route("**/v2/overview", (route) => {
+      asked++;
+      return route.continue();
+    });
+    await openPage(page, server, "/url-groups");
+    const { deadLetters, paused, runs } = (await call(server, "GET /v2/overview")) as {
+      deadLetters: number;
+      paused: Record<"queues" | "keys" | "schedules", { count: number }>;
+      runs: { failed: { count: number } };
+    };
+    expect(
+      Math.min(deadLetters, runs.failed.count, paused.keys.count, paused.schedules.count),
+    ).toBeGreaterThan(0);
+    for (const name of [
+      `Dead letters ${deadLetters}`,
+      `Failed runs ${runs.failed.count}`,
+      `Keys ${paused.keys.count} paused`,
+      `Schedules ${paused.schedules.count} paused`,
+    ])
+      await expectShown(side.getByRole("link", { name, exact: true }));
+    for (const name of ["Sources", "Events", "Hosts"]) {
+      await side.getByRole("link", { name }).click();
+      await expectShown(page.getByRole("heading", { name, level: 1 }));
+    }
+    expect(asked).toBe(1);
+    await page.unrouteAll({ behavior: "ignoreErrors" });
+  });
+
   test("the overview does not say that all is well if it could not be read", async () => {
     const { page } = open;
     await page.route("**/v2/**", (route) => route.fulfill({ status: 409, body: '{"error": "not now"}' }));

@@ -24,7 +24,7 @@ describeConsole(
       await page.getByRole("textbox", { name: "Token" }).fill(open.server.token);
       await page.getByRole("button", { name: "Sign in" }).click();
       await expectShown(page.getByText("Queue returns is paused"));
-      await page.getByRole("link", { name: "Runs", exact: true }).first().click();
+      await page.getByRole("link", { name: /^Runs/ }).first().click();
       await page.waitForURL(`${origin}${prefix}/console/runs`);
       await page.goto(`${origin}${prefix}/console/runs/order-48213`);
       await expectShown(page.locator(".tl-row").first());

@@ -5,6 +5,8 @@ import { useSession } from "../api/session.ts";
 import { Button, Icon } from "../parts/basics.tsx";
 import { AccountMenu } from "./account.tsx";
 import { Mark } from "./brand.tsx";
+import type { PlaceCount } from "./placeCounts.ts";
+import { usePlaceCounts } from "./placeCounts.ts";
 import type { Place } from "./places.ts";
 import { operatorPlace, places } from "./places.ts";
 import { toggleTheme } from "./theme.ts";
@@ -14,6 +16,7 @@ import { Visible } from "../parts/visible.tsx";
 export function Navigation({ help, isOpen, close }: { help(): void; isOpen: boolean; close(): void }) {
   const { session } = useSession();
   const side = useRef<HTMLElement>(null);
+  const countOf = usePlaceCounts();
   useEffect(() => {
     if (!isOpen) return;
     const menu = document.querySelector<HTMLElement>("#menu");
@@ -55,13 +58,13 @@ export function Navigation({ help, isOpen, close }: { help(): void; isOpen: bool
             </p>
           )}
           {pages.map((place) => (
-            <PlaceLink key={place.to} place={place} />
+            <PlaceLink key={place.to} place={place} count={countOf(place.to)} />
           ))}
         </div>
       ))}
       {session.operator && (
         <div className="nav">
-          <PlaceLink place={operatorPlace} />
+          <PlaceLink place={operatorPlace} count={null} />
         </div>
       )}
       <div className="side-foot">
@@ -73,10 +76,11 @@ export function Navigation({ help, isOpen, close }: { help(): void; isOpen: bool
   );
 }
 
-const PlaceLink = ({ place }: { place: Place }) => (
+const PlaceLink = ({ place, count }: { place: Place; count: PlaceCount | null }) => (
   <PageLink to={place.to} marks={place.to === "/" ? "exact" : "below"}>
     <Icon of={place.icon} />
     {place.name}
+    {count && <span className={`n ${count.isBad ? "bad" : ""}`}>{count.text}</span>}
   </PageLink>
 );
 
