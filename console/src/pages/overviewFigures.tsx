@@ -13,15 +13,14 @@ import { Visible } from "../parts/visible.tsx";
 
 type Overview = Response<"GET /v2/overview">;
 
-const hour = 3_600_000;
 const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
 
-/** The figures of the overview: the last hour, held messages by gate, the worst hosts, and the storage. */
+/** The figures of the overview: the last minutes, held messages by gate, the worst hosts, and the storage. */
 export const OverviewFigures = ({ data }: { data: Overview }) => (
   <>
     <Stats data={data} />
     <div className="grid">
-      <LastHour minutes={data.minutes} />
+      <LastMinutes minutes={data.minutes} />
       <Held held={data.held} />
       <StorageUse data={data} />
       <WorstHosts hosts={data.worstHosts} />
@@ -40,7 +39,7 @@ function Stats({ data }: { data: Overview }) {
         to="/messages?"
         name="Delivered"
         value={formatCount(sum(minutes, ({ delivered }) => delivered))}
-        about="in the last hour"
+        about={`in the last ${minutes.length} minutes`}
       />
       <Stat
         to="/dead-letters"
@@ -81,12 +80,8 @@ const Stat = ({ to, name, value, about, isBad = false }: StatProps) => (
   </PageLink>
 );
 
-function LastHour({ minutes }: { minutes: Overview["minutes"] }) {
-  const end = Math.max(Date.now(), ...minutes.map(({ start }) => start));
-  const byStart = new Map(minutes.map((one) => [Math.floor(one.start / 60_000), one]));
-  const starts = Array.from({ length: 60 }, (_, at) => Math.floor((end - hour) / 60_000) + at + 1);
-  const pick = (name: "delivered" | "failed"): number[] =>
-    starts.map((start) => byStart.get(start)?.[name] ?? 0);
+function LastMinutes({ minutes }: { minutes: Overview["minutes"] }) {
+  const pick = (name: "delivered" | "failed"): number[] => minutes.map((one) => one[name]);
   const series: Series[] = [
     { name: "delivered", kind: "area", fill: "f-move", dot: "move", values: pick("delivered") },
     { name: "failed", kind: "bar", fill: "f-bad", dot: "bad", values: pick("failed") },
@@ -95,9 +90,9 @@ function LastHour({ minutes }: { minutes: Overview["minutes"] }) {
     <Panel title="Messages per minute" className="w8 x6" end={<Legend series={series} />}>
       <div className="body">
         <Chart
-          label="Delivered and failed messages per minute, in the last hour"
+          label={`Delivered and failed messages per minute, in the last ${minutes.length} minutes`}
           series={series}
-          times={starts.map((start) => clock.format(start * 60_000))}
+          times={minutes.map(({ start }) => clock.format(start))}
         />
       </div>
     </Panel>
