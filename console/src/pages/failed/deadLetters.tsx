@@ -112,11 +112,7 @@ function Groups({ query, plan }: GroupsProps) {
     <Loaded query={groups} what="The groups">
       {({ groups: found, entries, more }) => (
         <Panel
-          title={formatMany(
-            found.length,
-            "group by error and destination",
-            "groups by error and destination",
-          )}
+          title={formatMany(found.length, "group by error and URL", "groups by error and URL")}
           sub={`of ${formatMany(entries, "dead letter")}${more ? " or more" : ""}`}
         >
           {found.length === 0 ? (
@@ -129,7 +125,7 @@ function Groups({ query, plan }: GroupsProps) {
             <>
               <div className="group-head short" aria-hidden="true">
                 <span />
-                <span>Error and destination</span>
+                <span>Error and URL</span>
                 <span className="r">Count</span>
                 <span className="r">First</span>
                 <span className="r">Last</span>

@@ -1,12 +1,12 @@
-import type { Response } from "../../api/client.ts";
+import type { Routes } from "../../api/schema.ts";
 import type { StateName } from "../../parts/stateName.ts";
 
 /** An unfinished message, as the list shows it. */
-export type Unfinished = Response<"GET /v2/messages">["messages"][number];
+export type Unfinished = Routes["GET /v2/messages"]["response"]["messages"][number];
 /** An entry of the log of a message. */
-export type LogEntry = Response<"GET /v2/logs">["events"][number];
+export type LogEntry = Routes["GET /v2/logs"]["response"]["events"][number];
 /** The reason why a message waits. */
-export type Wait = NonNullable<Response<"GET /v2/messages/{messageId}">["waitingOn"]>[number];
+export type Wait = NonNullable<Routes["GET /v2/messages/{messageId}"]["response"]["waitingOn"]>[number];
 
 /** The word of each state of an unfinished message. */
 export const stateWords: Record<Unfinished["state"], string> = {
@@ -30,23 +30,24 @@ export const logStates: Record<LogEntry["state"], { state: StateName; word: stri
 };
 
 /** The gate that a reason belongs to. */
-export const gateOf: Record<Wait["reason"], "time" | "queue" | "key" | "host" | "account" | "capacity"> = {
-  "not-due": "time",
-  retry: "time",
-  due: "time",
-  queue: "queue",
-  "queue-paused": "queue",
-  "key-parallelism": "key",
-  "key-rate": "key",
-  "key-paused": "key",
-  "account-endpoint": "host",
-  account: "account",
-  host: "capacity",
-  "server-held": "capacity",
-  turn: "capacity",
-  sending: "capacity",
-  "lease-over": "capacity",
-};
+export const gateOf: Record<Wait["reason"], "time" | "queue" | "key" | "endpoint" | "account" | "capacity"> =
+  {
+    "not-due": "time",
+    retry: "time",
+    due: "time",
+    queue: "queue",
+    "queue-paused": "queue",
+    "key-parallelism": "key",
+    "key-rate": "key",
+    "key-paused": "key",
+    "account-endpoint": "endpoint",
+    account: "account",
+    host: "capacity",
+    "server-held": "capacity",
+    turn: "capacity",
+    sending: "capacity",
+    "lease-over": "capacity",
+  };
 
 /** Returns the state of a message by the first reason for which it waits. */
 export function stateOfWait(reason: Wait["reason"] | undefined): { state: StateName; word: string } {

@@ -8,12 +8,12 @@ import { describeWait } from "./describe.ts";
 import type { Wait } from "./states.ts";
 import { gateOf, stateOfWait } from "./states.ts";
 
-const gates = ["time", "queue", "key", "host", "account", "capacity"] as const;
+const gates = ["time", "queue", "key", "endpoint", "account", "capacity"] as const;
 const gateNames = {
   time: "Due time",
   queue: "Queue",
   key: "Key",
-  host: "Host",
+  endpoint: "Endpoint",
   account: "Account",
   capacity: "Capacity",
 };
