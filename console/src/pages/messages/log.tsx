@@ -11,7 +11,9 @@ import { State } from "../../parts/state.tsx";
 import { useSteady } from "../../parts/steady.ts";
 import type { Column } from "../../parts/table.tsx";
 import { Empty } from "../../parts/trouble.tsx";
-import { decodeBody } from "../../parts/words.ts";
+import { decodeBody, formatMany } from "../../parts/words.ts";
+import type { LogRow } from "./logRows.ts";
+import { describeEarlier, groupByMessage, listEntries } from "./logRows.ts";
 import type { LogEntry } from "./states.ts";
 import { logStates } from "./states.ts";
 
@@ -42,18 +44,27 @@ const readBody = (entry: LogEntry): LogEntry =>
   entry.responseBody === undefined ? entry : { ...entry, responseBody: decodeBody(entry.responseBody) };
 
 /** Returns the key of an entry. */
-const keyOf = ({ messageId, time, state }: LogEntry): string => `${messageId} ${time} ${state}`;
+const toEntryKey = ({ messageId, time, state }: LogEntry): string => `${messageId} ${time} ${state}`;
 
-/** The log of messages, newest first. A view of one state shows only entries with this state. */
+/**
+ * The log of messages, newest first. A view of one state shows only entries with this state. In the view of
+ * all states, the entries of a message are one row, unless the person looks for one message or one state.
+ */
 export function LogList({ view }: { view: string }) {
   const { values, set } = useFilters();
   const { view: _view, open, back: _back, ...given } = values;
   const query = { ...given, ...(view !== "log" && { state: view }) };
-  const log = useRead("GET /v2/logs", { query: { count: 50, ...query } });
+  const log = useRead("GET /v2/logs", { query: { count: view === "log" ? 100 : 50, ...query } });
   const events = useMemo(() => log.data?.events.map(readBody), [log.data]);
-  const { rows, newCount, showNew } = useSteady(events, keyOf, JSON.stringify(query));
+  const isGrouped = view === "log" && given["messageId"] === undefined && given["state"] === undefined;
+  const { rows: entries, newCount, showNew } = useSteady(events, toEntryKey, JSON.stringify(query));
+  const rows = useMemo(
+    () => (isGrouped ? groupByMessage(entries) : listEntries(entries)),
+    [entries, isGrouped],
+  );
+  const keyOf = ({ newest }: LogRow): string => (isGrouped ? newest.messageId : toEntryKey(newest));
   const hasFilter = listFields.some(({ name }) => values[name] !== undefined);
-  const opened = rows.find(({ messageId }) => messageId === open);
+  const opened = rows.find(({ newest }) => newest.messageId === open);
   return (
     <>
       <div className="toolbar">
@@ -67,13 +78,20 @@ export function LogList({ view }: { view: string }) {
         {({ cursor }) => (
           <ListPanel
             label="Log of messages"
-            columns={columns}
+            columns={isGrouped ? groupColumns : columns}
             rows={rows}
             keyOf={keyOf}
-            nameOf={({ messageId }) => messageId}
-            open={({ messageId }) => set({ open: messageId, cursor: values["cursor"], back: values["back"] })}
+            nameOf={({ newest }) => newest.messageId}
+            open={({ newest: { messageId } }) =>
+              set({ open: messageId, cursor: values["cursor"], back: values["back"] })
+            }
             openKey={opened && keyOf(opened)}
-            words={["entry", "entries"]}
+            foot={
+              <span role="status">
+                {isGrouped && `${formatMany(rows.length, "message")}, `}
+                {formatMany(entries.length, "entry", "entries")}
+              </span>
+            }
             cursor={cursor}
             newCount={newCount}
             showNew={showNew}
@@ -95,15 +113,37 @@ export function LogList({ view }: { view: string }) {
   );
 }
 
-const columns: readonly Column<LogEntry>[] = [
-  { head: "State", className: "c-state w-state", cell: ({ state }) => <State {...logStates[state]} /> },
+const stateColumn: Column<LogRow> = {
+  head: "State",
+  className: "c-state w-state",
+  cell: ({ newest: { state } }) => <State {...logStates[state]} />,
+};
+const messageColumn: Column<LogRow> = {
+  head: "Message",
+  className: "c-what",
+  cell: ({ newest: { messageId, method, url, label } }) => (
+    <MessageCell id={messageId} method={method} url={url} label={label} />
+  ),
+};
+const responseOf = responseColumn<LogEntry>(({ state }) => state === "DELIVERED");
+const laterColumns: readonly Column<LogRow>[] = [
+  { ...responseOf, cell: ({ newest }) => responseOf.cell(newest) },
+  { head: "When", className: "num c-when w-m", cell: ({ newest }) => <Time at={newest.time} /> },
+];
+const columns: readonly Column<LogRow>[] = [stateColumn, messageColumn, ...laterColumns];
+const groupColumns: readonly Column<LogRow>[] = [
+  stateColumn,
+  messageColumn,
   {
-    head: "Message",
-    className: "c-what",
-    cell: ({ messageId, method, url, label }) => (
-      <MessageCell id={messageId} method={method} url={url} label={label} />
+    head: "Before",
+    className: "p2 w-where",
+    cell: (row) => (
+      <div className="l2">
+        <span className="t" title={describeEarlier(row)}>
+          {describeEarlier(row)}
+        </span>
+      </div>
     ),
   },
-  responseColumn(({ state }) => state === "DELIVERED"),
-  { head: "When", className: "num c-when w-m", cell: ({ time }) => <Time at={time} /> },
+  ...laterColumns,
 ];
