@@ -1,6 +1,9 @@
-import { existsSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync } from "node:fs";
+import { join } from "node:path";
 import { env } from "node:process";
 import type { Browser } from "playwright-core";
+
+const home = join(import.meta.dirname, "../..");
 
 /**
  * Returns a headless browser, or the reason why there is none. It comes with the dependencies on Linux x64.
@@ -14,6 +17,7 @@ export async function launchBrowser(): Promise<Browser | string> {
     executablePath: path,
     headless: true,
     args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
+    timeout: 300_000,
   });
 }
 
@@ -21,6 +25,44 @@ async function findChromium(): Promise<string | null> {
   const given = env["CHROMIUM"] ?? "/usr/bin/chromium";
   if (existsSync(given)) return given;
   if (process.platform !== "linux" || process.arch !== "x64") return null;
-  const { default: packaged } = await import("@sparticuz/chromium");
-  return packaged.executablePath();
+  return unpackChromium();
+}
+
+/**
+ * Returns the path of the browser of the dependencies, which is unpacked once. Several test files may do this
+ * at the same time. The package alone would return a path to a file that another process still writes.
+ */
+async function unpackChromium(): Promise<string> {
+  const packageFile = readFileSync(join(home, "node_modules/@sparticuz/chromium/package.json"), "utf8");
+  const { version } = JSON.parse(packageFile) as { version: string };
+  const cache = join(home, "node_modules/.cache");
+  const folder = join(cache, `chromium-${version}`);
+  if (!existsSync(folder)) {
+    mkdirSync(cache, { recursive: true });
+    const own = mkdtempSync(`${folder}-`);
+    await inFolder(own, async () => {
+      const { default: packaged } = await import("@sparticuz/chromium");
+      await packaged.executablePath();
+    });
+    try {
+      renameSync(own, folder);
+    } catch (error) {
+      // Another process was faster.
+      if (!existsSync(folder)) throw error;
+      rmSync(own, { recursive: true });
+    }
+  }
+  return join(folder, "chromium");
+}
+
+/** Runs something with a folder for temporary files, to which the package unpacks. */
+async function inFolder(folder: string, run: () => Promise<void>): Promise<void> {
+  const before = env["TMPDIR"];
+  env["TMPDIR"] = folder;
+  try {
+    await run();
+  } finally {
+    if (before === undefined) delete env["TMPDIR"];
+    else env["TMPDIR"] = before;
+  }
 }

@@ -44,7 +44,8 @@ export function describeConsole(
         locale: "en-US",
         reducedMotion: "reduce",
       });
-      made.setDefaultTimeout(10_000);
+      // A page takes a second on an idle machine.
+      made.setDefaultTimeout(120_000);
       return made;
     };
     const open = { reports: [] as string[], newContext } as OpenConsole;

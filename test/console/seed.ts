@@ -28,7 +28,7 @@ export async function call(server: SeededServer, request: string, more: More = {
 
 /** Repeats until a condition holds. */
 export async function until(what: string, holds: () => Promise<boolean>): Promise<void> {
-  for (let attempt = 0; attempt < 600; attempt++) {
+  for (let attempt = 0; attempt < 3_000; attempt++) {
     if (await holds()) return;
     await sleep(100);
   }
