@@ -12,12 +12,12 @@ import {
   writeFileSync,
 } from "node:fs";
 import { createRequire } from "node:module";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join, relative } from "node:path";
 import { Client } from "pg";
 import { inject } from "vitest";
 import type { TestProject } from "vitest/node";
+import { findFreePort } from "./freePort.ts";
 
 declare module "vitest" {
   export interface ProvidedContext {
@@ -113,7 +113,7 @@ export async function startPostgresPair(): Promise<{
     const standby = await serve({
       ...first,
       folder,
-      port: await freePort(),
+      port: await findFreePort(),
       settings: { primary_conninfo: source },
     }).catch(async (error: unknown) => {
       await primary.kill();
@@ -150,7 +150,7 @@ async function newServer({
       ["-D", join(folder, "data"), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"],
       user,
     );
-    return { native, folder, user, fsync, port: await freePort(), settings: more };
+    return { native, folder, user, fsync, port: await findFreePort(), settings: more };
   });
 }
 
@@ -298,7 +298,7 @@ function ready(child: ChildProcess): Promise<void> {
   return new Promise((resolve, reject) => {
     let text = "";
     const fail = (why: string) => reject(new Error(`PostgreSQL ${why}:\n${text}`));
-    const timer = setTimeout(() => fail("was not ready after 30 s"), 30_000);
+    const timer = setTimeout(() => fail("was not ready after 5 min"), 300_000);
     child.once("error", (error) => fail(`could not be started (${error.message})`));
     child.once("close", (code) => fail(`ended with code ${code}`));
     child.stderr?.setEncoding("utf8").on("data", (chunk: string) => {
@@ -307,20 +307,6 @@ function ready(child: ChildProcess): Promise<void> {
       if (!/ready to accept (read-only )?connections/.test(text)) return;
       clearTimeout(timer);
       resolve();
-    });
-  });
-}
-
-function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const server = createServer().once("error", reject);
-    server.listen(0, "127.0.0.1", () => {
-      const address = server.address();
-      server.close(() =>
-        address !== null && typeof address === "object"
-          ? resolve(address.port)
-          : reject(new Error("no free port")),
-      );
     });
   });
 }

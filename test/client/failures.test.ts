@@ -385,7 +385,7 @@ test("a command ends when the program that reads its output has ended", { tags: 
     ["-c", `'${process.execPath}' '${bin}' queues --watch 0.2 --json | head -1`],
     {
       env: { PATH: process.env.PATH, WAYPOST_URL: url, WAYPOST_TOKEN: developmentToken },
-      timeout: 60_000,
+      timeout: 300_000,
     },
   );
   expect(status).toBe(0);

@@ -10,6 +10,7 @@ import { readLines } from "../../src/client/connection.ts";
 import { followLog } from "../../src/client/logTail.ts";
 import { readLine } from "../../src/client/terminal/fields.ts";
 import { second } from "../../src/core/values/time.ts";
+import { findFreePort } from "../freePort.ts";
 import { developmentToken, startDestination, startWaypost, temporaryFolder } from "../process/waypost.ts";
 import { commandsFor, startCommand } from "./startCommand.ts";
 
@@ -113,9 +114,9 @@ describe("the lines of a stream", () => {
   test("may take the reader longer than a server may be silent", async () => {
     const url = await startHostile((response) => void response.end("1\n2\n"));
     const read: string[] = [];
-    for await (const text of readLines({ url, token: "x" }, { path: "/v2/logs/tail" }, 200)) {
+    for await (const text of readLines({ url, token: "x" }, { path: "/v2/logs/tail" }, 1_000)) {
       read.push(text);
-      await new Promise((resolve) => setTimeout(resolve, 300));
+      await new Promise((resolve) => setTimeout(resolve, 1_200));
     }
     expect(read).toEqual(["1", "2"]);
   });
@@ -261,8 +262,8 @@ describe("waypost logs --follow", () => {
     { tags: "long" },
     async () => {
       const data = temporaryFolder();
-      const first = await startWaypost(["dev", "--port", "0", "--data", data]);
-      const { port } = new URL(first.url);
+      const port = String(await findFreePort());
+      const first = await startWaypost(["dev", "--port", port, "--data", data]);
       const destination = await startDestination();
       // A clock that is ahead must make no difference.
       const skew = "data:text/javascript,globalThis.n=Date.now;Date.now=()=>n()+3600000";
@@ -283,7 +284,7 @@ describe("waypost logs --follow", () => {
       await expect.poll(following.err).toContain("connecting again");
       const second = await startWaypost(["dev", "--port", port, "--data", data]);
       for (let more = 0; more < 20; more++) await publishAt(second.url, `${destination.url}/${++n}`);
-      await expect.poll(following.out, { timeout: 30_000 }).toContain(`${destination.url}/${n}"`);
+      await expect.poll(following.out).toContain(`${destination.url}/${n}"`);
       const lines = following.out().trim().split("\n");
       const paths = lines.map((text) =>
         Number(new URL((JSON.parse(text) as { url: string }).url).pathname.slice(1)),

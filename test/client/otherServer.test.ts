@@ -80,7 +80,7 @@ describe("a response that does not end", () => {
     expect(server.arrivals).toHaveLength(2);
   });
 
-  test("as pages with ever new cursors is given up", { tags: "long", timeout: 120_000 }, async () => {
+  test("as pages with ever new cursors is given up", { tags: "long" }, async () => {
     let page = 0;
     const server = await startDestination(() => ({
       status: 200,

@@ -12,7 +12,7 @@ export function events(createUser: () => WorkflowUser): void {
 }
 
 /** A workflow that waits for the event named in its payload and returns its data. */
-const serveWaiter = (user: WorkflowUser, timeout: `${bigint}s` | number = "30s") =>
+const serveWaiter = (user: WorkflowUser, timeout: `${bigint}s` | number = "3600s") =>
   user.serve(async (context: WorkflowContext<string>) =>
     context.waitForEvent("wait", context.requestPayload, { timeout }),
   );
@@ -38,7 +38,7 @@ function testWaiting(createUser: () => WorkflowUser): void {
       const run = await user.workflows.trigger({ url: work.url, body: eventId });
       const [found] = await listWaiters(user, eventId);
       expect(found).toMatchObject({ url: work.url, timeoutUrl: work.url, deadline: expect.any(Number) });
-      expect((found?.deadline ?? 0) - Date.now() / 1000).toBeLessThan(31);
+      expect((found?.deadline ?? 0) - Date.now() / 1000).toBeLessThan(3_601);
       const told = await user.workflows.notify({ eventId, eventData });
       expect(told).toMatchObject([
         {
@@ -115,7 +115,7 @@ function testWaiting(createUser: () => WorkflowUser): void {
         context.run("run", () => "ran"),
         context.sleep("sleep", 1),
         context.call("call", { url: other.url }),
-        context.waitForEvent("wait", "beside", { timeout: "30s" }),
+        context.waitForEvent("wait", "beside", { timeout: "1h" }),
       ]);
       return { ran, slept: slept ?? null, called: called.body, woken };
     });
@@ -141,7 +141,7 @@ function testEarlierEvents(createUser: () => WorkflowUser): void {
     const work = user.serve(async (context) => {
       await context.run("begin", () => (started.resolve(), go.promise));
       const first = await context.waitForEvent("first", "early");
-      const second = await context.waitForEvent("second", "early", { timeout: "30s" });
+      const second = await context.waitForEvent("second", "early", { timeout: "1h" });
       return [first, second];
     });
     const { workflowRunId } = await user.workflows.trigger({ url: work.url });
@@ -186,7 +186,7 @@ function testWebhooks(createUser: () => WorkflowUser): void {
       await context.run("tell", () => void urls.push(webhook.webhookUrl));
       const results = [];
       for (const name of ["first", "second"]) {
-        const { request, timeout } = await context.waitForWebhook(name, webhook, "30s");
+        const { request, timeout } = await context.waitForWebhook(name, webhook, "1h");
         // A request can only be read once, also by a step that is executed again.
         const body = await request?.clone().text();
         results.push({
@@ -227,7 +227,7 @@ function testWebhooks(createUser: () => WorkflowUser): void {
       const webhook = await context.createWebhook("make");
       const late = await context.waitForWebhook("late", webhook, 1 as unknown as "1s");
       await context.call("itself", { url: webhook.webhookUrl });
-      const { request } = await context.waitForWebhook("wait", webhook, "30s");
+      const { request } = await context.waitForWebhook("wait", webhook, "1h");
       return { late: late.timeout, method: request?.method, body: await request?.clone().text() };
     });
     expect(await waitForResult(user, await user.workflows.trigger({ url: work.url }))).toEqual({
@@ -241,7 +241,7 @@ function testWebhooks(createUser: () => WorkflowUser): void {
     const user = createUser();
     const work = user.serve(async (context) => {
       const webhook = await context.createWebhook("make");
-      await context.waitForWebhook("wait", webhook, "30s");
+      await context.waitForWebhook("wait", webhook, "1h");
     });
     const run = await user.workflows.trigger({ url: work.url });
     await waitForCount(work, 2);

@@ -1,9 +1,9 @@
 import type { Socket } from "node:net";
 import { describe, expect, test } from "vitest";
 import type { Resolve } from "../../src/delivery/http/dns.ts";
+import { findFreePort } from "../freePort.ts";
 import {
   call,
-  findClosedPort,
   makeDelivery,
   httpDestination,
   rawDestination,
@@ -153,7 +153,7 @@ describe("a failed call", () => {
   });
 
   test("reports a closed port and an unknown name", async () => {
-    const port = await findClosedPort();
+    const port = await findFreePort();
     expect(await call(`http://127.0.0.1:${port}/`)).toMatchObject({ ...none, error: "connection refused" });
     expect((await call("http://127.0.0.1:0/")).status).toBe(null);
     const unknown: Resolve = () =>

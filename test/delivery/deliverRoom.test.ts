@@ -93,12 +93,12 @@ test("a response that waits for memory times out with that reason and releases i
   const { bytes, giveBack } = fullMemory();
   const room = bytes.openRoom(lane);
   const outcome = await createTestDeliver({ resolve: async () => ["127.0.0.1"] })(
-    makeDelivery(url, { ...toThirdParty, timeout: 300 }),
+    makeDelivery(url, { ...toThirdParty, timeout: 1_000 }),
     room,
   ).outcome;
   expect(outcome).toMatchObject({
     status: null,
-    error: "timed out after 300 ms while the server had no memory for more of the response",
+    error: "timed out after 1 s while the server had no memory for more of the response",
   });
   expect(bytes.byLane[lane]).toBeUndefined();
   giveBack();

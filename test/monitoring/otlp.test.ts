@@ -168,7 +168,7 @@ describe("with an OTLP endpoint", () => {
     ]);
   });
 
-  test("the calls of a run with two steps are children of its trigger", { timeout: 120_000 }, async () => {
+  test("the calls of a run with two steps are children of its trigger", async () => {
     const collector = await startDestination();
     const server = await startWorkflowTestServer("SQLite", { WAYPOST_OTLP_ENDPOINT: collector.url });
     try {

@@ -41,9 +41,7 @@ async function start(answer: Answer) {
   });
   /** Resolves when all spans have been exported or dropped. */
   const settled = async (count: number): Promise<void> => {
-    await expect
-      .poll(() => exporter.counts.exported + exporter.counts.dropped, { timeout: 60_000 })
-      .toBe(count);
+    await expect.poll(() => exporter.counts.exported + exporter.counts.dropped).toBe(count);
   };
   const close = (): void => void (server.closeAllConnections(), server.close());
   return { exporter, requests, warnings, pauses, settled, close };

@@ -19,40 +19,34 @@ const variable = (text: string, name: string): string =>
   new RegExp(`^${name}="(.*)"$`, "m").exec(text)?.[1] ?? "";
 
 describe("waypost start", () => {
-  test(
-    "waypost credentials prints the credentials that the first start made; they work, and no output has them",
-    { timeout: 300_000 },
-    async () => {
-      const data = join(temporaryFolder(), "made");
-      const first = await startWaypost(["start", "--port", "0", "--data", data]);
-      expect(first.out()).toContain(
-        "created the account owner; waypost credentials, with the same settings,",
-      );
-      const printed = await readCredentials("--data", data);
-      const token = variable(printed, "WAYPOST_TOKEN");
-      expect(variable(printed, "QSTASH_TOKEN")).toBe(token);
-      expect(variable(printed, "QSTASH_URL")).toBe(first.url);
-      const { UserID } = JSON.parse(Buffer.from(token, "base64").toString());
-      expect(UserID).toBe(variable(printed, "WAYPOST_ACCOUNT_ID"));
-      const keys = await request(`${first.url}/v2/keys`, { headers: { authorization: `Bearer ${token}` } });
-      expect(await keys.body.json()).toEqual({
-        current: variable(printed, "WAYPOST_CURRENT_SIGNING_KEY"),
-        next: variable(printed, "WAYPOST_NEXT_SIGNING_KEY"),
-      });
+  test("waypost credentials prints those that the first start made, and no output has them", async () => {
+    const data = join(temporaryFolder(), "made");
+    const first = await startWaypost(["start", "--port", "0", "--data", data]);
+    expect(first.out()).toContain("created the account owner; waypost credentials, with the same settings,");
+    const printed = await readCredentials("--data", data);
+    const token = variable(printed, "WAYPOST_TOKEN");
+    expect(variable(printed, "QSTASH_TOKEN")).toBe(token);
+    expect(variable(printed, "QSTASH_URL")).toBe(first.url);
+    const { UserID } = JSON.parse(Buffer.from(token, "base64").toString());
+    expect(UserID).toBe(variable(printed, "WAYPOST_ACCOUNT_ID"));
+    const keys = await request(`${first.url}/v2/keys`, { headers: { authorization: `Bearer ${token}` } });
+    expect(await keys.body.json()).toEqual({
+      current: variable(printed, "WAYPOST_CURRENT_SIGNING_KEY"),
+      next: variable(printed, "WAYPOST_NEXT_SIGNING_KEY"),
+    });
 
-      first.kill("SIGTERM");
-      const ended = await first.ended;
-      expect(ended.code).toBe(0);
-      for (const name of ["WAYPOST_TOKEN", "WAYPOST_PASSWORD", "WAYPOST_CURRENT_SIGNING_KEY"])
-        expect(ended.out + ended.err).not.toContain(variable(printed, name));
-      const second = await startWaypost(["start", "--port", "0", "--data", data]);
-      expect(second.out()).not.toContain(token);
-    },
-  );
+    first.kill("SIGTERM");
+    const ended = await first.ended;
+    expect(ended.code).toBe(0);
+    for (const name of ["WAYPOST_TOKEN", "WAYPOST_PASSWORD", "WAYPOST_CURRENT_SIGNING_KEY"])
+      expect(ended.out + ended.err).not.toContain(variable(printed, name));
+    const second = await startWaypost(["start", "--port", "0", "--data", data]);
+    expect(second.out()).not.toContain(token);
+  });
 
   test(
     "credentials have the URL of the running server, or else that of the settings",
-    { tags: "long", timeout: 300_000 },
+    { tags: "long" },
     async () => {
       const data = temporaryFolder();
       const print = (...args: string[]) => runWaypost([...args, "--data", data]).ended.then(({ out }) => out);
@@ -80,30 +74,26 @@ describe("waypost start", () => {
     },
   );
 
-  test(
-    "the credentials of several accounts are only printed for a named one",
-    { tags: "long", timeout: 300_000 },
-    async () => {
-      const data = temporaryFolder();
-      await startWaypost(["dev", "--port", "0", "--data", data]);
-      const all = await runWaypost(["credentials", "--data", data]).ended;
-      const accounts = "defaultUser, testUser1, testUser2, testUser3";
-      expect(all).toMatchObject({
-        code: 2,
-        out: "",
-        err:
-          `waypost: several accounts exist; name one of ${accounts}, ` +
-          "for example waypost credentials defaultUser\n",
-      });
-      const one = await runWaypost(["credentials", "testUser2", "--data", data]).ended;
-      expect(one.out.match(/^WAYPOST_USER=.*$/gm)).toEqual(['WAYPOST_USER="testUser2"']);
-      expect(await runWaypost(["credentials", "nobody", "--data", data]).ended).toMatchObject({
-        code: 2,
-        out: "",
-        err: expect.stringContaining("nobody: account does not exist"),
-      });
-    },
-  );
+  test("the credentials of several accounts are only printed for a named one", { tags: "long" }, async () => {
+    const data = temporaryFolder();
+    await startWaypost(["dev", "--port", "0", "--data", data]);
+    const all = await runWaypost(["credentials", "--data", data]).ended;
+    const accounts = "defaultUser, testUser1, testUser2, testUser3";
+    expect(all).toMatchObject({
+      code: 2,
+      out: "",
+      err:
+        `waypost: several accounts exist; name one of ${accounts}, ` +
+        "for example waypost credentials defaultUser\n",
+    });
+    const one = await runWaypost(["credentials", "testUser2", "--data", data]).ended;
+    expect(one.out.match(/^WAYPOST_USER=.*$/gm)).toEqual(['WAYPOST_USER="testUser2"']);
+    expect(await runWaypost(["credentials", "nobody", "--data", data]).ended).toMatchObject({
+      code: 2,
+      out: "",
+      err: expect.stringContaining("nobody: account does not exist"),
+    });
+  });
 
   test("git ignores files with credentials", () => {
     const ignored = readFileSync(join(import.meta.dirname, "../../.gitignore"), "utf8").split("\n");

@@ -7,10 +7,12 @@ import { developmentToken, runWaypost, startDestination, startWaypost, temporary
 
 const authorized = { authorization: `Bearer ${developmentToken}` };
 
-async function publish(server: Process, to: string, body: string): Promise<string> {
+type Sent = { body: string; delay?: string };
+
+async function publish(server: Process, to: string, { body, delay = "0s" }: Sent): Promise<string> {
   const reply = await fetch(`${server.url}/v2/publish/${to}`, {
     method: "POST",
-    headers: { ...authorized, "svc-delay": "2s" },
+    headers: { ...authorized, "svc-delay": delay },
     body,
   });
   return ((await reply.json()) as { messageId: string }).messageId;
@@ -60,11 +62,12 @@ test("a message that was altered on the disk is quarantined and logged, and othe
   const destination = await startDestination();
   const data = temporaryFolder();
   const server = await startWaypost(["dev", "--port", "0", "--data", data]);
-  const altered = await publish(server, `${destination.url}/altered`, "right");
+  const altered = await publish(server, `${destination.url}/altered`, { body: "right", delay: "1d" });
   const database = new DatabaseSync(join(data, "waypost.db"));
   database.exec(`update stored_messages set body = cast('wrong' as blob) where id = '${altered}'`);
   database.close();
-  await publish(server, `${destination.url}/whole`, "whole");
+  await fetch(`${server.url}/v2/messages/${altered}/send-now`, { method: "POST", headers: authorized });
+  await publish(server, `${destination.url}/whole`, { body: "whole" });
   const deadLetters = async (): Promise<unknown[]> => {
     const reply = await fetch(`${server.url}/v2/dlq`, { headers: authorized });
     return ((await reply.json()) as { messages: unknown[] }).messages;
@@ -104,7 +107,7 @@ test(
       (await fetch(`${server.url}${path}`, { headers: authorized })).status;
     expect(await statusOf("/v2/dlq")).toBe(500);
     expect(await statusOf("/v2/health/ready")).toBe(503);
-    await publish(server, `${destination.url}/whole`, "whole");
+    await publish(server, `${destination.url}/whole`, { body: "whole" });
     await destination.until((arrivals) => arrivals.length === 1);
     expect(await stopped(server)).toContain(`${store}: damaged, or not a store of waypost`);
   },

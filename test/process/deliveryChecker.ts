@@ -53,6 +53,8 @@ type Call = {
   at: number;
   excused: boolean;
 };
+/** A delivery that Waypost has counted: its message, and when it was counted. */
+export type Start = { id: string; at: number };
 type AcknowledgedMessage = { limiter: string; askedAt: number; answeredAt: number };
 
 /**
@@ -105,6 +107,8 @@ export async function startDeliveryChecker() {
     broken,
     /** The peaks of concurrent calls, for limited names. */
     peaks,
+    hasReachedLimits: (): boolean =>
+      Object.entries(parallelism).every(([name, limit]) => (peaks[name] ?? 0) >= limit),
     /** Sets how long each call of this path takes. */
     slow: (path: string, time: number): void => void slow.set(path, time),
     /**
@@ -126,32 +130,46 @@ export async function startDeliveryChecker() {
     /** How often a schedule has fired. Its messages may have arrived more than once. */
     fired: (schedule: string): number =>
       new Set(calls.filter((call) => call.schedule === schedule).map(({ id }) => id)).size,
-    /** By how many calls the rate was exceeded, in the worst interval. */
-    tooMany: (): number =>
-      maxRateExcess(
-        calls
-          .filter(({ limiter, excused: isExcused }) => limiter === "key-rate" && !isExcused)
-          .map(({ at }) => at),
+    /**
+     * Returns by how much the rate was exceeded in the worst interval, and the messages with more calls than
+     * starts. `starts` are the deliveries of `key-rate` that Waypost has counted.
+     */
+    compareRate: (starts: readonly Start[]): { excess: number; uncounted: string[] } => ({
+      excess: maxRateExcess(starts.map(({ at }) => at)),
+      uncounted: listUncounted(
+        calls.filter(({ limiter }) => limiter === "key-rate").map(({ id }) => id),
+        starts.map(({ id }) => id),
       ),
+    }),
     disorder: (): string[] => listDisorder(calls, promised),
   };
 }
 
 /**
- * The longest delay between counting and arrival of a call, in milliseconds. It is longest for busy nodes.
+ * Nodes know the clock of the database to half a round trip. Their clocks therefore differ by less than this,
+ * in milliseconds.
  */
-const maxLateness = 2_000;
+const maxSkew = 200;
 
 /**
- * Returns the highest excess of calls between any two moments over what the windows between them allow. The
+ * Returns the highest excess of starts between any two moments over what the windows between them allow. The
  * first and the last window may be partial.
  */
-function maxRateExcess(times: readonly number[]): number {
-  const allowed = (time: number): number => rate * (Math.floor((time + maxLateness) / 1000) + 2);
+function maxRateExcess(starts: readonly number[]): number {
+  const times = starts.toSorted((a, b) => a - b);
+  const allowed = (time: number): number => rate * (Math.floor((time + maxSkew) / 1000) + 2);
   const excess = times.flatMap((from, first) =>
     times.slice(first).map((until, more) => more + 1 - allowed(until - from)),
   );
   return excess.reduce((max, one) => Math.max(max, one), -Infinity);
+}
+
+/** Returns the ids of the messages with more calls than starts. */
+function listUncounted(called: readonly string[], started: readonly string[]): string[] {
+  const left = new Map<string, number>();
+  for (const id of started) left.set(id, (left.get(id) ?? 0) + 1);
+  for (const id of called) left.set(id, (left.get(id) ?? 0) - 1);
+  return [...left].flatMap(([id, count]) => (count < 0 ? [id] : []));
 }
 
 /**

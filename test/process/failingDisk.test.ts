@@ -5,8 +5,6 @@ import { request } from "undici";
 import { expect, test } from "vitest";
 import { developmentToken, startDestination, startWaypost, temporaryFolder } from "./waypost.ts";
 
-const timeout = 60_000;
-
 /**
  * After a slow sync the server syncs elsewhere at most this often before it tries here again, and vice versa.
  */
@@ -16,7 +14,6 @@ const mostTries = 10_000;
 test.each(["here", "elsewhere"])(
   "a server whose disk fails %s stops acknowledging and exits, " +
     "and a restart continues with all it acknowledged",
-  { timeout },
   async (way) => {
     const data = temporaryFolder();
     const failing = join(temporaryFolder(), "failing");

@@ -10,12 +10,12 @@ import {
   symlinkSync,
   writeFileSync,
 } from "node:fs";
-import { createServer } from "node:net";
-import type { AddressInfo } from "node:net";
 import { delimiter, join } from "node:path";
 import { createInterface } from "node:readline";
 import { setTimeout as pause } from "node:timers/promises";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { buildConsole } from "../../scripts/buildConsole.js";
+import { findFreePort } from "../freePort.ts";
 import type { Block } from "./documents.ts";
 import { parseBlocks, matchesOutput } from "./documents.ts";
 import { startDestination, temporaryFolder } from "./waypost.ts";
@@ -30,6 +30,9 @@ const documents = [
 ];
 /** Documents that `npm test` also follows. The long tests follow the others. */
 const quick = ["docs/guides/queues.md", "docs/guides/schedules.md"];
+
+// So that no other test builds the console while it is copied.
+beforeAll(() => buildConsole());
 
 test("every document has commands", () => {
   expect(documents.length).toBeGreaterThan(12);
@@ -56,10 +59,10 @@ describe("the commands print what the document shows", () => {
     for (const block of blocks) await expectAsWritten(place, block, name);
   };
 
-  test.each(quick)("%s works as written", { timeout: 600_000 }, (name) => expectFollowed(name));
+  test.each(quick)("%s works as written", (name) => expectFollowed(name));
   test.each(documents.filter((name) => !quick.includes(name)))(
     "%s works as written",
-    { tags: "long", timeout: 600_000 },
+    { tags: "long" },
     (name) => expectFollowed(name),
   );
 });
@@ -110,7 +113,7 @@ async function freshPlace(): Promise<Place> {
   for (const name of copied) cpSync(join(home, name), join(folder, name), { recursive: true });
   symlinkSync(join(home, "node_modules"), join(folder, "node_modules"));
   const free = new Map<number, number>();
-  for (const port of ports) free.set(port, await freePort([...free.values()]));
+  for (const port of ports) free.set(port, await findFreePort());
   const here = (text: string): string => renumbered(text, [...free]);
   const written = (text: string): string =>
     renumbered(
@@ -155,15 +158,6 @@ const renumbered = (text: string, pairs: readonly (readonly [from: number, to: n
       ),
     text,
   );
-
-async function freePort(others: readonly number[]): Promise<number> {
-  const probe = createServer().listen(0, "127.0.0.1");
-  await once(probe, "listening");
-  const { port } = probe.address() as AddressInfo;
-  probe.close();
-  await once(probe, "close");
-  return others.includes(port) ? freePort(others) : port;
-}
 
 /**
  * Returns a folder for PATH with two replacements: an npm that cannot change `node_modules`, which belongs to

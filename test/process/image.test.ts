@@ -1,12 +1,11 @@
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { chmodSync, chownSync, copyFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
-import { createServer } from "node:net";
-import type { AddressInfo } from "node:net";
 import { dirname, join } from "node:path";
 import { createInterface } from "node:readline";
 import { expect, onTestFinished, test } from "vitest";
 import { writePackage } from "../../scripts/build/writePackage.ts";
+import { findFreePort } from "../freePort.ts";
 import { startDestination, temporaryFolder } from "./waypost.ts";
 
 // There is no container engine where the tests run. So this test builds the file tree of the image, and
@@ -33,7 +32,7 @@ const obstacle =
 test("the image starts, stores, delivers and stops", { tags: "long" }, async ({ skip }) => {
   if (obstacle !== null) return skip(obstacle);
   const { enter, data } = await makeTree();
-  const port = await freePort();
+  const port = await findFreePort();
   const settings = [`WAYPOST_PORT=${port}`, "WAYPOST_EGRESS_ALLOW=127.0.0.0/8"];
   const server = enter(settings, [...entrypoint, ...command]);
   await server.printed(/running at /);
@@ -123,13 +122,4 @@ function copyInto(from: string, to: string): void {
   mkdirSync(dirname(to), { recursive: true });
   copyFileSync(from, to);
   chmodSync(to, 0o755);
-}
-
-async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, "127.0.0.1");
-  await once(probe, "listening");
-  const { port } = probe.address() as AddressInfo;
-  probe.close();
-  await once(probe, "close");
-  return port;
 }

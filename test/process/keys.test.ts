@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { request } from "undici";
-import { expect, test, vi } from "vitest";
+import { expect, test } from "vitest";
 import { freshDatabase } from "../postgres.ts";
 import {
   readCredentials,
@@ -11,9 +11,6 @@ import {
   startWaypost,
   temporaryFolder,
 } from "./waypost.ts";
-
-// Each test starts the command line about twelve times.
-vi.setConfig({ testTimeout: 180_000 });
 
 const run = async (...args: string[]): Promise<{ code: number | null; out: string; err: string }> => {
   const { code, out, err } = await runWaypost(args).ended;

@@ -15,11 +15,8 @@ import {
 } from "node:fs";
 import { dirname, join } from "node:path";
 import { createInterface } from "node:readline";
-import { describe, expect, onTestFinished, test, vi } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { temporaryFolder } from "./waypost.ts";
-
-// Each test starts several programs, including npm.
-vi.setConfig({ testTimeout: 300_000 });
 
 const home = join(import.meta.dirname, "../..");
 const { dependencies, scripts } = JSON.parse(readFileSync(join(home, "package.json"), "utf8")) as Record<

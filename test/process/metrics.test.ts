@@ -118,27 +118,23 @@ const stored = {
   waypost_oldest_due_age_seconds: 0,
 };
 
-test(
-  "the figures are those of the work, and those of the store stay true after a crash",
-  { timeout: 120_000 },
-  async () => {
-    const data = temporaryFolder();
-    const server = await start(data);
-    await work(server);
-    const figures = await scrapeUntil(server, { ...counted, ...stored });
-    expect(figures.get("waypost_store_commits_total")).toBeGreaterThan(0);
-    expect(figures.get("waypost_store_batch_rows_sum")).toBeGreaterThan(20);
-    expect(figures.get("waypost_store_bytes")).toBeGreaterThan(0);
-    expect(figures.get("waypost_disk_free_bytes")).toBeGreaterThan(0);
-    server.kill("SIGKILL");
-    await server.ended;
+test("the figures are those of the work, and those of the store stay true after a crash", async () => {
+  const data = temporaryFolder();
+  const server = await start(data);
+  await work(server);
+  const figures = await scrapeUntil(server, { ...counted, ...stored });
+  expect(figures.get("waypost_store_commits_total")).toBeGreaterThan(0);
+  expect(figures.get("waypost_store_batch_rows_sum")).toBeGreaterThan(20);
+  expect(figures.get("waypost_store_bytes")).toBeGreaterThan(0);
+  expect(figures.get("waypost_disk_free_bytes")).toBeGreaterThan(0);
+  server.kill("SIGKILL");
+  await server.ended;
 
-    const next = await start(data);
-    const atOnce = toFigures(await scrapeText(next));
-    for (const [name, value] of Object.entries(stored)) expect(atOnce.get(name), name).toBe(value);
-    expect(atOnce.get('waypost_messages_published_total{kind="message"}')).toBe(0);
-  },
-);
+  const next = await start(data);
+  const atOnce = toFigures(await scrapeText(next));
+  for (const [name, value] of Object.entries(stored)) expect(atOnce.get(name), name).toBe(value);
+  expect(atOnce.get('waypost_messages_published_total{kind="message"}')).toBe(0);
+});
 
 test("metrics need no token on their own port, and one of the operator on the other", async () => {
   const server = await start(temporaryFolder());
@@ -215,7 +211,7 @@ describe.skipIf(promtool === null)("promtool", () => {
     return `${stdout}${stderr}`;
   };
 
-  test("accepts a scrape of a server that has worked", { timeout: 120_000 }, async () => {
+  test("accepts a scrape of a server that has worked", async () => {
     const server = await start(temporaryFolder());
     await work(server);
     const text = await scrapeText(server);

@@ -3,7 +3,7 @@ import { Client } from "pg";
 import type { Columns } from "../../src/store/sql/tables.ts";
 import { Agent, request } from "undici";
 import { expect, onTestFinished } from "vitest";
-import type { Kind, startDeliveryChecker } from "./deliveryChecker.ts";
+import type { Kind, Start, startDeliveryChecker } from "./deliveryChecker.ts";
 import { kinds, parallelism } from "./deliveryChecker.ts";
 import type { Process } from "./waypost.ts";
 import { readCredentials, startWaypost } from "./waypost.ts";
@@ -65,6 +65,29 @@ export async function holdConnection(url: string, sql: string): Promise<Client> 
   return client;
 }
 
+/**
+ * Waits until each of `count` nodes has watched the others for so long that it would miss one: see
+ * docs/decisions/0051.
+ */
+export async function seeEachOther(url: string, count: number): Promise<void> {
+  // A node does not rely on what it sees in the first 3 s. Then it must see another node for 1.5 s.
+  const from = Date.now() + 4_000;
+  const sql =
+    "select pid, floor(extract(epoch from query_start) * 1000)::bigint as at from pg_stat_activity " +
+    "where application_name = 'waypost listener' and datname = current_database() " +
+    "and query like '%pg_walfile_name%'";
+  const first = new Map<number, number>();
+  const ready = new Set<number>();
+  while (ready.size < count) {
+    await pause(50);
+    for (const row of await ask(url, sql)) {
+      const [pid, at] = [Number(row["pid"]), Number(row["at"])];
+      if (at >= from && !first.has(pid)) first.set(pid, at);
+      if (at >= (first.get(pid) ?? Infinity) + 2_000) ready.add(pid);
+    }
+  }
+}
+
 /** Returns the number `n` that a statement returns. */
 const count = async (url: string, sql: string): Promise<number> => Number((await ask(url, sql))[0]?.n);
 
@@ -120,7 +143,7 @@ const publishers = 6;
 /** How long a client waits for a response, in milliseconds, before it retries. */
 export const client = { patience: 2_000 };
 /** How long a request that sets up the test waits for its response, in milliseconds. */
-export const builder = { patience: 30_000 };
+export const builder = { patience: 300_000 };
 
 /**
  * Creates what the messages need: a queue with parallelism 3, a URL group, a schedule without a queue and one
@@ -182,7 +205,9 @@ export function startLoad(ask: Ask, checker: DeliveryChecker) {
   return {
     /** Responses other than 200. */
     refused,
+    /** Stops as soon as each limit was reached once. */
     stop: async (): Promise<void> => {
+      while (!checker.hasReachedLimits()) await pause(20);
       going = false;
       await ended;
     },
@@ -202,6 +227,21 @@ export async function fire(databaseUrl: string, times: number): Promise<void> {
       `select count(*) as n from schedules where due_at < extract(epoch from clock_timestamp()) * 1000`,
     );
   }
+}
+
+/** Returns all deliveries with a flow-control key that Waypost has counted. */
+export async function readStarts(ask: Ask, key: string): Promise<Start[]> {
+  type Page = { events: { messageId: string; time: number }[]; cursor?: string };
+  const starts: Start[] = [];
+  for (let cursor: string | undefined = ""; cursor !== undefined;) {
+    const more = cursor === "" ? "" : `&cursor=${cursor}`;
+    const answer = await ask("GET", `logs?flowControlKey=${key}&state=ACTIVE&count=1000${more}`);
+    expect(answer?.status).toBe(200);
+    const page = answer?.body as Page;
+    starts.push(...page.events.map(({ messageId, time }) => ({ id: messageId, at: time })));
+    ({ cursor } = page);
+  }
+  return starts;
 }
 
 async function waitForZero(url: string, sql: string): Promise<void> {

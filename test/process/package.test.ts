@@ -257,7 +257,13 @@ describe("startServer", () => {
     });
     expect(checked.stdout).toBe("");
     const env = { PATH: process.env.PATH, HOME: temporaryFolder() };
-    const run = spawnSync(bin("vitest"), ["run", "--root", "."], { cwd: application, env, encoding: "utf8" });
+    // A busy machine takes longer than vitest allows by itself.
+    const limits = ["--testTimeout=300000", "--hookTimeout=300000"];
+    const run = spawnSync(bin("vitest"), ["run", "--root", ".", ...limits], {
+      cwd: application,
+      env,
+      encoding: "utf8",
+    });
     expect(run.stdout + run.stderr).toContain("1 passed");
   });
 });

@@ -28,12 +28,15 @@ async function until(what: () => Promise<boolean>): Promise<void> {
   while (!(await what())) await new Promise((resolve) => setTimeout(resolve, 200));
 }
 
-/** Returns a process and all of its children. */
-function familyOf(pid: number): number[] {
+/** Stops a process, and then all of its children: a stopped process starts no others. Returns them. */
+function freeze(pid: number): number[] {
+  process.kill(pid, "SIGSTOP");
   const parents = readdirSync("/proc")
     .filter((name) => /^\d+$/.test(name))
     .map((name) => [Number(name), parentOf(name)]);
-  return [pid, ...parents.filter(([, parent]) => parent === pid).map(([child = 0]) => child)];
+  const children = parents.filter(([, parent]) => parent === pid).map(([child = 0]) => child);
+  signal(children, "SIGSTOP");
+  return [pid, ...children];
 }
 
 function parentOf(pid: string): number {
@@ -69,8 +72,7 @@ test.runIf(process.platform === "linux")(
       postgres.url,
     ]);
     expect(await published(server)).toMatchObject({ status: 200 });
-    const frozen = familyOf(postgres.pid());
-    signal(frozen, "SIGSTOP");
+    const frozen = freeze(postgres.pid());
     const thaw = (): void => signal(frozen.splice(0), "SIGCONT");
     onTestFinished(thaw);
     const unknown = Buffer.from(JSON.stringify({ UserID: "defaultUser", Password: "another" })).toString(

@@ -6,6 +6,7 @@ import type { IncomingMessage } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { setTimeout as pause } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { onTestFinished } from "vitest";
 
@@ -100,6 +101,7 @@ export function temporaryFolder(): string {
 
 /** A request that a destination received. */
 export type Arrival = { path: string; method: string; headers: IncomingMessage["headers"]; body: Buffer };
+/** `after` is the time before the response, in milliseconds. */
 type Answer = { status: number; headers?: Record<string, string>; body?: string; after?: number };
 
 /** Starts a destination on loopback that records requests and responds with `answer`. */
@@ -119,9 +121,12 @@ export async function startDestination(
       body: Buffer.concat(chunks),
     };
     arrivals.push(arrival);
-    const { status, headers, body } = answer(arrival);
-    response.writeHead(status, headers).end(body);
+    const { status, headers, body, after } = answer(arrival);
+    if (after === undefined) response.writeHead(status, headers).end(body);
     for (const check of waiting) check();
+    if (after === undefined) return;
+    await pause(after, null, { ref: false });
+    response.writeHead(status, headers).end(body);
   });
   server.listen(at, "127.0.0.1");
   await once(server, "listening");

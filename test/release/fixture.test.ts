@@ -50,27 +50,19 @@ const fixtures: [name: string, folder: (...store: readonly string[]) => string][
   ["the present version", makeFixture],
 ];
 
-test.each(fixtures)(
-  "the folder of %s is restored, upgraded, and has what it names",
-  { timeout: 120_000 },
-  async (_name, find) => {
-    const folder = find();
-    const data = join(temporaryFolder(), "data");
-    const restored = await runWaypost(["restore", join(folder, "waypost.db"), "--data", data]).ended;
-    expect(restored).toMatchObject({ code: 0, err: "" });
-    await expectData(["--data", data], join(folder, "expected.json"));
-  },
-);
+test.each(fixtures)("the folder of %s is restored, upgraded, and has what it names", async (_name, find) => {
+  const folder = find();
+  const data = join(temporaryFolder(), "data");
+  const restored = await runWaypost(["restore", join(folder, "waypost.db"), "--data", data]).ended;
+  expect(restored).toMatchObject({ code: 0, err: "" });
+  await expectData(["--data", data], join(folder, "expected.json"));
+});
 
-test.each(fixtures)(
-  "the database of %s is upgraded, and has what it names",
-  { timeout: 120_000 },
-  async (_name, find) => {
-    const folder = find("--database-url", await freshDatabase());
-    expect(existsSync(join(folder, "waypost.sql"))).toBe(true);
-    const databaseUrl = await freshDatabase();
-    await ask(databaseUrl, readFileSync(join(folder, "waypost.sql"), "utf8"));
-    const store = ["--data", temporaryFolder(), "--database-url", databaseUrl];
-    await expectData(store, join(folder, "expected.postgres.json"));
-  },
-);
+test.each(fixtures)("the database of %s is upgraded, and has what it names", async (_name, find) => {
+  const folder = find("--database-url", await freshDatabase());
+  expect(existsSync(join(folder, "waypost.sql"))).toBe(true);
+  const databaseUrl = await freshDatabase();
+  await ask(databaseUrl, readFileSync(join(folder, "waypost.sql"), "utf8"));
+  const store = ["--data", temporaryFolder(), "--database-url", databaseUrl];
+  await expectData(store, join(folder, "expected.postgres.json"));
+});

@@ -55,7 +55,7 @@ test("a version is not older than the present one", () => {
 });
 
 describe("a rehearsal", { tags: "long" }, () => {
-  test("makes all files, and leaves the checkout as it was", { timeout: 600_000 }, () => {
+  test("makes all files, and leaves the checkout as it was", () => {
     const root = join(temporaryFolder(), "waypost");
     const git = (...args: string[]): string =>
       execFileSync("git", args, { cwd: root, encoding: "utf8" }).trim();

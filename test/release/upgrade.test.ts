@@ -63,7 +63,7 @@ function startLoad(destination: string) {
     /** Waits until this many more messages were accepted. */
     progress: (count: number) => {
       const wanted = accepted.size + count;
-      return vi.waitFor(() => expect(accepted.size).toBeGreaterThanOrEqual(wanted), { timeout: 120_000 });
+      return vi.waitFor(() => expect(accepted.size).toBeGreaterThanOrEqual(wanted), { timeout: 300_000 });
     },
     end: async () => {
       isEnding = true;
@@ -100,7 +100,7 @@ test("a folder is upgraded with its data between two loads, and a downgrade is r
   await vi.waitFor(
     () =>
       expect(accepted.difference(new Set(destination.arrivals.map(({ body }) => String(body)))).size).toBe(0),
-    { timeout: 60_000 },
+    { timeout: 300_000 },
   );
   for (const server of servers) await stopServer(server);
   const downgrade = await runWaypost(args).ended;
@@ -149,7 +149,7 @@ test("nodes are upgraded one after another under load, and later ones stop the o
   load.servers.unshift(fourth);
   // The node before does not change anything more, and is not ready.
   await vi.waitFor(async () => expect((await fetch(`${third.url}/v2/health/ready`)).status).toBe(503), {
-    timeout: 60_000,
+    timeout: 300_000,
   });
   load.servers.pop();
   await load.progress(30);
@@ -159,7 +159,7 @@ test("nodes are upgraded one after another under load, and later ones stop the o
       expect(
         load.accepted.difference(new Set(destination.arrivals.map(({ body }) => String(body)))).size,
       ).toBe(0),
-    { timeout: 60_000 },
+    { timeout: 300_000 },
   );
   const downgrade = await runWaypost(args).ended;
   expect(downgrade).toMatchObject({ code: 2, err: expect.stringMatching(refusal) });

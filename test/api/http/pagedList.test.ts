@@ -103,8 +103,8 @@ test("the server reads no more of a list than its client receives", { tags: "lon
   let bytes = 0;
   socket.on("data", (piece: Buffer) => (bytes += piece.length));
   socket.resume();
-  await expect.poll(reads, { timeout: 20_000 }).toBe(large);
-  await expect.poll(() => bytes, { timeout: 20_000 }).toBeGreaterThan(large * 100_000);
+  await expect.poll(reads).toBe(large);
+  await expect.poll(() => bytes).toBeGreaterThan(large * 100_000);
 });
 
 test(
@@ -114,14 +114,14 @@ test(
     const home = await manyGroups({ longResponseBytes: 10 * mebi });
     const status = async (): Promise<number> => (await home.ask("GET", "/v2/queues")).status;
     const sockets = [await unread(home.port), await unread(home.port), await unread(home.port)];
-    await expect.poll(status, { timeout: 20_000 }).toBe(503);
+    await expect.poll(status).toBe(503);
     expect(await settled(home.reads)).toBeLessThan(large * 2);
     // A connection that continues is waited for, and loses nothing.
     let received = "";
     sockets[0]?.on("data", (piece: Buffer) => (received += piece.toString("latin1")));
     sockets[0]?.resume();
     for (const socket of sockets.slice(1)) socket.destroy();
-    await expect.poll(() => received.endsWith("]\r\n0\r\n\r\n"), { timeout: 20_000 }).toBe(true);
+    await expect.poll(() => received.endsWith("]\r\n0\r\n\r\n")).toBe(true);
     await expect.poll(status).toBe(200);
     sockets[0]?.destroy();
   },

@@ -53,15 +53,6 @@ export async function readBody(request: IncomingMessage): Promise<Buffer> {
   return Buffer.concat(chunks);
 }
 
-/** Returns a port on which nothing listens. */
-export async function findClosedPort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}
-
 /** Returns a connection pool that is closed when the test ends. */
 export function createConnections(options: Omit<ConnectionPoolOptions, "longWork">): ConnectionPool {
   const connections = new ConnectionPool({ ...options, longWork: createLongWork() });

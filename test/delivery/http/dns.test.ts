@@ -107,12 +107,12 @@ test(
     const silent = Array.from({ length: 20 }, (_, n) => resolve(`silent${n}.example`));
     const others = ["printer", "localhost", "silent.localhost"].map((name) => resolve(name));
     expect(await resolve("known.example")).toEqual(["192.0.2.1"]);
-    await expect.poll(() => looking.size, { timeout: 10_000 }).toBe(4);
+    await expect.poll(() => looking.size).toBe(4);
     for (const [name, answer] of looking) answer([name]);
     expect((await Promise.all(others)).flat()).toEqual(["printer", "localhost", "silent.localhost"]);
     // One after the other, in the order of the requests.
     for (let answered = 1; answered < silent.length; answered++) {
-      await expect.poll(() => looking.size, { timeout: 10_000 }).toBe(4 + answered);
+      await expect.poll(() => looking.size).toBe(4 + answered);
       const [last, answer] = [...looking].at(-1) ?? [];
       answer?.([last ?? ""]);
     }

@@ -175,7 +175,7 @@ describe("through a proxy", () => {
       expect((await deliver(makeDelivery("https://shop.test/"))).error).toBe(
         "connecting through the proxy timed out",
       );
-      await vi.waitFor(() => expect(proxy.open.size).toBe(0));
+      await expect.poll(() => proxy.open.size).toBe(0);
     }
   });
 
@@ -195,7 +195,7 @@ describe("through a proxy", () => {
     for (let at = 0; at < 2; at++) {
       expect(await deliver(makeDelivery("http://shop.test/"))).toMatchObject({ status: 200, error: null });
       for (const socket of working.open) socket.destroy();
-      await vi.waitFor(() => expect(working.open.size).toBe(0));
+      await expect.poll(() => working.open.size).toBe(0);
     }
     expect(working.tunnels).toHaveLength(2);
   });
@@ -203,9 +203,9 @@ describe("through a proxy", () => {
   test("an attempt that is given up closes its socket to the proxy", async () => {
     const proxy = await startForwardProxy({ answer: () => undefined });
     const call = createTestDeliver({ egress: through(proxy.port) })(makeDelivery("https://shop.test/"));
-    await vi.waitFor(() => expect(proxy.tunnels).toHaveLength(1));
+    await expect.poll(() => proxy.tunnels).toHaveLength(1);
     call.abort();
     expect((await call.outcome).error).toBe("aborted");
-    await vi.waitFor(() => expect(proxy.open.size).toBe(0));
+    await expect.poll(() => proxy.open.size).toBe(0);
   });
 });

@@ -47,38 +47,34 @@ function publishUnderLoad(urlOf: () => string, destination: string) {
   };
 }
 
-test(
-  "every acknowledged message arrives, although the server is killed repeatedly",
-  { timeout: 120_000 },
-  async () => {
-    const data = temporaryFolder();
-    const destination = await startDestination();
-    const start = () => startWaypost(["dev", "--port", "0", "--data", data]);
-    let server = await start();
-    const load = publishUnderLoad(() => server.url, destination.url);
-    for (let kill = 0; kill < kills; kill++) {
-      const before = load.acknowledged.size;
-      while (load.acknowledged.size < before + 100) await pause(10);
-      await pause(Math.random() * 300);
-      server.kill("SIGKILL");
-      await server.ended;
-      server = await start();
-    }
-    await load.stop();
-    const arrived = (): Set<string> => new Set(destination.arrivals.map(({ path }) => path.slice(1)));
-    await destination.until(() => load.acknowledged.difference(arrived()).size === 0);
-    expect(load.acknowledged.size).toBeGreaterThan(kills * 100);
+test("every acknowledged message arrives, although the server is killed repeatedly", async () => {
+  const data = temporaryFolder();
+  const destination = await startDestination();
+  const start = () => startWaypost(["dev", "--port", "0", "--data", data]);
+  let server = await start();
+  const load = publishUnderLoad(() => server.url, destination.url);
+  for (let kill = 0; kill < kills; kill++) {
+    const before = load.acknowledged.size;
+    while (load.acknowledged.size < before + 100) await pause(10);
+    await pause(Math.random() * 300);
+    server.kill("SIGKILL");
+    await server.ended;
+    server = await start();
+  }
+  await load.stop();
+  const arrived = (): Set<string> => new Set(destination.arrivals.map(({ path }) => path.slice(1)));
+  await destination.until(() => load.acknowledged.difference(arrived()).size === 0);
+  expect(load.acknowledged.size).toBeGreaterThan(kills * 100);
 
-    // Nothing is left over and nothing failed: every message was delivered.
-    const dlq = await request(`${server.url}/v2/dlq`, {
-      headers: { authorization: `Bearer ${developmentToken}` },
-    });
-    expect(await dlq.body.json()).toEqual({ messages: [] });
-    server.kill("SIGTERM");
-    expect((await server.ended).code).toBe(0);
-    const database = openSqlite(join(data, "waypost.db"), { readOnly: true });
-    const stored = await expectStoredBytesInDatabase(database.connection);
-    database.close();
-    expect(Math.max(...Object.values(stored))).toBeGreaterThan(load.acknowledged.size * 100);
-  },
-);
+  // Nothing is left over and nothing failed: every message was delivered.
+  const dlq = await request(`${server.url}/v2/dlq`, {
+    headers: { authorization: `Bearer ${developmentToken}` },
+  });
+  expect(await dlq.body.json()).toEqual({ messages: [] });
+  server.kill("SIGTERM");
+  expect((await server.ended).code).toBe(0);
+  const database = openSqlite(join(data, "waypost.db"), { readOnly: true });
+  const stored = await expectStoredBytesInDatabase(database.connection);
+  database.close();
+  expect(Math.max(...Object.values(stored))).toBeGreaterThan(load.acknowledged.size * 100);
+});

@@ -40,7 +40,6 @@ async function startCounting(lifeNow: () => number) {
 
 test.each(["global-parallelism", "parallelism"])(
   "an account never exceeds its --%s and loses no place, although the server is killed",
-  { timeout: 120_000 },
   async (flag) => {
     const data = temporaryFolder();
     let life = 0;

@@ -90,103 +90,100 @@ async function startCounting(lifeNow: () => number) {
   return { url: `http://127.0.0.1:${typeof address === "object" ? address?.port : 0}`, calls, broken };
 }
 
-test(
-  "queues, keys, groups and schedules keep their promises although the server is killed repeatedly",
-  { timeout: 60_000 },
-  async () => {
-    const data = temporaryFolder();
-    let life = 0;
-    const destination = await startCounting(() => life);
-    const agent = new Agent({ connections: publishers });
-    onTestFinished(() => agent.destroy());
-    const start = () => startWaypost(["dev", "--port", "0", "--data", data]);
-    let server = await start();
-    const ask = async (
-      method: "GET" | "POST",
-      path: string,
-      more: { headers?: Record<string, string>; body?: string } = {},
-    ) => {
-      const headers = { authorization, ...more.headers };
-      const answer = await request(`${server.url}/v2/${path}`, {
-        method,
-        headers,
-        body: more.body ?? null,
-        dispatcher: agent,
-      });
-      const body: unknown = await answer.body.json();
-      if (answer.statusCode !== 200) throw new Error(`${path}: ${answer.statusCode} ${JSON.stringify(body)}`);
-      return body;
-    };
-    await ask("POST", "queues", { body: JSON.stringify({ queueName: "three", parallelism: 3 }) });
-    const endpoints = ["a", "b", "c"].map((name) => ({ name, url: `${destination.url}/group/${name}` }));
-    await ask("POST", "topics/all/endpoints", { body: JSON.stringify({ endpoints }) });
-    for (const id of ["plain", "queued"]) {
-      const queue: Record<string, string> = id === "queued" ? { "svc-queue-name": "one" } : {};
-      const headers = { "svc-cron": "* * * * *", "svc-schedule-id": id, ...queue };
-      await ask("POST", `schedules/${destination.url}/${id === "queued" ? "queue-one" : "plain"}`, {
-        headers,
-      });
-    }
+test("queues, keys, groups and schedules keep their promises although the server is killed", async () => {
+  const data = temporaryFolder();
+  let life = 0;
+  const destination = await startCounting(() => life);
+  const agent = new Agent({ connections: publishers });
+  onTestFinished(() => agent.destroy());
+  const start = () => startWaypost(["dev", "--port", "0", "--data", data]);
+  let server = await start();
+  const ask = async (
+    method: "GET" | "POST",
+    path: string,
+    more: { headers?: Record<string, string>; body?: string } = {},
+  ) => {
+    const headers = { authorization, ...more.headers };
+    const answer = await request(`${server.url}/v2/${path}`, {
+      method,
+      headers,
+      body: more.body ?? null,
+      dispatcher: agent,
+    });
+    const body: unknown = await answer.body.json();
+    if (answer.statusCode !== 200) throw new Error(`${path}: ${answer.statusCode} ${JSON.stringify(body)}`);
+    return body;
+  };
+  await ask("POST", "queues", { body: JSON.stringify({ queueName: "three", parallelism: 3 }) });
+  const endpoints = ["a", "b", "c"].map((name) => ({ name, url: `${destination.url}/group/${name}` }));
+  await ask("POST", "topics/all/endpoints", { body: JSON.stringify({ endpoints }) });
+  const began = Date.now();
+  for (const id of ["plain", "queued"]) {
+    const queue: Record<string, string> = id === "queued" ? { "svc-queue-name": "one" } : {};
+    const headers = { "svc-cron": "* * * * *", "svc-schedule-id": id, ...queue };
+    await ask("POST", `schedules/${destination.url}/${id === "queued" ? "queue-one" : "plain"}`, {
+      headers,
+    });
+  }
 
-    const acknowledged = new Set<string>();
-    let count = 0;
-    const publishSome = async (): Promise<void> => {
-      for (const end = count + portion; count < end;) {
-        const number = count++;
-        const { flow, path, headers } = kinds[number % kinds.length] ?? kinds[0];
-        const callback: Record<string, string> =
-          "svc-callback" in headers ? { "svc-callback": `${destination.url}/callback` } : {};
-        const also = flow === "queue-one" && "svc-flow-control-key" in headers ? "two" : "none";
-        const target = flow === "group" ? "all" : `${destination.url}/${flow}/${also}/${number}`;
-        const answer = await ask("POST", `${path}${target}`, {
-          headers: { ...headers, ...callback, "svc-retries": "1000" },
-        }).catch(() => null);
-        for (const one of Array.isArray(answer) ? answer : answer ? [answer] : [])
-          acknowledged.add(one.messageId);
-        // The server has been killed; the rest is for the next one.
-        if (!answer) return;
-      }
-    };
-    const began = Date.now();
-    for (let kill = 0; kill < kills; kill++) {
-      const published = Promise.all(Array.from({ length: publishers }, publishSome));
-      const enough = acknowledged.size + part;
-      while (acknowledged.size < enough) await pause(5);
-      await pause(Math.random() * 300);
-      server.kill("SIGKILL");
-      await Promise.all([server.ended, published]);
-      makeSchedulesDue(data);
-      life++;
-      server = await start();
+  const acknowledged = new Set<string>();
+  let count = 0;
+  const publishSome = async (): Promise<void> => {
+    for (const end = count + portion; count < end;) {
+      const number = count++;
+      const { flow, path, headers } = kinds[number % kinds.length] ?? kinds[0];
+      const callback: Record<string, string> =
+        "svc-callback" in headers ? { "svc-callback": `${destination.url}/callback` } : {};
+      const also = flow === "queue-one" && "svc-flow-control-key" in headers ? "two" : "none";
+      const target = flow === "group" ? "all" : `${destination.url}/${flow}/${also}/${number}`;
+      const answer = await ask("POST", `${path}${target}`, {
+        headers: { ...headers, ...callback, "svc-retries": "1000" },
+      }).catch(() => null);
+      for (const one of Array.isArray(answer) ? answer : answer ? [answer] : [])
+        acknowledged.add(one.messageId);
+      // The server has been killed; the rest is for the next one.
+      if (!answer) return;
     }
-    const flowsAtWork = async (): Promise<number> => {
-      const queues = (await ask("GET", "queues")) as { lag: number }[];
-      const keys = (await ask("GET", "flowControl")) as { waitListSize: number; parallelismCount: number }[];
-      return [
-        ...queues.map(({ lag }) => lag),
-        ...keys.map((key) => key.waitListSize + key.parallelismCount),
-      ].reduce((a, b) => a + b, 0);
-    };
-    const arrived = (): Set<string> => new Set(destination.calls.map(({ id }) => id));
-    while (acknowledged.difference(arrived()).size > 0 || (await flowsAtWork()) > 0) await pause(20);
-    const took = Date.now() - began;
-    server.kill("SIGTERM");
-    expect((await server.ended).code).toBe(0);
+  };
+  for (let kill = 0; kill < kills; kill++) {
+    const published = Promise.all(Array.from({ length: publishers }, publishSome));
+    const enough = acknowledged.size + part;
+    while (acknowledged.size < enough) await pause(5);
+    await pause(Math.random() * 300);
+    server.kill("SIGKILL");
+    await Promise.all([server.ended, published]);
+    makeSchedulesDue(data);
+    life++;
+    server = await start();
+  }
+  const flowsAtWork = async (): Promise<number> => {
+    const queues = (await ask("GET", "queues")) as { lag: number }[];
+    const keys = (await ask("GET", "flowControl")) as { waitListSize: number; parallelismCount: number }[];
+    return [
+      ...queues.map(({ lag }) => lag),
+      ...keys.map((key) => key.waitListSize + key.parallelismCount),
+    ].reduce((a, b) => a + b, 0);
+  };
+  const arrived = (): Set<string> => new Set(destination.calls.map(({ id }) => id));
+  while (acknowledged.difference(arrived()).size > 0 || (await flowsAtWork()) > 0) await pause(20);
+  const took = Date.now() - began;
+  server.kill("SIGTERM");
+  expect((await server.ended).code).toBe(0);
+  const endedAt = Date.now();
 
-    expect(destination.broken).toEqual([]);
-    expect(acknowledged.size).toBeGreaterThanOrEqual(kills * part);
-    const begunUnderRate = destination.calls.filter(({ flow }) => flow === "key-rate").length;
-    expect(begunUnderRate).toBeLessThanOrEqual(rate * (Math.floor(took / 1000) + 2));
-    // A message is sent until it is finished, then the next: a repeated message precedes all later ones.
-    const inQueue = destination.calls.filter(({ flow }) => flow === "queue-one").map(({ id }) => id);
-    expect(inQueue.filter((id, at) => id < (inQueue[at - 1] ?? ""))).toEqual([]);
-    const minutes = Math.floor((began + took) / 60_000) - Math.floor(began / 60_000);
-    const fired = new Set(destination.calls.filter(({ flow }) => flow === "plain").map(({ id }) => id)).size;
-    expect(fired).toBeGreaterThanOrEqual(1);
-    expect(fired).toBeLessThanOrEqual(kills + minutes);
-    expect(leftIn(data)).toEqual({ messages: [], slots: [], lines: [], dead: [], flows: [] });
-  },
-);
+  expect(destination.broken).toEqual([]);
+  expect(acknowledged.size).toBeGreaterThanOrEqual(kills * part);
+  const begunUnderRate = destination.calls.filter(({ flow }) => flow === "key-rate").length;
+  expect(begunUnderRate).toBeLessThanOrEqual(rate * (Math.floor(took / 1000) + 2));
+  // A message is sent until it is finished, then the next: a repeated message precedes all later ones.
+  const inQueue = destination.calls.filter(({ flow }) => flow === "queue-one").map(({ id }) => id);
+  expect(inQueue.filter((id, at) => id < (inQueue[at - 1] ?? ""))).toEqual([]);
+  const minutes = Math.floor(endedAt / 60_000) - Math.floor(began / 60_000);
+  const fired = new Set(destination.calls.filter(({ flow }) => flow === "plain").map(({ id }) => id)).size;
+  expect(fired).toBeGreaterThanOrEqual(1);
+  expect(fired).toBeLessThanOrEqual(kills + minutes);
+  expect(leftIn(data)).toEqual({ messages: [], slots: [], lines: [], dead: [], flows: [] });
+});
 
 /** Makes the schedules due, while no server runs. */
 function makeSchedulesDue(data: string): void {

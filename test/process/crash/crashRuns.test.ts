@@ -45,7 +45,6 @@ test.each([
   ["PostgreSQL", onPostgres],
 ] as const)(
   "every run ends with the right result and single steps, although a server is killed repeatedly: %s",
-  { timeout: 120_000 },
   async (_, place) => {
     const { lives, portion, start } = await place();
     const agent = new Agent({ connections: 32 });

@@ -60,7 +60,7 @@ test("a server delivers through a proxy, with its own authority and a client cer
   const headers = { authorization: `Bearer ${developmentToken}` };
   const publish = (url: string) => fetch(`${server.url}/v2/publish/${url}`, { method: "POST", headers });
   expect((await publish("https://shop.test/orders")).status).toBe(200);
-  await vi.waitFor(() => expect(calls).toEqual([["client", "/orders"]]), { timeout: 10_000 });
+  await vi.waitFor(() => expect(calls).toEqual([["client", "/orders"]]), { timeout: 120_000 });
   expect(proxy.tunnels).toEqual(["shop.test:443"]);
 
   const config = await runWaypost(["config"], environment).ended;

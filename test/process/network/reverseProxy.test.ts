@@ -7,7 +7,7 @@ import { beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { buildConsole } from "../../../scripts/buildConsole.js";
 import { authority, serverCertificate } from "../../delivery/http/authority.ts";
 import { findProgram } from "../debianPackage.ts";
-import { findClosedPort } from "../../delivery/http/destination.ts";
+import { findFreePort } from "../../freePort.ts";
 import { developmentToken, runWaypost, startDestination, startWaypost, temporaryFolder } from "../waypost.ts";
 
 const guide = readFileSync(join(import.meta.dirname, "../../../docs/guides/operating.md"), "utf8");
@@ -74,7 +74,7 @@ async function startBehind({ program, args }: Proxy) {
   writeFileSync(join(folder, "queue.pem"), serverCertificate.cert);
   writeFileSync(join(folder, "queue.key"), serverCertificate.key);
   writeFileSync(join(folder, "ca.pem"), authority);
-  const port = await findClosedPort();
+  const port = await findFreePort();
   const publicUrl = `https://127.0.0.1:${port}`;
   const data = join(temporaryFolder(), "data");
   const flags = ["--data", data, "--public-url", publicUrl, "--trust-proxy", "127.0.0.1"];
@@ -91,7 +91,7 @@ async function startBehind({ program, args }: Proxy) {
   const ask = (path: string, { body, ...options }: RequestOptions & { body?: Buffer | string } = {}) =>
     send(`${publicUrl}${path}`, options, body);
   await vi.waitFor(async () => expect((await ask("/v2/health")).status, output).toBe(200), {
-    timeout: 20_000,
+    timeout: 120_000,
     interval: 100,
   });
   return { ask, publicUrl, folder, flags };
@@ -126,37 +126,33 @@ beforeAll(() => buildConsole());
 describe.each(proxies)("behind $name, with the configuration of the guide", (proxy) => {
   const reason = `${proxy.name} is neither on the PATH nor a package that apt-get can download`;
 
-  test(
-    "paths, large bodies, the console and streams arrive unchanged",
-    { timeout: 120_000 },
-    async ({ skip }) => {
-      if (proxy.program === null) skip(reason);
-      const { ask, publicUrl, folder, flags } = await startBehind(proxy);
-      const destination = await startDestination();
-      const body = Buffer.alloc(8 * 1024 * 1024, "0123456789abcdef");
-      const url = `${destination.url}/a//b/%2F?c=d//e`;
-      const published = await ask(`/v2/publish/${url}`, { method: "POST", body });
-      expect(published).toMatchObject({ status: 200 });
-      await vi.waitFor(() => expect(destination.arrivals).toHaveLength(1), { timeout: 20_000 });
-      const [arrival] = destination.arrivals;
-      expect(arrival?.path).toBe("/a//b/%2F?c=d//e");
-      expect(arrival && Buffer.compare(arrival.body, body)).toBe(0);
+  test("paths, large bodies, the console and streams arrive unchanged", async ({ skip }) => {
+    if (proxy.program === null) skip(reason);
+    const { ask, publicUrl, folder, flags } = await startBehind(proxy);
+    const destination = await startDestination();
+    const body = Buffer.alloc(8 * 1024 * 1024, "0123456789abcdef");
+    const url = `${destination.url}/a//b/%2F?c=d//e`;
+    const published = await ask(`/v2/publish/${url}`, { method: "POST", body });
+    expect(published).toMatchObject({ status: 200 });
+    await vi.waitFor(() => expect(destination.arrivals).toHaveLength(1), { timeout: 120_000 });
+    const [arrival] = destination.arrivals;
+    expect(arrival?.path).toBe("/a//b/%2F?c=d//e");
+    expect(arrival && Buffer.compare(arrival.body, body)).toBe(0);
 
-      const page = await ask("/console/");
-      expect(page).toMatchObject({ status: 200, body: expect.stringContaining("<html") });
+    const page = await ask("/console/");
+    expect(page).toMatchObject({ status: 200, body: expect.stringContaining("<html") });
 
-      const tail = ask("/v2/logs/tail");
-      await ask(`/v2/publish/${destination.url}/small`, { method: "POST", body: "small" });
-      expect(JSON.parse((await tail).body.split("\n")[0] ?? "")).toBeTypeOf("object");
+    const tail = ask("/v2/logs/tail");
+    await ask(`/v2/publish/${destination.url}/small`, { method: "POST", body: "small" });
+    expect(JSON.parse((await tail).body.split("\n")[0] ?? "")).toBeTypeOf("object");
 
-      const doctor = await runWaypost(["doctor", ...flags, "--json"], {
-        NODE_EXTRA_CA_CERTS: join(folder, "ca.pem"),
-      }).ended;
-      const { findings } = JSON.parse(doctor.out) as { findings: { check: string }[] };
-      expect(findings.find(({ check }) => check === "proxy")).toMatchObject({
-        verdict: "ok",
-        text: `${publicUrl} passes paths and bodies on unchanged`,
-      });
-    },
-  );
+    const doctor = await runWaypost(["doctor", ...flags, "--json"], {
+      NODE_EXTRA_CA_CERTS: join(folder, "ca.pem"),
+    }).ended;
+    const { findings } = JSON.parse(doctor.out) as { findings: { check: string }[] };
+    expect(findings.find(({ check }) => check === "proxy")).toMatchObject({
+      verdict: "ok",
+      text: `${publicUrl} passes paths and bodies on unchanged`,
+    });
+  });
 });

@@ -34,7 +34,7 @@ export function expectMutantsCaught(
 ): void {
   const of = { runs, ...(byHand !== undefined && { byHand }) };
   test.each(mutants.slice(0, quick))("is caught: %s", (_, decisions) => expectFailure(decisions, of));
-  describe("in the long run", { tags: "long", timeout: 600_000 }, () => {
+  describe("in the long run", { tags: "long" }, () => {
     test.each(mutants.slice(quick))("is caught: %s", (_, decisions) => expectFailure(decisions, of));
   });
 }

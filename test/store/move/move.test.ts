@@ -33,7 +33,6 @@ async function opened(side: Promise<MoveEndpoint>): Promise<MoveEndpoint> {
 }
 
 const clock = createSteppedClock(new TestClock());
-const timeout = 90_000;
 
 const newPath = (): string => join(createTestFolder(), "waypost.db");
 const source = (path: string): Promise<MoveEndpoint> =>
@@ -92,102 +91,90 @@ async function dump(side: MoveEndpoint): Promise<Record<string, Cell[][]>> {
   return all;
 }
 
-test(
-  "a store is the same on PostgreSQL, and on SQLite again after it is moved back",
-  { timeout },
-  async () => {
-    const path = newPath();
-    const back = newPath();
-    const url = await freshDatabase();
-    // More rows than fit in a batch.
-    const rows = 1_050;
-    await fill(path, rows);
-    const lines: string[] = [];
-    const from = await source(path);
-    const to = await target(url);
-    await move({ from, to, report: (line) => lines.push(line) });
-    const there = await dump(to);
-    expect(there).toEqual(await dump(from));
-    const names = Object.keys(there);
-    expect(names.length).toBeGreaterThanOrEqual(tableNames.length);
-    for (const name of names.filter((one) => one !== "log_cuts")) {
-      expect(there[name]).toHaveLength(rows);
-      expect(lines).toContain(`${name}: ${rows} of ${rows}`);
-      expect(lines).toContainEqual(
-        expect.stringMatching(
-          new RegExp(`^${name}: ${rows} rows, identical on both sides, SHA-256 [0-9a-f]{64}$`),
-        ),
-      );
-    }
-    await to.close();
-
-    const again = await opened(openPostgresForMove(url, { name: "the new one", isTarget: false, clock }));
-    const last = await opened(openSqliteForMove(back, { name: "the last one", isTarget: true }));
-    await move({ from: again, to: last, report: silent });
-    expect(await dump(last)).toEqual(there);
-  },
-);
-
-test(
-  "a body larger than a batch, and many bodies together, arrive whole",
-  { tags: "long", timeout },
-  async () => {
-    const path = newPath();
-    const url = await freshDatabase();
-    await fill(path, 1);
-    const side = await openSqliteForMove(path, { name: "filled", isTarget: false });
-    const sizes = [20, 7, 7, 7, 0, 1];
-    for (const [index, size] of sizes.entries()) {
-      await side.query("insert into stored_messages (account, id, detail, body) values ('big', ?, '{}', ?)", [
-        String(index),
-        new Uint8Array(size * 1024 * 1024).fill(index + 1),
-      ]);
-    }
-    await side.close();
-    const to = await target(url);
-    await move({ from: await source(path), to, report: silent });
-    const found = await to.query(
-      "select length(body), get_byte(body, 5) from stored_messages " +
-        "where account = 'big' and length(body) > 0 order by id",
-      [],
+test("a store is the same on PostgreSQL, and on SQLite again after it is moved back", async () => {
+  const path = newPath();
+  const back = newPath();
+  const url = await freshDatabase();
+  // More rows than fit in a batch.
+  const rows = 1_050;
+  await fill(path, rows);
+  const lines: string[] = [];
+  const from = await source(path);
+  const to = await target(url);
+  await move({ from, to, report: (line) => lines.push(line) });
+  const there = await dump(to);
+  expect(there).toEqual(await dump(from));
+  const names = Object.keys(there);
+  expect(names.length).toBeGreaterThanOrEqual(tableNames.length);
+  for (const name of names.filter((one) => one !== "log_cuts")) {
+    expect(there[name]).toHaveLength(rows);
+    expect(lines).toContain(`${name}: ${rows} of ${rows}`);
+    expect(lines).toContainEqual(
+      expect.stringMatching(
+        new RegExp(`^${name}: ${rows} rows, identical on both sides, SHA-256 [0-9a-f]{64}$`),
+      ),
     );
-    expect(found).toEqual(
-      [20, 7, 7, 7, 1].map((size, index) => [BigInt(size * 1024 * 1024), [1n, 2n, 3n, 4n, 6n][index]]),
-    );
-  },
-);
+  }
+  await to.close();
 
-test(
-  "log entries of any day are moved, even if the target has no partition for the day",
-  { timeout },
-  async () => {
-    const path = newPath();
-    const url = await freshDatabase();
-    const side = await openSqliteForMove(path, { name: "filled", isTarget: false });
-    const day = 24 * 3_600_000;
-    for (const days of [-400, -1, 0, 1, 2, 40])
-      await side.query(
-        "insert into log (account, id, message_id, time, states) values ('acc', ?, 'msg', 0, 'CREATED')",
-        [firstIdAt("log", Date.now() + days * day)],
-      );
-    await side.close();
-    const from = await source(path);
-    const to = await target(url);
-    await move({ from, to, report: silent });
-    expect(await dump(to)).toEqual(await dump(from));
-    // A server can then use the target today.
-    await to.close();
-    const clock = new TestClock();
-    const world = new StoreFixture(await openNode(url, clock), clock, "nod_a");
-    await world.account();
-    expect(await world.send({ delay: 1 })).toMatch(/^msg_/);
-    await world.store.close();
-  },
-);
+  const again = await opened(openPostgresForMove(url, { name: "the new one", isTarget: false, clock }));
+  const last = await opened(openSqliteForMove(back, { name: "the last one", isTarget: true }));
+  await move({ from: again, to: last, report: silent });
+  expect(await dump(last)).toEqual(there);
+});
+
+test("a body larger than a batch, and many bodies together, arrive whole", { tags: "long" }, async () => {
+  const path = newPath();
+  const url = await freshDatabase();
+  await fill(path, 1);
+  const side = await openSqliteForMove(path, { name: "filled", isTarget: false });
+  const sizes = [20, 7, 7, 7, 0, 1];
+  for (const [index, size] of sizes.entries()) {
+    await side.query("insert into stored_messages (account, id, detail, body) values ('big', ?, '{}', ?)", [
+      String(index),
+      new Uint8Array(size * 1024 * 1024).fill(index + 1),
+    ]);
+  }
+  await side.close();
+  const to = await target(url);
+  await move({ from: await source(path), to, report: silent });
+  const found = await to.query(
+    "select length(body), get_byte(body, 5) from stored_messages " +
+      "where account = 'big' and length(body) > 0 order by id",
+    [],
+  );
+  expect(found).toEqual(
+    [20, 7, 7, 7, 1].map((size, index) => [BigInt(size * 1024 * 1024), [1n, 2n, 3n, 4n, 6n][index]]),
+  );
+});
+
+test("log entries of any day are moved, even if the target has no partition for the day", async () => {
+  const path = newPath();
+  const url = await freshDatabase();
+  const side = await openSqliteForMove(path, { name: "filled", isTarget: false });
+  const day = 24 * 3_600_000;
+  for (const days of [-400, -1, 0, 1, 2, 40])
+    await side.query(
+      "insert into log (account, id, message_id, time, states) values ('acc', ?, 'msg', 0, 'CREATED')",
+      [firstIdAt("log", Date.now() + days * day)],
+    );
+  await side.close();
+  const from = await source(path);
+  const to = await target(url);
+  await move({ from, to, report: silent });
+  expect(await dump(to)).toEqual(await dump(from));
+  // A server can then use the target today.
+  await to.close();
+  const clock = new TestClock();
+  const world = new StoreFixture(await openNode(url, clock), clock, "nod_a");
+  await world.account();
+  expect(await world.send({ delay: 1 })).toMatch(/^msg_/);
+  await world.store.close();
+});
 
 test(
   "an interrupted move continues where it stopped, and no server starts on a part of a store",
-  { tags: "long", timeout },
+  { tags: "long" },
   async () => {
     const path = newPath();
     const url = await freshDatabase();

@@ -17,7 +17,7 @@ function connection() {
 const megabyte = 1024 * 1024;
 const rowOf = (id: string, bytes: number): [string, Uint8Array] => [id, new Uint8Array(bytes)];
 
-test("rows with large bodies are split over several statements, in order", { timeout: 90_000 }, async () => {
+test("rows with large bodies are split over several statements, in order", async () => {
   const { each, statements } = connection();
   const body = new Uint8Array(8 * megabyte);
   const rows = Array.from({ length: 10 }, (_, index): [string, Uint8Array] => [`m${index}`, body]);

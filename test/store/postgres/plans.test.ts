@@ -377,5 +377,5 @@ async function waitingFor(client: Client, count: number): Promise<void> {
   const waiting =
     "select count(*)::int as count from pg_stat_activity " +
     "where wait_event_type = 'Lock' and datname = current_database()";
-  await expect.poll(async () => (await runPlain(client, waiting))[0]?.count, { timeout: 10_000 }).toBe(count);
+  await expect.poll(async () => (await runPlain(client, waiting))[0]?.count).toBe(count);
 }

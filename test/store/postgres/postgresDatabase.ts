@@ -17,6 +17,9 @@ export const openNode = (url: string, clock: TestClock, { node = "nod_a", seed =
     now: () => clock.now,
   });
 
+/** The wait for an announcement: less than the half minute after which a node looks without one. */
+export const announced = { timeout: 20_000 } as const;
+
 /** Runs one statement on its own connection. */
 export async function ask(url: string, sql: string): Promise<Record<string, unknown>[]> {
   const client = new Client({ connectionString: url });

@@ -160,7 +160,7 @@ test(
 
 test(
   "a node keeps its session lease when the whole database is silent, and can be closed",
-  { tags: "long", timeout: 25_000 },
+  { tags: "long" },
   async () => {
     const swallows: { application: string | null } = { application: null };
     const { a } = await nodesBehind(swallows);

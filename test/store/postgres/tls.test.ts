@@ -8,7 +8,7 @@ import type { Postgres } from "../../postgres.ts";
 import { startPostgres } from "../../postgres.ts";
 import { createSelfSigned } from "./certificate.ts";
 import { createRandom } from "../createRandom.ts";
-import { ask } from "./postgresDatabase.ts";
+import { announced, ask } from "./postgresDatabase.ts";
 import {
   closeAfterTest,
   createTestFolder,
@@ -45,7 +45,7 @@ async function speakTls(url: string, { certificate, key }: typeof own): Promise<
   write("pg_hba.conf", "hostssl all all all trust\n");
   await ask(url, "alter system set ssl = on");
   await ask(url, "select pg_reload_conf()");
-  await vi.waitFor(() => expect(ask(url, "select 1")).rejects.toThrow("no encryption"), { timeout: 20_000 });
+  await vi.waitFor(() => expect(ask(url, "select 1")).rejects.toThrow("no encryption"), { timeout: 120_000 });
 }
 
 /** Writes a certificate to a file for `sslrootcert`, and returns the path. */
@@ -87,7 +87,7 @@ test.each([
   expect(await b.states(delivery.message.id)).toEqual(["CREATED", "ACTIVE", "DELIVERED"]);
   // Without a notification, the node would look only after half a minute.
   await a.send({ delay: 500 });
-  await vi.waitFor(() => expect(b.dues).toContain(clock.now + 500), { timeout: 10_000 });
+  await expect.poll(() => b.dues, announced).toContain(clock.now + 500);
   const connections = await ask(
     asking,
     "select application_name as name, ssl from pg_stat_ssl join pg_stat_activity using (pid) " +

@@ -6,7 +6,7 @@ import { inFoundation, postgresStore } from "../../../src/store/postgres/databas
 import { StorageRefused } from "../../../src/store/store.ts";
 import { freshDatabase } from "../../postgres.ts";
 import { createRandom } from "../createRandom.ts";
-import { ask, openNode } from "./postgresDatabase.ts";
+import { announced, ask, openNode } from "./postgresDatabase.ts";
 import { startProxy } from "./postgresProxy.ts";
 import { closeAfterTest, createSteppedClock, TestClock, StoreFixture } from "../storeFixture.ts";
 
@@ -104,7 +104,7 @@ test("a node behind a pooler polls for the due times of other nodes", async () =
   let changes = 0;
   b.store.onAccounts(() => changes++);
   await a.send({ delay: 500 });
-  await vi.waitFor(() => expect(b.dues).toContain(clock.now + 500), { timeout: 10_000 });
+  await expect.poll(() => b.dues, announced).toContain(clock.now + 500);
   expect(changes).toBeGreaterThan(0);
 });
 
@@ -131,7 +131,7 @@ test.each([
   await a.account();
   const start = clock.now;
   const id = await a.send({ delay: 500 });
-  await vi.waitFor(() => expect(b.dues).toContain(start + 500), { timeout: 10_000 });
+  await expect.poll(() => b.dues, announced).toContain(start + 500);
   expect(changes).toBeGreaterThan(0);
   // The node that published the message is closed.
   await a.store.close();
@@ -153,19 +153,17 @@ test("nodes poll if listening is refused when they reconnect", { tags: "long" },
   await a.account();
   isRefused = true;
   await ask(url, `select pg_terminate_backend(pid) from pg_stat_activity where ${listeners}`);
-  await vi.waitFor(
-    () =>
-      expect(
-        [a, b].filter(({ dues }) => dues.includes(0)),
-        "both nodes look immediately",
-      ).toHaveLength(2),
-    { timeout: 10_000 },
-  );
+  await expect
+    .poll(() => [a, b].filter(({ dues }) => dues.includes(0)), {
+      ...announced,
+      message: "both nodes look immediately",
+    })
+    .toHaveLength(2);
   expect(refusals, "one refusal per node").toBe(2);
   let changes = 0;
   b.store.onAccounts(() => changes++);
   await a.send({ delay: 500 });
-  await vi.waitFor(() => expect(b.dues).toContain(clock.now + 500), { timeout: 10_000 });
+  await expect.poll(() => b.dues, announced).toContain(clock.now + 500);
   expect(changes).toBeGreaterThan(0);
   // The change cannot be announced, and does not wait for that.
   await a.store.execute("rotateToken", { account: "acc", password: "p", token: "t", tokenHash: "h" });
@@ -181,7 +179,7 @@ test("nodes find due messages at their next check if an announcement is lost", {
   const b = await nodeAt(through, { clock, node: "nod_b", hastes: 100 });
   await a.account();
   await a.send({ delay: 500 });
-  await vi.waitFor(() => expect(b.dues).toContain(clock.now + 500), { timeout: 10_000 });
+  await expect.poll(() => b.dues, announced).toContain(clock.now + 500);
   expect(lost).toBeGreaterThan(0);
 });
 
@@ -193,15 +191,15 @@ test("a due time is not announced if the other nodes will check by then without 
   await a.account();
   const start = clock.now;
   await a.send({ delay: 500 });
-  await vi.waitFor(() => expect(b.dues).toEqual([start + 500]));
+  await expect.poll(() => b.dues, announced).toEqual([start + 500]);
   // The other nodes look at that time, and find these messages too.
   for (const delay of [500, 600, 10_000]) await a.send({ delay });
   await a.send({ delay: 400 });
-  await vi.waitFor(() => expect(b.dues).toEqual([start + 500, start + 400]));
+  await expect.poll(() => b.dues, announced).toEqual([start + 500, start + 400]);
   // That time has passed, and the other nodes may have looked already.
   clock.now += 400;
   await a.send({ delay: 10_000 });
-  await vi.waitFor(() => expect(b.dues).toEqual([start + 500, start + 400, start + 10_400]));
+  await expect.poll(() => b.dues, announced).toEqual([start + 500, start + 400, start + 10_400]);
 });
 
 test("a node that reconnects announces that something may be due now", async () => {
@@ -211,15 +209,13 @@ test("a node that reconnects announces that something may be due now", async () 
   const b = await nodeAt(url, { clock, node: "nod_b" });
   await a.account();
   await a.send({ delay: 500 });
-  await vi.waitFor(() => expect(b.dues).toHaveLength(1));
+  await expect.poll(() => b.dues, announced).toHaveLength(1);
   const [listener] = await ask(
     url,
     `select pid from pg_stat_activity where ${listeners} order by backend_start limit 1`,
   );
   await ask(url, `select pg_terminate_backend(${String(listener?.["pid"])})`);
-  await vi.waitFor(() => expect([...a.dues, ...b.dues].filter((at) => at === 0)).toHaveLength(2), {
-    timeout: 10_000,
-  });
+  await expect.poll(() => [...a.dues, ...b.dues].filter((at) => at === 0), announced).toHaveLength(2);
 });
 
 test("a node that is closed while it reconnects ends", async () => {
@@ -245,12 +241,7 @@ test("a node that is closed while it reconnects ends", async () => {
   await new Promise((resolve) => setImmediate(resolve));
   open();
   await closing;
-  await vi.waitFor(
-    async () => expect(await ask(url, `select pid from pg_stat_activity where ${listeners}`)).toEqual([]),
-    {
-      timeout: 5_000,
-    },
-  );
+  await expect.poll(() => ask(url, `select pid from pg_stat_activity where ${listeners}`)).toEqual([]);
 });
 
 test("each of several starting nodes sees what earlier ones have created", async () => {
@@ -290,7 +281,7 @@ test(
     const held =
       "select 1 from pg_locks join pg_database on oid = database " +
       "where datname = current_database() and locktype = 'advisory' and granted";
-    await vi.waitFor(async () => expect(await ask(url, held)).toHaveLength(1));
+    await expect.poll(() => ask(url, held)).toHaveLength(1);
     expect(await inFoundation(place, async () => "founded")).toBe("founded");
     goOn();
     await expect(stopped).rejects.toThrow("cannot be reached");
@@ -344,18 +335,16 @@ test.each(["session", "transaction"] as const)(
     await a.send({ delay: 500 });
     const dues = a.dues.length;
     clock.now += 60_000;
-    await vi.waitFor(() => expect(a.dues.length, "the node looks again").toBeGreaterThan(dues), {
-      timeout: 10_000,
-    });
+    await expect
+      .poll(() => a.dues.length, { ...announced, message: "the node looks again" })
+      .toBeGreaterThan(dues);
     expect(told, "the later schema is compatible").toEqual([]);
     await ask(url, "delete from store_schema");
-    await vi.waitFor(
-      () => {
-        clock.now += 1_000;
-        expect(told[0] ?? "").toContain("the tables of the database were replaced");
-      },
-      { timeout: 10_000 },
-    );
+    const hearLater = (): string => {
+      clock.now += 1_000;
+      return told[0] ?? "";
+    };
+    await expect.poll(hearLater, announced).toContain("the tables of the database were replaced");
   },
 );
 

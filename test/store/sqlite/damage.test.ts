@@ -20,7 +20,7 @@ function figuresOf(all: readonly DamageRound[]): string {
 
 test(
   `${rounds} random damages deliver nothing altered and lose only damaged content`,
-  { timeout: 60_000 + rounds * 500 },
+  { timeout: 600_000 + rounds * 2_000 },
   async () => {
     const template = await createTemplate(firstSeed);
     const folder = join(createTestFolder(), "round");
