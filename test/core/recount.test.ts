@@ -1,4 +1,4 @@
-import fc from "fast-check";
+import { fc } from "../seeds.ts";
 import { expect, test } from "vitest";
 import type { DeliveryCapacity } from "../../src/core/admission/capacity.ts";
 import type { MessageInput, MessageState } from "../../src/core/model/message.ts";

@@ -1,6 +1,6 @@
 import { createHmac } from "node:crypto";
 import { Receiver } from "@upstash/qstash";
-import fc from "fast-check";
+import { fc } from "../seeds.ts";
 import { describe, expect, test } from "vitest";
 import { hashBody, signJwt, verifyJwt } from "../../src/delivery/signature.ts";
 

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { freshDatabase } from "../postgres.ts";
+import { chooseSeed } from "../seeds.ts";
 import { postgresStorage } from "./storage/postgresStorage.ts";
 import type { Report } from "./simulation.ts";
 import { simulate } from "./simulation.ts";
@@ -9,11 +10,9 @@ import { memoryStorage } from "./storage/storage.ts";
 // seed.
 
 const actions = 15;
-/** Takes seconds, unless other tests run at the same time. */
-const timeout = 600_000;
-const fresh = Math.floor(Math.random() * 1e9);
+const fresh = chooseSeed();
 
-describe("PostgreSQL behaves step by step like the memory store", { timeout }, () => {
+describe("PostgreSQL behaves step by step like the memory store", () => {
   const expectSame = async (seed: number): Promise<void> => {
     // Both load missing rows in rounds, because the time that a batch takes decides which commands meet.
     const inMemory = await simulate({
@@ -36,7 +35,7 @@ describe("PostgreSQL behaves step by step like the memory store", { timeout }, (
 
 // Overlapping batches lose races and skip locked rows, so they behave differently than one after another.
 // Repeat with `--meet`.
-describe("all invariants hold if batches of several nodes overlap", { tags: "long", timeout }, () => {
+describe("all invariants hold if batches of several nodes overlap", { tags: "long" }, () => {
   const meeting = async (seed: number): Promise<Report> =>
     simulate({ seed, actions, meet: true, storage: await postgresStorage(await freshDatabase()) });
 

@@ -1,11 +1,12 @@
 import { expect, test } from "vitest";
+import { chooseSeed } from "../seeds.ts";
 import { simulate } from "./simulation.ts";
 import { memoryStorage, sqliteStorage } from "./storage/storage.ts";
 
 // Accounts that exceed their storage quota, with all other faults. Everything that has started must end, and
 // the counted bytes must be correct.
 
-const fresh = Math.floor(Math.random() * 1e9);
+const fresh = chooseSeed();
 const quotaOf = (seed: number): number => [20_000, 50_000, 90_000][seed % 3] ?? 0;
 const happened = new Set<string>();
 

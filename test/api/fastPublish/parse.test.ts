@@ -1,7 +1,7 @@
 import { createServer } from "node:http";
 import { connect } from "node:net";
 import type { AddressInfo } from "node:net";
-import fc from "fast-check";
+import { fc } from "../../seeds.ts";
 import { describe, expect, onTestFinished, test } from "vitest";
 import type { PlainHead } from "../../../src/api/fastPublish/parse.ts";
 import { parsePlainHead } from "../../../src/api/fastPublish/parse.ts";

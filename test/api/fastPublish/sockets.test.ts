@@ -1,4 +1,4 @@
-import fc from "fast-check";
+import { fc } from "../../seeds.ts";
 import { expect, test } from "vitest";
 import { token } from "../testServer.ts";
 import { bodies, open, pause, request } from "./rawConnection.ts";

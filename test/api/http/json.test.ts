@@ -1,4 +1,4 @@
-import fc from "fast-check";
+import { fc } from "../../seeds.ts";
 import { describe, expect, test } from "vitest";
 import { readJson, readJsonList } from "../../../src/api/http/json.ts";
 import { createLongWork } from "../../../src/clock/clock.ts";

@@ -1,4 +1,4 @@
-import fc from "fast-check";
+import { fc } from "../../seeds.ts";
 import type { HTTPMethods } from "fastify";
 import { expect, test } from "vitest";
 import { listMethods } from "../../../src/api/route/route.ts";

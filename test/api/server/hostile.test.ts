@@ -1,4 +1,4 @@
-import fc from "fast-check";
+import { fc } from "../../seeds.ts";
 import { connect } from "node:net";
 import type { Socket } from "node:net";
 import { describe, expect, test } from "vitest";

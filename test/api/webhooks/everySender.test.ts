@@ -1,4 +1,4 @@
-import fc from "fast-check";
+import { fc } from "../../seeds.ts";
 import { describe, expect, test } from "vitest";
 import type { Verification, WebhookCall } from "../../../src/api/webhooks/verification.ts";
 import { verificationSchema, verify } from "../../../src/api/webhooks/verification.ts";

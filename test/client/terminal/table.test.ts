@@ -1,4 +1,4 @@
-import fc from "fast-check";
+import { fc } from "../../seeds.ts";
 import { expect, test } from "vitest";
 import { widthOf } from "../../../src/client/terminal/safeText.ts";
 import type { Column } from "../../../src/client/terminal/table.ts";

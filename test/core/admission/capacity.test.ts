@@ -1,4 +1,4 @@
-import * as fc from "fast-check";
+import { fc } from "../../seeds.ts";
 import { describe, expect, test } from "vitest";
 import type { DeliveryCapacity, TakenCapacity } from "../../../src/core/admission/capacity.ts";
 import { hasCapacity, laneName, noCapacity } from "../../../src/core/admission/capacity.ts";

@@ -1,4 +1,4 @@
-import fc from "fast-check";
+import { fc } from "../../seeds.ts";
 import { describe, expect, test } from "vitest";
 import type { Gate } from "../../../src/core/admission/gate.ts";
 import {

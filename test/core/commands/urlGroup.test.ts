@@ -1,4 +1,4 @@
-import fc from "fast-check";
+import { fc } from "../../seeds.ts";
 import { describe, expect, test } from "vitest";
 import { limits } from "../../../src/core/values/limits.ts";
 import type { Endpoint, MessageInput } from "../../../src/core/model/message.ts";

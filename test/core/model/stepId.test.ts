@@ -1,4 +1,4 @@
-import fc from "fast-check";
+import { fc } from "../../seeds.ts";
 import { describe, expect, test } from "vitest";
 import type { ParsedStepKey } from "../../../src/core/model/stepId.ts";
 import {

@@ -1,4 +1,4 @@
-import fc from "fast-check";
+import { fc } from "../../seeds.ts";
 import { expect, test } from "vitest";
 import { toTagId, toTag, tagPrefix, makeTags, makeTagIds } from "../../../src/core/search/tags.ts";
 import { CommandRunner, makeInput, noon } from "../commandRunner.ts";

@@ -1,4 +1,4 @@
-import * as fc from "fast-check";
+import { fc } from "../../seeds.ts";
 import { describe, expect, test } from "vitest";
 import type { HeaderList } from "../../../src/core/model/message.ts";
 import { backoff, decideNextAction } from "../../../src/core/sending/retry.ts";

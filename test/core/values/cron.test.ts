@@ -1,5 +1,5 @@
 import { Cron } from "croner";
-import * as fc from "fast-check";
+import { fc } from "../../seeds.ts";
 import { describe, expect, test, vi } from "vitest";
 import { listCronTimes, nextCronTime, parseCron } from "../../../src/core/values/cron.ts";
 import { Refusal } from "../../../src/core/values/errors.ts";

@@ -1,4 +1,4 @@
-import * as fc from "fast-check";
+import { fc } from "../../seeds.ts";
 import { describe, expect, test } from "vitest";
 import { nextCronTime, parseCron } from "../../../src/core/values/cron.ts";
 import type { Millis } from "../../../src/core/model/message.ts";

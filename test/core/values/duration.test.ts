@@ -1,4 +1,4 @@
-import * as fc from "fast-check";
+import { fc } from "../../seeds.ts";
 import { describe, expect, test } from "vitest";
 import { formatDuration, parseDuration, parseGoDuration } from "../../../src/core/values/duration.ts";
 import { day } from "../../../src/core/values/time.ts";

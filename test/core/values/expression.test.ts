@@ -1,4 +1,4 @@
-import * as fc from "fast-check";
+import { fc } from "../../seeds.ts";
 import { describe, expect, test } from "vitest";
 import { day } from "../../../src/core/values/time.ts";
 import { Refusal } from "../../../src/core/values/errors.ts";

@@ -1,4 +1,4 @@
-import * as fc from "fast-check";
+import { fc } from "../../seeds.ts";
 import { describe, expect, test } from "vitest";
 import { readIdTime, firstIdAt, createIdGenerator } from "../../../src/core/values/ids.ts";
 import type { IdKind } from "../../../src/core/model/message.ts";

@@ -1,4 +1,4 @@
-import fc from "fast-check";
+import { fc } from "../../seeds.ts";
 import { expect, test } from "vitest";
 import { parseAddress, parseHost, parseUrl } from "../../../src/core/values/url.ts";
 

@@ -1,4 +1,4 @@
-import fc from "fast-check";
+import { fc } from "../../seeds.ts";
 import { describe, expect, test } from "vitest";
 import { groupFailures, normalizeError } from "../../../src/core/workflows/failureGroups.ts";
 import type { FailureSummary } from "../../../src/core/workflows/failureGroups.ts";

@@ -1,5 +1,5 @@
 import { connect, type Socket } from "node:net";
-import fc from "fast-check";
+import { fc } from "../../seeds.ts";
 import { expect, test } from "vitest";
 import {
   socketReadOptions,

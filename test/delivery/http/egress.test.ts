@@ -1,4 +1,4 @@
-import fc from "fast-check";
+import { fc } from "../../seeds.ts";
 import { describe, expect, test } from "vitest";
 import { createEgress } from "../../../src/delivery/http/egress.ts";
 import type { Resolve } from "../../../src/delivery/http/dns.ts";

@@ -1,7 +1,7 @@
 import { createServer } from "node:net";
 import { request as nodeRequest } from "node:http";
 import type { AddressInfo } from "node:net";
-import fc from "fast-check";
+import { fc } from "../../seeds.ts";
 import { expect, onTestFinished, test } from "vitest";
 import { BadResponse } from "../../../src/delivery/http/response.ts";
 import { chunked, ok, read } from "./readResponse.ts";

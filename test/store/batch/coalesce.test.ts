@@ -1,4 +1,4 @@
-import fc from "fast-check";
+import { fc } from "../../seeds.ts";
 import { expect, test } from "vitest";
 import { coalesce } from "../../../src/store/batch/coalesce.ts";
 

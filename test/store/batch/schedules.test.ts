@@ -1,4 +1,4 @@
-import * as fc from "fast-check";
+import { fc } from "../../seeds.ts";
 import { describe, expect, test } from "vitest";
 import { nextCronTime } from "../../../src/core/values/cron.ts";
 import type { ScheduleInput } from "../../../src/core/commands/schedule.ts";

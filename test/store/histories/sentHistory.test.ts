@@ -1,5 +1,5 @@
 import { hash } from "node:crypto";
-import fc from "fast-check";
+import { fc } from "../../seeds.ts";
 import { expect, test } from "vitest";
 import type { CarriedHistory } from "../../../src/core/model/message.ts";
 import { formatHistory, type CallType, type SentStep } from "../../../src/core/model/run.ts";

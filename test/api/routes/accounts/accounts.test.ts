@@ -1,4 +1,4 @@
-import fc from "fast-check";
+import { fc } from "../../../seeds.ts";
 import { describe, expect, test } from "vitest";
 import { routes } from "../../../../src/api/routes/index.ts";
 import { makeReadOnlyToken } from "../../../../src/api/auth/token.ts";

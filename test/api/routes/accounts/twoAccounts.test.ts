@@ -1,4 +1,4 @@
-import fc from "fast-check";
+import { fc } from "../../../seeds.ts";
 import { expect, test } from "vitest";
 import type { Route } from "../../../../src/api/route/route.ts";
 import { takesFieldsInBody } from "../../../../src/api/route/route.ts";

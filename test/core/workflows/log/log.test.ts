@@ -1,4 +1,4 @@
-import fc from "fast-check";
+import { fc } from "../../../seeds.ts";
 import { describe, expect, test } from "vitest";
 import type { StepHead } from "../../../../src/core/model/message.ts";
 import type { Run, Step } from "../../../../src/core/model/run.ts";
