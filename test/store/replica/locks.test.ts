@@ -14,7 +14,7 @@ test("the locks of the store stay when a replica is interrupted, and begins agai
   expect(before).not.toEqual([]);
   rmSync(folder, { recursive: true });
   await world.send({ delay: 1_000 });
-  await expect.poll(() => events.map(({ what }) => what), { timeout: 5_000 }).toContain("broken");
+  await expect.poll(() => events.map(({ what }) => what)).toContain("broken");
   expect(readLocks()).toEqual(before);
   await store.close();
 });

@@ -35,7 +35,7 @@ export async function openReplicated({
   const store = await embeddedStore({ path, momentSource, pause: sleepReal, elapsed, replica, ...options });
   const world = new StoreFixture(store, clock, "nod_a");
   await world.account();
-  await expect.poll(() => replica.report().isComplete, { timeout: 20_000 }).toBe(true);
+  await expect.poll(() => replica.report().isComplete).toBe(true);
   return { path, folder, events, replica, store, world };
 }
 
