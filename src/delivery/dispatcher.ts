@@ -361,17 +361,13 @@ export class Dispatcher {
    * no other node can take over the lease then, and the outcome counts if it is the first to be stored.
    * Returns null if it gave up.
    */
-  async #settle({ message }: Delivery, outcome: Outcome): Promise<Settled | null> {
+  async #settle({ settlesAtOnce }: Delivery, outcome: Outcome): Promise<Settled | null> {
     const { store, clock, log } = this.#options;
     const until = clock.now() + spans.lease;
-    // Other messages may wait for a place that this outcome releases. A callback shares the place of the
-    // message it reports on.
-    const mustSettleSoon =
-      message.queue !== null || message.flowControl !== null || message.reportsOn !== null;
     let wasUnavailable = false;
     for (;;) {
       try {
-        return await store.execute("settle", outcome, { canWait: !mustSettleSoon && this.#isQuiet() });
+        return await store.execute("settle", outcome, { canWait: settlesAtOnce !== true && this.#isQuiet() });
       } catch (error) {
         const isUnavailable = error instanceof Refusal && error.code === "unavailable" && !this.#isStopping;
         if (!(isUnavailable && wasUnavailable))

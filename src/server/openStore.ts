@@ -7,7 +7,7 @@ import type { CommitLoss } from "../core/nodes/commitLoss.ts";
 import { Refusal } from "../core/values/errors.ts";
 import type { Millis, NodeId } from "../core/model/message.ts";
 import { createIdGenerator } from "../core/values/ids.ts";
-import { elapsed, systemClock, systemRandom } from "../clock/clock.ts";
+import { alarm, elapsed, systemClock, systemRandom } from "../clock/clock.ts";
 import type { KeySource } from "../store/sql/keyRing.ts";
 import type { OnDamage } from "../store/sqlite/fileCheck.ts";
 import type { DiskReport } from "../store/sqlite/diskGuard.ts";
@@ -162,6 +162,7 @@ async function openFolder(
       momentSource,
       keys,
       pause,
+      alarm,
       elapsed,
       onBroken,
       onDamage,

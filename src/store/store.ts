@@ -8,8 +8,8 @@ import type { NodeRecord } from "../core/nodes/nodeState.ts";
 import type { Queries } from "./queries/index.ts";
 
 /**
- * `canWait`: no caller waits for the result, so the call may be stored a few milliseconds later, together
- * with other calls.
+ * `canWait`: no caller waits for the result, so the call may be stored up to 20 ms later, together with
+ * other calls.
  */
 export type ExecuteOptions = { canWait?: boolean };
 

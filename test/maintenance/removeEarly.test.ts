@@ -1,7 +1,7 @@
 import { statSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { elapsed } from "../../src/clock/clock.ts";
+import { alarm, elapsed } from "../../src/clock/clock.ts";
 import { createEarlyRemovalTask } from "../../src/maintenance/removeEarly.ts";
 import type { DiskReport } from "../../src/store/sqlite/diskGuard.ts";
 import { embeddedStore } from "../../src/store/sqlite/embeddedStore.ts";
@@ -30,6 +30,7 @@ async function openOnSmallDisk() {
     path,
     momentSource: createSource(clock, "nod_a"),
     pause: sleepReal,
+    alarm,
     elapsed,
     onDisk: (report) => void reports.push(report),
     openDisk: (file) => ({

@@ -8,7 +8,7 @@ import { Dispatcher } from "../../src/delivery/dispatcher.ts";
 import { createGroupCommitStore } from "../../src/store/batch/groupCommit.ts";
 import { Memory, memoryParts } from "../model/memoryStore.ts";
 import type { Store } from "../../src/store/store.ts";
-import { makeInput } from "../core/commandRunner.ts";
+import { callbackTo, makeInput } from "../core/commandRunner.ts";
 import { RandomSource } from "./randomSource.ts";
 import { acme, createTimedDeliver, type TimedCall } from "./timedDeliver.ts";
 import { NodeClock, VirtualTime, settled } from "./virtualTime.ts";
@@ -361,7 +361,7 @@ test("a backlog of a host that hangs delays other messages by less than a second
   expect(asked.claim).toBeLessThan(1_000);
 });
 
-test("an outcome may wait for a batch, unless other messages may wait for its places", async () => {
+test("an outcome may wait for a batch, unless a message or a callback may wait for it", async () => {
   const hastes: unknown[] = [];
   const { execute } = store;
   store.execute = (name, input, haste) => {
@@ -371,11 +371,14 @@ test("an outcome may wait for a batch, unless other messages may wait for its pl
   dispatcher();
   await runUntil(second);
   const flowControl = { key: "k", parallelism: 1, rate: null, period: null };
-  for (const [turn, input] of [{}, { queue: "q" }, { flowControl }].entries()) {
+  const callback = callbackTo("https://told.example/");
+  for (const [turn, input] of [{}, { queue: "q" }, { flowControl }, { callback }].entries()) {
     publish(input);
     await runUntil((turn + 2) * second);
   }
-  expect(hastes).toEqual([{ canWait: true }, { canWait: false }, { canWait: false }]);
+  const atOnce = { canWait: false };
+  // The last two are the message with a callback, and its callback.
+  expect(hastes).toEqual([{ canWait: true }, atOnce, atOnce, atOnce, atOnce]);
 });
 
 test("messages delivered during an outage are settled after it and not sent again", async () => {

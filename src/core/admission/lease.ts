@@ -4,7 +4,7 @@ import { pickSigningKeys } from "../accounts/signingKeys.ts";
 import { countBytes } from "../accounts/usage.ts";
 import { spans } from "../values/limits.ts";
 import type { Account, StoredMessage, LeaseRef, MessageState, Millis } from "../model/message.ts";
-import { countStart } from "./counters.ts";
+import { countStart, hasPlaces } from "./counters.ts";
 
 /**
  * The `dueAt` of a lease that was ended by a restart of the server, before it expired. The message is due at
@@ -32,8 +32,21 @@ export function lease(
   });
   countBytes(draft, state.account, { bytesOut: state.size });
   const keys = pickSigningKeys(account, moment.now);
-  draft.deliver({ message, attempt: state.attempts, ...keys, ...findForbiddenHost(account, message.url) });
+  draft.deliver({
+    message,
+    attempt: state.attempts,
+    ...keys,
+    ...findForbiddenHost(account, message.url),
+    ...(isOutcomeAwaited(message, counted) ? { settlesAtOnce: true } : {}),
+  });
 }
+
+/**
+ * Reports whether something waits for the outcome of a message: a message for its places, or a callback. A
+ * callback has the places of the message that it reports on.
+ */
+const isOutcomeAwaited = (message: StoredMessage, state: MessageState): boolean =>
+  message.callback !== null || message.reportsOn !== null || hasPlaces(state);
 
 /** Names the running attempt of a message. */
 export const toLeaseRef = ({ account, id, attempts }: MessageState): LeaseRef => ({

@@ -388,6 +388,8 @@ export type Delivery = {
   history?: CarriedHistory;
   /** Why the call must not be made. Absent if it may be made. */
   unsendable?: string;
+  /** Present if the outcome must be stored at once, because something waits for it. */
+  settlesAtOnce?: true;
 };
 
 /** Names a delivery: the attempt whose lease a node claims to hold. */

@@ -76,10 +76,10 @@ export type StoreBackend = Pick<Store, "giveBackSpace" | "isDiskLow" | "isDiskSh
   /** If it is missing, a batch starts after the current turn of the event loop. */
   afterNextPoll?: AfterNextPoll;
   /**
-   * Waits for as long as calls with `canWait` are delayed, so that other calls can share their batch. If it
-   * is missing, these calls are not delayed.
+   * Runs a function after the longest delay of calls with `canWait`. Returns a function that cancels this.
+   * If it is missing, these calls are not delayed.
    */
-  coalesceDelay?: () => Promise<void>;
+  coalesceDelay?: (run: () => void) => () => void;
   close(): Promise<void>;
 };
 
@@ -130,7 +130,8 @@ class GroupCommit {
   /** How long the batch in flight has run, in ticks. */
   #batchTicks = 0;
   #isWatching = false;
-  #isCoalescing = false;
+  /** Ends the delay of calls that can wait, as each batch does; null if no call is delayed. */
+  #cancelDelay: (() => void) | null = null;
   #closing: Promise<void> | null = null;
   #resolveEmpty: () => void = () => undefined;
 
@@ -158,7 +159,7 @@ class GroupCommit {
         reject,
       });
       if (canWait && this.#backend.coalesceDelay !== undefined)
-        return void this.#coalesce(this.#backend.coalesceDelay);
+        return this.#coalesce(this.#backend.coalesceDelay);
       this.#scheduleStart();
     });
   }
@@ -179,16 +180,12 @@ class GroupCommit {
     );
   }
 
-  /**
-   * Delays calls that can wait, so that outcomes share the commit of the next publish. This saves half the
-   * commits of a quiet server.
-   */
-  async #coalesce(delay: () => Promise<void>): Promise<void> {
-    if (this.#isCoalescing) return;
-    this.#isCoalescing = true;
-    await delay();
-    this.#isCoalescing = false;
-    this.#startBatch();
+  /** Delays calls that can wait, so that outcomes share the commit of the next publish. */
+  #coalesce(delay: (run: () => void) => () => void): void {
+    this.#cancelDelay ??= delay(() => {
+      this.#cancelDelay = null;
+      this.#startBatch();
+    });
   }
 
   onDue(listener: (at: Millis) => void): Unsubscribe {
@@ -300,6 +297,8 @@ class GroupCommit {
     this.#isStartScheduled = false;
     if (!this.#mayStart()) return;
     this.#isRunning = true;
+    this.#cancelDelay?.();
+    this.#cancelDelay = null;
     this.#batchTicks = 0;
     void this.#watch();
     void this.#runBatch(takeNextBatch(this.#waiting)).then(() => {
@@ -311,7 +310,9 @@ class GroupCommit {
 
   #mayStart(): boolean {
     if (this.#isRunning || this.#waiting.length === 0) return false;
-    return !this.#isCoalescing || this.#closing !== null || !this.#waiting.every(({ canWait }) => canWait);
+    return (
+      this.#cancelDelay === null || this.#closing !== null || !this.#waiting.every(({ canWait }) => canWait)
+    );
   }
 
   async #runBatch(batch: WaitingCall[]): Promise<void> {

@@ -29,6 +29,8 @@ export type EmbeddedStoreOptions = {
   momentSource: MomentSource;
   keys?: KeySource;
   pause(time: Millis): Promise<void>;
+  /** Calls a function after a time. Returns a function that cancels the call. */
+  alarm(delay: Millis, run: () => void): () => void;
   /** A monotonic clock. */
   elapsed(): Millis;
   /**
@@ -59,8 +61,8 @@ export type StoreReplica = {
   close(): Promise<void>;
 };
 
-/** How long outcomes wait for a publish request whose commit they can share, in milliseconds. */
-const coalesceTime: Millis = 5;
+/** How long outcomes wait for a publish request whose commit they can share: docs/decisions/0014. */
+const coalesceTime: Millis = 20;
 /** Waits 5 s in total while another process locks the file. */
 const lockedRetries = { pause: 50, tries: 100 } as const;
 
@@ -70,8 +72,8 @@ const lockedRetries = { pause: 50, tries: 100 } as const;
  * checkpoints of the write-ahead log. See docs/decisions/0029.
  */
 export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Store> {
-  const { path, keys = null, pause, elapsed, onBroken, openCheckpointing = startCheckpointThread } = options;
-  const { replica = null } = options;
+  const { path, keys = null, pause, alarm, elapsed, onBroken, replica = null } = options;
+  const { openCheckpointing = startCheckpointThread } = options;
   const openStoreDisk = options.openDisk ?? ((file: string) => openDisk(file, elapsed));
   const onDamage = reportOnce(options.onDamage);
   const deferredSync = { pause: () => pause(lockedRetries.pause), maxTries: lockedRetries.tries };
@@ -101,7 +103,7 @@ export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Stor
     inSequence(() => run().finally(() => replica?.afterWrite()));
   return createGroupCommitStore({
     afterNextPoll: afterNextPoll,
-    coalesceDelay: () => pause(coalesceTime),
+    coalesceDelay: (run) => alarm(coalesceTime, run),
     runBatch: async (calls, capacity) => {
       await walCheckpoints.finish();
       commits.throwIfFailed();

@@ -33,6 +33,14 @@ describe("an account's limit of deliveries", () => {
     expect(broker.counts("account:")).toEqual([0, 0]);
   });
 
+  test("has the outcomes of the deliveries that it counts stored at once", async () => {
+    await broker.send("a", at("one"));
+    expect(broker.deliveries.map(({ settlesAtOnce }) => settlesAtOnce)).toEqual([undefined]);
+    await allow(2);
+    await broker.send("b", at("two"));
+    expect(broker.deliveries.map(({ settlesAtOnce }) => settlesAtOnce)).toEqual([true]);
+  });
+
   test("can come from a plan, and does not affect other accounts", async () => {
     const keys = { current: "1", next: "2" };
     const terms: Terms = { plan: "free" };

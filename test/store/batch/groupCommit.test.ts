@@ -18,10 +18,10 @@ const outcome: Outcome = {
   took: 1,
 };
 
-/** Returns a store that only records its batches. The test ends its pauses. */
+/** Returns a store that only records its batches. The test ends its delays. */
 function openNotingStore() {
   const batches: string[][] = [];
-  let endPause: () => void = () => undefined;
+  let delayed: (() => void) | null = null;
   const read = new Proxy({}, { get: () => async () => null });
   const store = createGroupCommitStore({
     runBatch: async (calls: readonly CommandCall[]) => {
@@ -39,10 +39,13 @@ function openNotingStore() {
     },
     read: read as never,
     nextDueAt: async () => null,
-    coalesceDelay: () => new Promise((resolve) => (endPause = resolve)),
+    coalesceDelay: (run) => {
+      delayed = run;
+      return () => (delayed = null);
+    },
     close: async () => undefined,
   });
-  return { store, batches, endPause: () => endPause() };
+  return { store, batches, endPause: () => delayed?.(), isDelaying: () => delayed !== null };
 }
 
 test("an outcome that can wait shares the batch of the next publish", async () => {
@@ -52,6 +55,19 @@ test("an outcome that can wait shares the batch of the next publish", async () =
   expect(batches).toEqual([]);
   await Promise.all([settled, store.execute("publish", { account: "a", inputs: [] })]);
   expect(batches).toEqual([["settle", "publish"]]);
+});
+
+test("an outcome that arrives after a batch is delayed for the whole time", async () => {
+  const { store, batches, endPause, isDelaying } = openNotingStore();
+  const first = store.execute("settle", outcome, { canWait: true });
+  expect(isDelaying()).toBe(true);
+  await Promise.all([first, store.execute("publish", { account: "a", inputs: [] })]);
+  expect(isDelaying()).toBe(false);
+  const second = store.execute("settle", outcome, { canWait: true });
+  expect(isDelaying()).toBe(true);
+  endPause();
+  await second;
+  expect(batches).toEqual([["settle", "publish"], ["settle"]]);
 });
 
 test("an outcome that can wait is stored alone after the pause if no other call arrives", async () => {

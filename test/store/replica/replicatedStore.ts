@@ -2,7 +2,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { expect } from "vitest";
-import { elapsed, systemClock } from "../../../src/clock/clock.ts";
+import { alarm, elapsed, systemClock } from "../../../src/clock/clock.ts";
 import { readReplica } from "../../../src/store/replica/readReplica.ts";
 import type { ReplicaEvent } from "../../../src/store/replica/replica.ts";
 import { Replica } from "../../../src/store/replica/replica.ts";
@@ -32,7 +32,15 @@ export async function openReplicated({
   });
   const clock = new TestClock();
   const momentSource = createSource(clock, "nod_a");
-  const store = await embeddedStore({ path, momentSource, pause: sleepReal, elapsed, replica, ...options });
+  const store = await embeddedStore({
+    path,
+    momentSource,
+    pause: sleepReal,
+    alarm,
+    elapsed,
+    replica,
+    ...options,
+  });
   const world = new StoreFixture(store, clock, "nod_a");
   await world.account();
   await expect.poll(() => replica.report().isComplete).toBe(true);

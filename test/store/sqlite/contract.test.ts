@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { afterAll } from "vitest";
 import type { NodeId } from "../../../src/core/model/message.ts";
-import { elapsed } from "../../../src/clock/clock.ts";
+import { alarm, elapsed } from "../../../src/clock/clock.ts";
 import { embeddedStore } from "../../../src/store/sqlite/embeddedStore.ts";
 import { openSqlite } from "../../../src/store/sqlite/database.ts";
 import { sqliteStore } from "../../../src/store/sqlite/sqliteStore.ts";
@@ -37,6 +37,7 @@ async function openEmpty(clock: TestClock, node: NodeId): Promise<Store> {
     path,
     momentSource: createSource(clock, node),
     pause: sleepReal,
+    alarm,
     elapsed,
   });
   await empty();

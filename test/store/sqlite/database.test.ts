@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
 import type { DatabaseConnection } from "../../../src/store/sql/database.ts";
-import { elapsed } from "../../../src/clock/clock.ts";
+import { alarm, elapsed } from "../../../src/clock/clock.ts";
 import { embeddedStore } from "../../../src/store/sqlite/embeddedStore.ts";
 import { openSqlite } from "../../../src/store/sqlite/database.ts";
 import { sqliteStore } from "../../../src/store/sqlite/sqliteStore.ts";
@@ -51,6 +51,7 @@ test.each([
     path,
     momentSource: createSource(new TestClock(), "nod_a"),
     pause: sleepReal,
+    alarm,
     elapsed,
   });
   await expect(embedded).rejects.toThrow(createdByOthers(path));
@@ -183,7 +184,13 @@ test("two stores on one file do not lose each other's updates", async () => {
   const worlds = [];
   for (const node of ["nod_a", "nod_b"]) {
     const store = closeAfterTest(
-      await embeddedStore({ path, momentSource: createSource(clock, node), pause: sleepReal, elapsed }),
+      await embeddedStore({
+        path,
+        momentSource: createSource(clock, node),
+        pause: sleepReal,
+        alarm,
+        elapsed,
+      }),
     );
     worlds.push(new StoreFixture(store, clock, node));
   }

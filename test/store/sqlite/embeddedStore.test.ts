@@ -4,7 +4,7 @@ import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
 import type { Disk } from "../../../src/store/sqlite/sync.ts";
 import { openDisk, createAdaptiveSync } from "../../../src/store/sqlite/sync.ts";
-import { elapsed } from "../../../src/clock/clock.ts";
+import { alarm, elapsed } from "../../../src/clock/clock.ts";
 import type { EmbeddedStoreOptions } from "../../../src/store/sqlite/embeddedStore.ts";
 import { embeddedStore } from "../../../src/store/sqlite/embeddedStore.ts";
 import { openSqlite } from "../../../src/store/sqlite/database.ts";
@@ -25,6 +25,7 @@ async function openWorld(path: string, over: Partial<EmbeddedStoreOptions> = {})
     path,
     momentSource: createSource(clock, "nod_a"),
     pause: sleepReal,
+    alarm,
     elapsed,
     ...over,
   });

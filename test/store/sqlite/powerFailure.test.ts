@@ -2,6 +2,7 @@ import type fs from "node:fs";
 import { fstatSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test, vi } from "vitest";
+import { alarm } from "../../../src/clock/clock.ts";
 import type { Delivery } from "../../../src/core/model/message.ts";
 import type { EmbeddedStoreOptions } from "../../../src/store/sqlite/embeddedStore.ts";
 import { embeddedStore } from "../../../src/store/sqlite/embeddedStore.ts";
@@ -212,6 +213,7 @@ async function afterFailures(failures: number, { seed, obeys }: { seed: number; 
     const store = await openWhole(disk.path, {
       momentSource,
       pause: sleepReal,
+      alarm,
       elapsed,
       openCheckpointing: disk.openCheckpointing,
     });
