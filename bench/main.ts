@@ -19,6 +19,7 @@ import { postgres } from "./postgres.ts";
 import type { Question } from "./question.ts";
 import { schedules } from "./schedules.ts";
 import { soak } from "./soak.ts";
+import { replica } from "./replica.ts";
 import { root, BenchResources } from "./benchResources.ts";
 import { versions } from "./versions.ts";
 import { workflows } from "./workflows.ts";
@@ -38,6 +39,7 @@ const questions: Record<string, Question> = {
   lists,
   parts,
   versions,
+  replica,
 };
 
 async function answer(name: string, asked: Question, args: readonly string[]): Promise<void> {
