@@ -23,7 +23,7 @@ import { RecentHistories } from "../../src/store/histories/recentHistories.ts";
 import type { WorkingSet } from "../../src/store/batch/workingSet.ts";
 import { stepRowBytes } from "../../src/store/batch/historyBytes.ts";
 import { toKey, formatKey } from "../../src/store/queries/keys.ts";
-import type { Loader } from "../../src/store/batch/loader.ts";
+import type { LoadedRunRows, Loader } from "../../src/store/batch/loader.ts";
 import { toQuotaRange } from "../../src/store/batch/quotaCounts.ts";
 import { createGroupCommitStore } from "../../src/store/batch/groupCommit.ts";
 import { compareText, createDueReader, readOldestDue, sortByDue } from "./memoryDue.ts";
@@ -133,24 +133,24 @@ export function memoryLoader(memory: Memory): Loader {
     audit,
     timeIndex,
   } = memory.tables;
+  const readRunRows = (needs: readonly RunRowsNeed[]): LoadedRunRows => ({
+    messages: listNeeds(needs, "messages").flatMap((run) => listOfRun(messages, run)),
+    waiters: listNeeds(needs, "waiters").flatMap((run) => listOfRun(waiters, run).filter(matchesEvent(run))),
+    notifications: listNeeds(needs, "notifications")
+      .flatMap((run) => listOfRun(notifications, run).filter(matchesEvent(run)))
+      .map(withBodies({ bodies: false })),
+    steps: listNeeds(needs, "steps")
+      .flatMap((run) => listOfRun(steps, run))
+      .map(withBodies({ bodies: false })),
+  });
   return {
     rows: async (table, keys, how) => pick(memory, table, keys).map(withBodies(how)),
     ...(memory.readsAtOnce && {
       rowNow: (table, key, how) => pick(memory, table, [key]).map(withBodies(how))[0],
+      runRowsNow: (need) => readRunRows([need]),
     }),
     due: createDueReader(memory.tables),
-    runRows: async (needs) => ({
-      messages: listNeeds(needs, "messages").flatMap((run) => listOfRun(messages, run)),
-      waiters: listNeeds(needs, "waiters").flatMap((run) =>
-        listOfRun(waiters, run).filter(matchesEvent(run)),
-      ),
-      notifications: listNeeds(needs, "notifications")
-        .flatMap((run) => listOfRun(notifications, run).filter(matchesEvent(run)))
-        .map(withBodies({ bodies: false })),
-      steps: listNeeds(needs, "steps")
-        .flatMap((run) => listOfRun(steps, run))
-        .map(withBodies({ bodies: false })),
-    }),
+    runRows: async (needs) => readRunRows(needs),
     steps: async (of) => of.flatMap((need) => listSteps(memory, need)),
     stepSizes: async (of) =>
       of.map((need) =>

@@ -17,13 +17,12 @@ import type {
   WaitlistHead,
 } from "../../core/decision/command.ts";
 import { listGateRows } from "../../core/admission/hints.ts";
-import type { Account, AccountId, MessageState, Millis, WithoutBody } from "../../core/model/message.ts";
-import type { BodyOptions } from "../queries/storageReads.ts";
+import type { AccountId, MessageState, Millis, WithoutBody } from "../../core/model/message.ts";
 import { toKey } from "../queries/keys.ts";
 import { listTables } from "../store.ts";
 import { BodiesToLoad } from "./bodiesToLoad.ts";
 import { HistoryBytes } from "./historyBytes.ts";
-import type { BatchOptions, Loader } from "./loader.ts";
+import type { BatchOptions, LoadedRunRows, Loader } from "./loader.ts";
 import { isCreated, type Overlay } from "./overlay.ts";
 import { type OwnList, readOwnList, RetryInNextBatch } from "./ownList.ts";
 import { QuotaCounts } from "./quotaCounts.ts";
@@ -97,8 +96,9 @@ export class BatchReads {
     if (entry) return entry.now;
     if (table === "storedMessages" && this.bodiesToLoad.isMissing(key))
       return this.bodiesToLoad.expect(key) as Rows[T] | undefined;
-    if (!this.#loader.rowNow) return this.#miss(() => addKey(this.#wanted.rows, table, key));
-    const row = this.#readNow(table, key);
+    const { rowNow } = this.#loader;
+    if (!rowNow) return this.#miss(() => addKey(this.#wanted.rows, table, key));
+    const row = this.#readNow(() => rowNow(table, key));
     if (row === undefined) this.#overlay.addAbsent(table, key);
     else this.#overlay.addLoaded(table, row);
     return row;
@@ -109,16 +109,17 @@ export class BatchReads {
     const entry = this.#overlay.entry(table, key);
     if (entry) return entry.now;
     if (this.#rowsWithoutBody.has(table, key)) return this.#rowsWithoutBody.get(table, key);
-    if (!this.#loader.rowNow) return this.#miss(() => addKey(this.#wanted.withoutBodies, table, key));
-    const row = this.#readNow(table, key, { bodies: false });
+    const { rowNow } = this.#loader;
+    if (!rowNow) return this.#miss(() => addKey(this.#wanted.withoutBodies, table, key));
+    const row = this.#readNow(() => rowNow(table, key, { bodies: false }));
     if (row === undefined) this.#rowsWithoutBody.addAbsent(table, key);
     else this.#rowsWithoutBody.add(table, row);
     return row;
   }
 
-  #readNow<T extends TableName>(table: T, key: Key, options?: BodyOptions): Rows[T] | undefined {
+  #readNow<T>(read: () => T): T {
     try {
-      return this.#loader.rowNow?.(table, key, options);
+      return read();
     } catch (error) {
       this.failure ??= { error };
       throw error;
@@ -149,9 +150,13 @@ export class BatchReads {
 
   /** Returns the ids of a run's rows in one table. */
   runRowIds(need: RunRowsNeed): readonly string[] {
-    if (!this.#overlay.runIndex.wereRowsAsked(need))
+    const { runIndex } = this.#overlay;
+    const { runRowsNow } = this.#loader;
+    if (!runRowsNow && !runIndex.wereRowsAsked(need))
       return this.#miss(() => this.#wanted.runRows.push(need), none);
-    return this.#overlay.runIndex.listIds(need.table, need);
+    if (runRowsNow && runIndex.pickUnaskedRows([need]).length > 0)
+      this.#addRunRows(this.#readNow(() => runRowsNow(need)));
+    return runIndex.listIds(need.table, need);
   }
 
   /** Returns the ids of the entries of a history. */
@@ -341,8 +346,7 @@ export class BatchReads {
   async #loadGateRows(): Promise<void> {
     const states = this.#atGates.flatMap((key) => this.#overlay.get("messages", key) ?? []);
     this.#atGates = none;
-    const findAccount = (id: AccountId): Account | undefined => this.#overlay.get("accounts", [id]);
-    await Promise.all(this.#loadRows(listGateRows(states, findAccount)));
+    await Promise.all(this.#loadRows(listGateRows(states, (id) => this.#overlay.get("accounts", [id]))));
   }
 
   async #loadCounts(needs: readonly CountNeed[]): Promise<void> {
@@ -352,7 +356,8 @@ export class BatchReads {
   #loadHistories({ runRows, keptLog, steps, expired }: WantedReads): Promise<void>[] {
     const loads: Promise<void>[] = [];
     const runNeeds = this.#overlay.runIndex.pickUnaskedRows(runRows);
-    if (runNeeds.length > 0) loads.push(this.#loadRunRows(runNeeds));
+    if (runNeeds.length > 0)
+      loads.push(this.#loader.runRows(runNeeds).then((found) => this.#addRunRows(found)));
     const keptLogKeys = this.#overlay.keptEntries.pickUnasked(keptLog);
     if (keptLogKeys.length > 0)
       loads.push(this.#loader.keptLog(keptLogKeys).then((rows) => this.#addAllLoaded("keptLog", rows)));
@@ -370,8 +375,7 @@ export class BatchReads {
     this.#addWithoutBody("steps", list.steps);
   }
 
-  async #loadRunRows(needs: readonly RunRowsNeed[]): Promise<void> {
-    const found = await this.#loader.runRows(needs);
+  #addRunRows(found: LoadedRunRows): void {
     this.#addAllLoaded("messages", found.messages);
     this.#addAllLoaded("waiters", found.waiters);
     this.#addWithoutBody("notifications", found.notifications);

@@ -55,6 +55,8 @@ export interface Loader {
   quotaCounts(needs: readonly CountNeed[]): Promise<readonly number[]>;
   /** Returns rows of runs, without their bodies. */
   runRows(needs: readonly RunRowsNeed[]): Promise<LoadedRunRows>;
+  /** Like `runRows`, at once. Missing if the storage cannot be read without waiting. */
+  runRowsNow?(need: RunRowsNeed): LoadedRunRows;
   /** Returns the steps of histories, in no order. */
   steps(needs: readonly StepsNeed[]): Promise<readonly Step[]>;
   /** Returns the approximate memory of each history in bytes. */

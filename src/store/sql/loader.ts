@@ -1,15 +1,21 @@
-import type { CountNeed, RunRowsNeed, StepsNeed } from "../../core/decision/command.ts";
+import type {
+  CountNeed,
+  RunNeed,
+  RunRowsNeed,
+  RunTableName,
+  StepsNeed,
+} from "../../core/decision/command.ts";
 import { readQuotaRange } from "../../core/sending/quotas.ts";
 import { serverEndedDueAt } from "../../core/admission/lease.ts";
 import { noBytes } from "../../core/model/message.ts";
 import type { SentStep, Step } from "../../core/model/run.ts";
 import { listRunBounds, toStepId } from "../../core/model/stepId.ts";
 import { tagPrefix, toTag } from "../../core/search/tags.ts";
-import type { DatabaseConnection } from "./database.ts";
+import type { DatabaseConnection, Dialect } from "./database.ts";
 import { stepRowBytes } from "../batch/historyBytes.ts";
 import { createDueReader } from "./dueRows.ts";
 import { createExpiredReader } from "./expiredRows.ts";
-import type { Loader } from "../batch/loader.ts";
+import type { LoadedRunRows, Loader } from "../batch/loader.ts";
 import { toQuotaKey } from "../batch/quotaCounts.ts";
 import { isIntact } from "./checksums.ts";
 import { createReader, toRows, readRowNow, readRowsByKey } from "./rows.ts";
@@ -21,7 +27,7 @@ import {
   equalsAsRange,
   keyValues,
 } from "./statements.ts";
-import type { Columns } from "./tables.ts";
+import type { Columns, ColumnType } from "./tables.ts";
 import { tables } from "./tables.ts";
 
 const loaders = new WeakMap<DatabaseConnection, Loader>();
@@ -48,7 +54,7 @@ function makeLoader(connection: DatabaseConnection): Loader {
       rowNow: (name, key, options) => readRowNow(connection, name, { key, ...options }),
     }),
     due: createDueReader(connection),
-    runRows: createRunRowsReader(connection),
+    ...createRunRowsReader(connection),
     ...createHistoryReader(connection),
     waitlistHeads: createHeadReader(connection),
     leasedByOthers: ({ node, session, limit }) =>
@@ -188,22 +194,59 @@ const parameterTypes = {
 } as const;
 
 /**
- * Returns a function that reads the rows of runs, each table separately. If a need names an event, only the
- * waiters or notifications of that event are read.
+ * Returns the reads of the rows of runs, each table separately. If a need names an event, only the waiters or
+ * notifications of that event are read.
  */
-function createRunRowsReader(connection: DatabaseConnection): Loader["runRows"] {
+function createRunRowsReader(connection: DatabaseConnection): Pick<Loader, "runRows" | "runRowsNow"> {
   const { messages, waiters, notifications, steps } = tables;
   const { dialect, cipher } = connection;
+  const statements = makeRunRowsStatements(dialect);
+  const toLoaded = (found: (table: RunTableName) => Columns[]): LoadedRunRows => ({
+    messages: found("messages").map((row) => messages.read(row, cipher)),
+    waiters: toRows(connection, waiters, found("waiters")),
+    notifications: found("notifications").map((row) => notifications.read(row, cipher)),
+    steps: toRows(connection, steps, found("steps")),
+  });
+  return {
+    runRows: async (needs) => {
+      const results = await Promise.all(
+        statements.map(({ sql, types, reads, toParameters }) =>
+          // All nodes use the same order, so that they do not deadlock.
+          runEach(connection, sql, types, needs.filter(reads).map(toParameters).sort(compareKeys(4))),
+        ),
+      );
+      return toLoaded((table) =>
+        results.flatMap((rows, at) => (statements[at]?.table === table ? rows : [])),
+      );
+    },
+    ...(canReadNow(connection) && {
+      runRowsNow: (need) => {
+        const statement = statements.find(({ reads }) => reads(need));
+        const rows = statement ? connection.now(statement.sql, statement.toParameters(need)) : [];
+        return toLoaded((table) => (table === need.table ? rows : []));
+      },
+    }),
+  };
+}
+
+/** A statement that reads rows of one table for the needs that `reads` accepts. */
+type RunRowsStatement = {
+  table: RunTableName;
+  sql: string;
+  types: readonly ColumnType[];
+  reads(need: RunRowsNeed): boolean;
+  toParameters(need: RunRowsNeed): string[];
+};
+
+/** Returns the statements in the order in which every transaction runs them. */
+function makeRunRowsStatements(dialect: Dialect): RunRowsStatement[] {
+  const { messages, waiters, notifications, steps } = tables;
   const runParameters = dialect.givenRows(parameterTypes.run);
   const isOfRun =
     `messages.run is not null and account = ${runParameters.column(0)}` +
     ` and ${equalsAsRange("run", runParameters.column(1))}`;
   const runMessagesSql = (columns: string): string =>
     `select ${columns} from messages ${dialect.useIndex("messages_run")} where ${isOfRun} order by run, id`;
-  const messagesSql = selectInKeyOrder(dialect, messages, {
-    given: runParameters,
-    selectOne: runMessagesSql,
-  });
   const sizedNotification = `${listColumns(notifications, { bodies: false })},
     coalesce(length(notifications.body), 0) as size`;
   const columns = {
@@ -225,40 +268,36 @@ function createRunRowsReader(connection: DatabaseConnection): Loader["runRows"] 
       and ${name}.id <> '' order by ${name}.id${dialect.lock(name)}`;
     return selectEach({ also }, name, found);
   };
-  const rangeSql = {
-    waiters: makeRangeSql("waiters"),
-    notifications: makeRangeSql("notifications"),
-    steps: makeRangeSql("steps"),
+  const toRange = ({ account, run }: RunNeed): string[] => [account, ...runIdRange(run)];
+  const ofRun = (name: keyof typeof columns): RunRowsStatement => ({
+    table: name,
+    sql: makeRangeSql(name),
+    types: parameterTypes.range,
+    reads: ({ table, event }) => table === name && event === undefined,
+    toParameters: toRange,
+  });
+  const ofEvent = (name: "waiters" | "notifications"): RunRowsStatement => ({
+    table: name,
+    sql: makeEventSql(name),
+    types: parameterTypes.event,
+    reads: ({ table, event }) => table === name && event !== undefined,
+    toParameters: (need) => [...toRange(need), need.event ?? ""],
+  });
+  const ofMessages: RunRowsStatement = {
+    table: "messages",
+    sql: selectInKeyOrder(dialect, messages, { given: runParameters, selectOne: runMessagesSql }),
+    types: parameterTypes.run,
+    reads: ({ table }) => table === "messages",
+    toParameters: ({ account, run }) => [account, run],
   };
-  const eventSql = { waiters: makeEventSql("waiters"), notifications: makeEventSql("notifications") };
-  return async (needs) => {
-    const listRanges = (table: RunRowsNeed["table"], hasEvent: boolean): string[][] =>
-      needs
-        .filter((need) => need.table === table && (need.event !== undefined) === hasEvent)
-        .map(({ account, run, event }) => [account, ...runIdRange(run)].concat(event ?? []))
-        // All nodes use the same order, so that they do not deadlock.
-        .sort(compareKeys(4));
-    const readBoth = async (name: keyof typeof eventSql): Promise<Columns[]> => {
-      const [whole, part] = await Promise.all([
-        runEach(connection, rangeSql[name], parameterTypes.range, listRanges(name, false)),
-        runEach(connection, eventSql[name], parameterTypes.event, listRanges(name, true)),
-      ]);
-      return whole.concat(part);
-    };
-    const runs = needs.filter(({ table }) => table === "messages").map(({ account, run }) => [account, run]);
-    const [messageRows, waiterRows, notificationRows, stepRows] = await Promise.all([
-      runEach(connection, messagesSql, parameterTypes.run, runs),
-      readBoth("waiters"),
-      readBoth("notifications"),
-      runEach(connection, rangeSql.steps, parameterTypes.range, listRanges("steps", false)),
-    ]);
-    return {
-      messages: messageRows.map((row) => messages.read(row, cipher)),
-      waiters: toRows(connection, waiters, waiterRows),
-      notifications: notificationRows.map((row) => notifications.read(row, cipher)),
-      steps: toRows(connection, steps, stepRows),
-    };
-  };
+  return [
+    ofMessages,
+    ofRun("waiters"),
+    ofEvent("waiters"),
+    ofRun("notifications"),
+    ofEvent("notifications"),
+    ofRun("steps"),
+  ];
 }
 
 /** Returns the range of ids that contains the rows of a run. */

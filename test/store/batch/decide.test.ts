@@ -16,6 +16,12 @@ const account = {
   tokenHash: "",
   signingKeys: { current: "", next: "" },
 };
+const url = "https://app.example/order";
+const features = { lazyFetch: true, initialBody: true, detect: true, captured: true };
+const start = makeInput({
+  url,
+  post: { kind: "start", runId: "wfr_1", url, features, origin: "sdk", invoker: null },
+});
 const fails = (error: Error) => (): never => {
   throw error;
 };
@@ -36,6 +42,25 @@ test("a call that fails does not affect the other calls of its batch", async () 
     expect(replies).toEqual([published, reply, published]);
     expect(memory.tables.messages.size).toBe(2);
   }
+});
+
+test.each([
+  ["once if rows are read at once", true, 1],
+  ["again after each load of its rows", false, 3],
+])("the end of a run is decided %s", async (_, readsAtOnce, times) => {
+  let decided = 0;
+  const decide: Commands["finishRun"]["decide"] = (input, draft, moment) => {
+    decided++;
+    return commands.finishRun.decide(input, draft, moment);
+  };
+  const counting: Commands = { ...commands, finishRun: { ...commands.finishRun, decide } };
+  const { runBatch } = memoryParts(source, new Memory({ readsAtOnce }), counting);
+  await runBatch([{ name: "createAccount", input: account }], noCapacity);
+  await runBatch([{ name: "publish", input: { account: "acme", inputs: [start] } }], noCapacity);
+  const finish = { account: "acme", runId: "wfr_1", body: new Uint8Array() };
+  const { replies } = await runBatch([{ name: "finishRun", input: finish }], noCapacity);
+  expect(replies).toEqual([{ answer: { finished: true } }]);
+  expect(decided).toBe(times);
 });
 
 test("a hint that fails, or names nothing, changes no reply", async () => {

@@ -12,11 +12,22 @@ import { createSource, makeAccount, makeInput, TestClock } from "../storeFixture
 // been rolled back, and nothing that the decision concludes is true.
 
 const publish: CommandCall = { name: "publish", input: { account: "acc", inputs: [makeInput()] } };
+const url = "https://app.example/order";
+const features = { lazyFetch: true, initialBody: true, detect: true, captured: true };
+const start = makeInput({
+  url,
+  delay: 3_600_000,
+  post: { kind: "start", runId: "wfr_1", url, features, origin: "sdk", invoker: null },
+});
+const finish: CommandCall = {
+  name: "finishRun",
+  input: { account: "acc", runId: "wfr_1", body: new Uint8Array() },
+};
 const claim: CommandCall = { name: "claim", input: { limit: 10 } };
 
 /**
- * Opens a database with a due message. After `fail`, the next read of a stored message first calls the given
- * function, and then throws the given error.
+ * Opens a database with a due message. After `fail`, the next read of a stored message or of the
+ * notifications of a run first calls the given function, and then throws the given error.
  */
 async function openFailing() {
   const clock = new TestClock();
@@ -32,7 +43,7 @@ async function openFailing() {
   const read = connection.now.bind(connection);
   let failure: { before: () => void; error: Error } | null = null;
   connection.now = (sql, values) => {
-    if (failure === null || !sql.includes("from stored_messages")) return read(sql, values);
+    if (failure === null || !/from (stored_messages|notifications)/.test(sql)) return read(sql, values);
     const { before, error } = failure;
     failure = null;
     before();
@@ -42,6 +53,8 @@ async function openFailing() {
     runBatch,
     fail: (error: Error, before = () => undefined) => (failure = { error, before }),
     rollBack: () => void connection.each("rollback", [], [[]]),
+    countRuns: async () =>
+      Number((await connection.query("select count(*) as n from active_runs", []))[0]?.n),
     count: async () => Number((await connection.query("select count(*) as n from messages", []))[0]?.n),
   };
 }
@@ -56,6 +69,17 @@ test.each([
   fail(error);
   await expect(runBatch([publish, claim, publish])).rejects.toThrow(text);
   expect(await count()).toBe(1);
+});
+
+test("a batch fails as a whole if the rows of a run cannot be read", async () => {
+  const { runBatch, fail, count, countRuns } = await openFailing();
+  await runBatch([{ name: "publish", input: { account: "acc", inputs: [start] } }]);
+  const before = await count();
+  fail(diskError());
+  await expect(runBatch([publish, finish, publish])).rejects.toThrow("the disk failed to store data");
+  expect([await count(), await countRuns()]).toEqual([before, 1]);
+  await runBatch([publish, finish, publish]);
+  expect([await count(), await countRuns()]).toEqual([before + 1, 0]);
 });
 
 test("nothing is stored if SQLite has rolled back by itself", async () => {

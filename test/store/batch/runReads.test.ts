@@ -55,9 +55,9 @@ async function readsDuring(broker: CommandRunner, call: CommandCall): Promise<st
       if (table === "waiters") reads.push("waiter");
       return loader.rowNow?.(table, key, options);
     },
-    runRows: (needs) => {
-      reads.push(...needs.map(({ table }) => table));
-      return loader.runRows(needs);
+    runRowsNow: (need) => {
+      reads.push(need.table);
+      return mustReadNow(loader)(need);
     },
     steps: (needs) => {
       reads.push(...needs.map(({ stepKey = "" }) => `history ${stepKey}`.trim()));
@@ -74,6 +74,11 @@ async function readsDuring(broker: CommandRunner, call: CommandCall): Promise<st
   const { replies } = await decideBatch([call], { ...context, startTime: Promise.resolve(null) });
   expect(replies).toEqual([{ answer: expect.anything() }]);
   return reads;
+}
+
+function mustReadNow({ runRowsNow }: Loader): NonNullable<Loader["runRowsNow"]> {
+  if (!runRowsNow) throw new Error("the rows of runs cannot be read at once");
+  return runRowsNow;
 }
 
 const workflow = [["Upstash-Workflow-Sdk-Version", "1"]] as const;

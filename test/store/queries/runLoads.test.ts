@@ -40,7 +40,7 @@ async function loadedBy(broker: CommandRunner, ...calls: CommandCall[]): Promise
       if ("body" in row && row.body instanceof Uint8Array) loaded.bytes += row.body.byteLength;
   };
   const real = memoryLoader(broker.memory);
-  const { rowNow: _rowNow, ...inRounds } = real;
+  const { rowNow: _rowNow, runRowsNow: _runRowsNow, ...inRounds } = real;
   const loader: typeof real = {
     ...inRounds,
     rows: async (table, keys, how) => {
