@@ -49,6 +49,10 @@ export type Cluster = {
   quota: number | null;
   /** Null: leases end only by time. */
   holds: SharedSessions | null;
+  /** Clients create jobs, and every node continues them. */
+  hasJobs: boolean;
+  /** Lets every node look for jobs within the interval at which it does so. */
+  lookForJobs(): void;
   /** Signals to every other node when something is due. */
   signalWork(from: string, at: number): void;
   kill(node: SimulatedNode, why: string): void;

@@ -1,5 +1,5 @@
 import { parseArgs } from "node:util";
-import { simulate } from "./simulation.ts";
+import { manyJobs, simulate } from "./simulation.ts";
 import { freshDatabase, startPostgres } from "../postgres.ts";
 import { postgresStorage } from "./storage/postgresStorage.ts";
 import type { Storage } from "./storage/storage.ts";
@@ -12,6 +12,7 @@ npm run simulate -- [--seed 7]       first seed [random]
                     [--actions 300]  client requests per run [150]
                     [--store memory|sqlite|postgres]  [memory]
                     [--meet]         batches of several nodes overlap
+                    [--jobs]         clients create many jobs
                     [--trace]        print the whole trace
 `;
 
@@ -23,6 +24,7 @@ function given() {
       runs: { type: "string", default: "1" },
       store: { type: "string", default: "memory" },
       meet: { type: "boolean", default: false },
+      jobs: { type: "boolean", default: false },
       trace: { type: "boolean", default: false },
       help: { type: "boolean", default: false },
     },
@@ -52,7 +54,7 @@ function readOptions(): ReturnType<typeof given> | null {
 type Stores = Record<string, () => Promise<Storage>>;
 
 async function run(
-  { first, actions, runs, meet, trace: showsAll }: ReturnType<typeof given>,
+  { first, actions, runs, meet, jobs, trace: showsAll }: ReturnType<typeof given>,
   open: () => Promise<Storage>,
 ): Promise<void> {
   for (let seed = first; seed < first + runs; seed++) {
@@ -60,6 +62,7 @@ async function run(
       seed,
       actions,
       meet,
+      ...(jobs && manyJobs),
       storage: await open(),
     });
     if (showsAll) console.log(trace.join("\n"));

@@ -26,7 +26,7 @@ const hour: Millis = 3600 * second;
 /**
  * `runs` is the share of client requests about workflow runs. `meet`: batches of several nodes overlap.
  * `quota` is the storage limit of each account in bytes, while there are faults. `byHand`: people send
- * messages now and run schedules.
+ * messages now and run schedules. `jobs` is the number of requests about jobs for each other request.
  */
 export type Options = {
   seed: number;
@@ -35,6 +35,7 @@ export type Options = {
   meet?: boolean;
   quota?: number | null;
   byHand?: boolean;
+  jobs?: number;
 } & {
   decisions?: Commands;
   storage?: Storage;
@@ -50,6 +51,12 @@ export type Report = {
   steps: number;
 };
 
+/** Jobs are rare, and only in some seeds: `jobs.test.ts` has many. */
+const defaultJobs = (seed: number): number => (seed % 30 === 28 ? 0.03 : 0);
+
+/** The options of simulations about jobs. */
+export const manyJobs = { jobs: 0.15, runs: 0.35 } as const satisfies Partial<Options>;
+
 /** More steps than any run needs until it is quiet. */
 const mostSteps = 500_000;
 
@@ -64,10 +71,11 @@ export async function simulate({
   meet = false,
   quota = null,
   byHand = false,
+  jobs = defaultJobs(seed),
   decisions,
   storage = memoryStorage(decisions),
 }: Options): Promise<Report> {
-  const run = new Simulation(seed, storage, { runs, quota, byHand });
+  const run = new Simulation(seed, storage, { runs, quota, byHand, jobs });
   try {
     await run.runWithFaults(actions, meet);
     await run.quiet();
@@ -94,7 +102,7 @@ class Simulation {
   constructor(
     seed: number,
     storage: Storage,
-    { runs: runShare, quota, byHand }: { runs: number; quota: number | null; byHand: boolean },
+    { runs: runShare, quota, byHand, jobs }: Required<Pick<Options, "runs" | "quota" | "byHand" | "jobs">>,
   ) {
     this.#isLimited = seed % 3 === 0;
     const random = new RandomSource(seed);
@@ -135,6 +143,8 @@ class Simulation {
       quota,
       meetings: new BatchScheduler({ virtualTime, storage }),
       holds: seed % 2 === 0 ? new SharedSessions(storage) : null,
+      hasJobs: jobs > 0,
+      lookForJobs: () => this.#nodes.forEach((node) => node.jobs?.lookSoon()),
       signalWork: (from, at) => this.#nodes.forEach((node) => node.id !== from && node.receiveSignal(at)),
       kill: (node, why) => this.#kill(node, why),
     };
@@ -143,7 +153,9 @@ class Simulation {
       random,
       scopeRandom: new RandomSource(seed + 1_000_000),
       handRandom: byHand ? new RandomSource(seed + 2_000_000) : null,
+      jobRandom: new RandomSource(seed + 3_000_000),
       runShare,
+      jobShare: jobs,
       openNodes: () => this.#nodes.filter((node) => !node.closed),
     });
     virtualTime.note(
@@ -247,12 +259,13 @@ class Simulation {
 
   /** Checks that idle nodes do nothing, and that expired history is removed. */
   async empty(): Promise<void> {
-    await this.#executeAll(clear);
+    const { tables } = this.#cluster.storage;
+    await this.#executeAll((account) => clear(account, tables));
     await this.#runFor(spans.idleKey + 3 * hour);
     const { claims } = this.#checker;
     const { log, deadLetters, audit } = this.#cluster.retention;
     // By now the log of some dead letters is kept only for them.
-    const inputs = [...this.#cluster.storage.tables.deadLetters.values()].filter((_, at) => at % 2 === 0);
+    const inputs = [...tables.deadLetters.values()].filter((_, at) => at % 2 === 0);
     await this.#executeAll((account) => {
       const dlqIds = inputs.filter((input) => input.account === account).map(({ id }) => id);
       return [{ name: "deleteDeadLetters", input: { account, dlqIds, logRetention: log } }];
@@ -364,6 +377,7 @@ class Simulation {
       this.#virtualTime.note(`${node.id} is cut off from its storage until ${node.cutOffUntil}`);
     } else {
       this.#isClockWrong = true;
+      this.#checker.jobs.noteClockChange();
       node.clock.clockOffset += random.of([-hour, -30 * second, -second, second, 30 * second, hour]);
       this.#virtualTime.note(`${node.id} clock is ${node.clock.clockOffset} ahead`);
     }

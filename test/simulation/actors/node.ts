@@ -22,6 +22,7 @@ import { prices } from "../checkers/budgets.ts";
 import type { RandomSource } from "../randomSource.ts";
 import { toOutcome } from "./destinations.ts";
 import { isWorkflow } from "./programs.ts";
+import { NodeJobs } from "./nodeJobs.ts";
 import { SimulatedNodeSession } from "./nodeSessions.ts";
 import type { Cluster } from "../cluster.ts";
 import type { ConnectionLoss, NodeStorage } from "../storage/storage.ts";
@@ -38,6 +39,8 @@ export class SimulatedNode {
   readonly clock: NodeClock;
   readonly store: Store;
   readonly dispatcher: Dispatcher;
+  /** Null: there are no jobs in this simulation. */
+  readonly jobs: NodeJobs | null;
   /** Clients send no more requests to this node. */
   closed = false;
   /** A fault of its storage or its outcomes may have left a lease behind. */
@@ -113,6 +116,10 @@ export class SimulatedNode {
       capacity: cluster.capacity,
     });
     const { clock, store } = this;
+    const read = <T>(run: () => Promise<T>): Promise<T> => this.#read(run);
+    this.jobs = cluster.hasJobs
+      ? new NodeJobs({ ...{ cluster, node: id, clock, store, read }, logFailure: failure })
+      : null;
     this.#timers = new MaintenanceScheduler({
       tasks: [
         createRetentionTask({ store, clock, retention: cluster.retention }),
@@ -139,6 +146,7 @@ export class SimulatedNode {
     if (alone) await this.store.execute("reclaim", { node: this.id, limit: 10_000 }).catch(() => undefined);
     this.dispatcher.start();
     this.#timers.start();
+    this.jobs?.start();
   }
 
   /** Stops gracefully: responds to its clients, and finishes or gives back what it is sending. */
@@ -146,6 +154,7 @@ export class SimulatedNode {
     this.closed = true;
     await Promise.allSettled([...this.#asked]);
     await this.dispatcher.stop(grace);
+    await this.jobs?.stop();
     await this.#timers.stop();
     await this.store.close();
     this.#nodeSession?.end();
@@ -247,6 +256,7 @@ export class SimulatedNode {
       virtualTime.note(`${this.id} commit: ${names} | free ${capacity.free} | leased ${leased}`);
       const deliveries = result.deliveries.map(withSentBody);
       await checker.committed({ node: this.id, calls, result: { ...result, deliveries }, capacity });
+      if (calls.some(({ name }) => name === "createJob")) this.#cluster.lookForJobs();
       return result;
     };
     const task = { node: this.id, isAlive: () => !this.#dead, run };

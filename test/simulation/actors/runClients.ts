@@ -141,7 +141,7 @@ export function randomRunRequest(random: RandomSource, account: AccountId, table
 }
 
 /** Sorts rows, because stores keep them in different orders. */
-const inOrder = <Row extends { account: string; id: string }>(
+export const inOrder = <Row extends { account: string; id: string }>(
   rows: ReadonlyMap<string, Row>,
   account: AccountId,
 ): Row[] =>

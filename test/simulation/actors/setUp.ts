@@ -165,7 +165,11 @@ export const unschedule = (account: AccountId): CommandCall[] =>
   schedules.map((id): CommandCall => ({ name: "deleteSchedule", input: { account, id } }));
 
 /** Returns the calls that allow everything to be removed at the end. */
-export const clear = (account: AccountId): CommandCall[] => [
+export const clear = (account: AccountId, { jobs }: Tables): CommandCall[] => [
+  {
+    name: "removeJobs",
+    input: { account, ids: [...jobs.values()].flatMap((job) => (job.account === account ? job.id : [])) },
+  },
   ...keys.map((key): CommandCall => ({
     name: "unpinFlowControl",
     input: { account, key, parallelism: true, rate: true },

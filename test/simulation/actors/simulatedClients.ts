@@ -5,6 +5,7 @@ import type { Cluster } from "../cluster.ts";
 import type { SimulatedNode } from "./node.ts";
 import type { RandomSource } from "../randomSource.ts";
 import { randomHandAction } from "./handActions.ts";
+import { requestJob } from "./jobClients.ts";
 import { randomRunRequest } from "./runClients.ts";
 import { randomScope } from "../checkers/scopes.ts";
 import { randomSetUp } from "./setUp.ts";
@@ -16,8 +17,12 @@ type SimulatedClientsOptions = {
   scopeRandom: RandomSource;
   /** The randomness of what people do by hand. Null: they do nothing. */
   handRandom: RandomSource | null;
+  /** The randomness of requests about jobs. */
+  jobRandom: RandomSource;
   /** The share of requests about workflow runs. */
   runShare: number;
+  /** The number of requests about jobs for each other request. */
+  jobShare: number;
   /** Returns the nodes that accept requests. */
   openNodes(): SimulatedNode[];
 };
@@ -66,6 +71,9 @@ export class SimulatedClients {
     // A client that gets an error does not know the outcome; it may retry.
     ask().catch(() => undefined);
     this.#actByHand(node, known);
+    const { jobRandom, jobShare, cluster } = this.#options;
+    if (jobRandom.isHit(jobShare))
+      requestJob(node, { random: jobRandom, account: known.account, cluster }).catch(() => undefined);
     return this.#options.cluster.virtualTime.now >= node.cutOffUntil;
   }
 

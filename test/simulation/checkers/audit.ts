@@ -42,6 +42,9 @@ const expectedEntries: {
     what: from === "beginning" ? "dlq.restart" : "dlq.resume",
     object: String(dlqId),
   }),
+  createJob: ({ action }, { id }: { id: string }) => ({ what: jobWords[String(action)] ?? "", object: id }),
+  stopJob: ({ id }, stopped: { job: { done: number }; stopped: boolean } | null) =>
+    stopped?.stopped ? { what: "job.stop", object: String(id), count: stopped.job.done } : null,
   repeatFailureCallback: ({ dlqId }) => ({ what: "dlq.callback", object: String(dlqId) }),
   changeAccount: () => ({ what: "account.change", object: null }),
   rotateKeys: () => ({ what: "signingKey.rotate", object: null }),
@@ -71,6 +74,16 @@ const expectedEntries: {
     limiter && { what: "flowControl.unpin", object: String(key) },
   resetRate: ({ key }, limiter: object | null) =>
     limiter && { what: "flowControl.reset", object: String(key) },
+};
+
+/** How the audit log names the start of a job with each action. Its portions have no entries. */
+const jobWords: Readonly<Record<string, string>> = {
+  "dlq.retry": "dlq.retry",
+  "dlq.delete": "dlq.delete",
+  "runs.resume": "dlq.resume",
+  "runs.restart": "dlq.restart",
+  "runs.cancel": "run.cancel",
+  "messages.cancel": "message.cancel",
 };
 
 const makeBulkEntry = (what: string, named: unknown, count: number): ExpectedEntry | null =>

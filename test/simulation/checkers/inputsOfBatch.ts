@@ -1,16 +1,25 @@
 import type { Retried } from "../../../src/core/deadLetters/dlq.ts";
 import type { MessageInput } from "../../../src/core/model/message.ts";
 import type { PublishResult } from "../../../src/core/commands/publish.ts";
-import type { Batch, ObservedBatch, AssertHolds } from "./observedBatch.ts";
+import type { ObservedBatch, AssertHolds } from "./observedBatch.ts";
 import type { Tables } from "../storage/changes.ts";
+import { listPortions } from "./jobs/jobEffects.ts";
+import type { Histories } from "./jobs/jobEntries.ts";
 
-/** Returns the messages made by retrying dead letters, with the dead letters. */
-export function mapRetried({ calls, result }: Batch): Map<string, string> {
+/** Returns the messages made by retrying dead letters, on request or by a job, with the dead letters. */
+export function mapRetried(observed: ObservedBatch, histories: Histories): Map<string, string> {
+  const { calls, result } = observed;
+  const byJobs = listPortions(observed, histories).flatMap(({ portion, effects }) =>
+    portion.action === "dlq.retry" ? effects : [],
+  );
   const answers = calls.flatMap(({ name }, index) => {
     const reply = result.replies[index];
     return name === "retryDeadLetters" && reply && "answer" in reply ? (reply.answer as Retried[]) : [];
   });
-  return new Map(answers.map(({ messageId, dlqId }) => [messageId, dlqId]));
+  return new Map([
+    ...answers.map(({ messageId, dlqId }) => [messageId, dlqId] as const),
+    ...byJobs.flatMap(({ became, id }) => (became === null ? [] : [[became, id] as const])),
+  ]);
 }
 
 /**

@@ -1,5 +1,7 @@
 import type { PublishResult } from "../../../src/core/commands/publish.ts";
 import { checkHeldMessages } from "./heldMessages.ts";
+import { HostWaitlistChecker, makeLane } from "./hostWaitlists.ts";
+import { JobChecker } from "./jobs/jobChecker.ts";
 import { LeaseChecker, listCommandsAbout } from "./leases.ts";
 import { maxLostAttempts } from "../../../src/core/values/limits.ts";
 import type { Delivery, StoredMessage, MessageInput } from "../../../src/core/model/message.ts";
@@ -20,7 +22,7 @@ import { RunChecker } from "./runs.ts";
 import { ScheduleChecker } from "./schedules.ts";
 import { checkSentNow } from "./sentNow.ts";
 import { UsageRecount } from "./usage.ts";
-import type { Change, Changes } from "../storage/changes.ts";
+import type { Change } from "../storage/changes.ts";
 import type { Storage } from "../storage/storage.ts";
 import type { VirtualTime } from "../virtualTime.ts";
 
@@ -40,11 +42,11 @@ export class InvariantChecker {
   readonly #schedules = new ScheduleChecker();
   readonly requests = new RequestChecker();
   readonly runs = new RunChecker();
+  readonly jobs = new JobChecker(this.messageHistories);
   readonly postedSteps = new PostedStepChecker();
   readonly #usage = new UsageRecount();
   readonly #retention: Retention;
-  /** Messages that wait for delivery capacity, by lane. */
-  readonly #held = new Map<string, Set<string>>();
+  readonly #hostWaitlists = new HostWaitlistChecker();
   /** Running calls, by node, lane and account. */
   readonly #calls = new Map<string, number>();
   /** Body bytes of the running calls. */
@@ -71,7 +73,8 @@ export class InvariantChecker {
   }
 
   get unfinished(): number {
-    return this.#storage.tables.messages.size + this.#storage.tables.activeRuns.size;
+    const { tables } = this.#storage;
+    return tables.messages.size + tables.activeRuns.size + (this.jobs.areUnfinished(tables) ? 1 : 0);
   }
 
   readonly assertHolds: AssertHolds = (holds, promise) => {
@@ -80,7 +83,16 @@ export class InvariantChecker {
     this.#virtualTime.note(`BROKEN: ${promise}`);
   };
 
+  /** Checks a batch. An error of a checker is a failure: nodes would take it for one of their storage. */
   async committed(batch: Batch): Promise<void> {
+    try {
+      await this.#checkBatch(batch);
+    } catch (error) {
+      this.assertHolds(false, `no checker fails: ${error instanceof Error ? error.stack : String(error)}`);
+    }
+  }
+
+  async #checkBatch(batch: Batch): Promise<void> {
     const changes = await this.#storage.changes();
     const { now } = this.#virtualTime;
     const observed = { ...batch, changes };
@@ -104,23 +116,24 @@ export class InvariantChecker {
     });
     this.#checkDeadLetters(observed);
     for (const messageHistory of touched) messageHistory.checkCallbacks(this.#storage.tables);
-    this.#checkHostWaitlists(changes);
     const { tables } = this.#storage;
+    this.#hostWaitlists.check(changes, tables, assertHolds);
     this.#keys.check(observed, { messageHistories, now, assertHolds });
     this.#limiters.check(observed, { messageHistories, now, assertHolds, tables, cover });
     this.#accountLimits.check(observed, { assertHolds, tables, messageHistories });
     this.requests.check(observed, { assertHolds, tables, cover });
     this.accounts.check(observed, { assertHolds, tables, now, retention: this.#retention, cover });
-    const hasSpent = (account: string): boolean | null =>
+    const isForbidden = (account: string): boolean | null =>
       this.accounts.isPublishForbidden(account, { tables, now });
     this.#schedules.check(observed, {
       now,
       assertHolds,
       tables,
       cover,
-      hasSpent,
-      retried: mapRetried(observed),
+      hasSpent: isForbidden,
+      retried: mapRetried(observed, messageHistories),
     });
+    this.jobs.check(observed, { assertHolds, tables, now, isForbidden, cover });
     this.runs.check(observed, { assertHolds, tables, now, retention: this.#retention, cover });
     this.postedSteps.check(observed, { assertHolds, tables, cover });
     this.#usage.check(observed, { messageHistories, now, assertHolds, tables, cover });
@@ -225,7 +238,7 @@ export class InvariantChecker {
   #noteCreated(observed: ObservedBatch): Set<MessageHistory> {
     const { changes } = observed;
     const created = new Set<MessageHistory>();
-    const retried = mapRetried(observed);
+    const retried = mapRetried(observed, this.messageHistories);
     const inputs = mapInputs(observed, this.#storage.tables, this.assertHolds);
     const changedWaitlists = new Set(
       changes.hostWaitlists
@@ -293,10 +306,7 @@ export class InvariantChecker {
     const row = after ?? before;
     if (!row) return;
     const messageHistory = this.#findHistory(row.account, row.id);
-    const lane = makeLane(row.account, row.host);
-    const held = this.#held.get(lane) ?? new Set();
-    if (after?.waitlist?.startsWith("capacity:")) this.#held.set(lane, held.add(row.id));
-    else held.delete(row.id);
+    this.#hostWaitlists.noteState({ before, after });
     if (!after)
       return this.assertHolds(
         messageHistory?.ended !== null,
@@ -331,22 +341,6 @@ export class InvariantChecker {
     }
   }
 
-  /** Checks that waitlists of hosts with held messages are registered. */
-  #checkHostWaitlists(changes: Changes): void {
-    const { hostWaitlists: waitlists } = this.#storage.tables;
-    const lanes = [
-      ...changes.messages.flatMap(({ before, after }) => after ?? before ?? []),
-      ...changes.hostWaitlists.flatMap(({ before, after }) => after ?? before ?? []),
-    ];
-    for (const { account, host } of lanes) {
-      const held = this.#held.get(makeLane(account, host))?.size ?? 0;
-      this.assertHolds(
-        held === 0 || waitlists.has(`${account}\n${host}`),
-        `held messages have a waitlist: ${held} to ${host}`,
-      );
-    }
-  }
-
   /** Checks that no schedule is forgotten. A firing may have to wait for a node with free capacity. */
   checkSchedules(): void {
     for (const { id, dueAt } of this.#storage.tables.schedules.values()) {
@@ -369,6 +363,7 @@ export class InvariantChecker {
     const { messages, hostWaitlists: waitlists } = tables;
     this.#limiters.checkQuiet({ tables, assertHolds: this.assertHolds });
     this.runs.checkQuiet(tables);
+    this.jobs.checkQuiet(this.assertHolds);
     this.assertHolds(messages.size === 0, `every message ends: ${messages.size} have not`);
     this.assertHolds(
       waitlists.size === 0,
@@ -383,9 +378,6 @@ export class InvariantChecker {
 }
 
 type Creation = { input: MessageInput | undefined; retried: boolean; changedWaitlists: ReadonlySet<string> };
-
-/** Returns the name under which the calls to a host are counted. */
-const makeLane = (account: string, host: string): string => `${account} ${host}`;
 
 function readCounts<Name extends string>(
   counts: ReadonlyMap<string, number>,

@@ -2,6 +2,7 @@ import { isDeepStrictEqual } from "node:util";
 import type { LogRow } from "../../../src/core/model/message.ts";
 import type { Retention } from "../../../src/core/commands/retention.ts";
 import type { ObservedBatch, AssertHolds } from "./observedBatch.ts";
+import { isNamedByJob } from "./jobs/jobEffects.ts";
 import type { MessageHistory } from "./messageHistory.ts";
 import type { Tables } from "../storage/changes.ts";
 
@@ -108,9 +109,9 @@ export function checkRemovals(
     const expired =
       asked.has("expire") &&
       (messageHistories.get(before.messageId)?.endedAt ?? 0) < now - retention.deadLetters;
-    const removed = ["retryDeadLetters", "deleteDeadLetters", "resumeRun"].some((name) =>
-      asked.has(name as "resumeRun"),
-    );
+    const removed =
+      ["retryDeadLetters", "deleteDeadLetters", "resumeRun"].some((name) => asked.has(name as "resumeRun")) ||
+      isNamedByJob({ calls }, before.id);
     if (expired || removed) continue;
     assertHolds(asked.has("trim"), `dead letters are kept for their time: ${before.id}`);
     checkTrimmed("deadLetters", before, { assertHolds, tables, changes });

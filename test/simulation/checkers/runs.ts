@@ -7,6 +7,7 @@ import type { ObservedBatch, AssertHolds } from "./observedBatch.ts";
 import { concernsRuns } from "./observedBatch.ts";
 import { formatResult } from "../actors/endpoints.ts";
 import { isWorkflow, getProgram, replay, readHistory } from "../actors/programs.ts";
+import { isContinuedByJob } from "./jobs/jobEffects.ts";
 import { checkAnswers, checkDelivery } from "./runAnswers.ts";
 import { isResult, decodeText, parseStep, parseStepKey, RunRecord, type RunRecords } from "./runRecord.ts";
 import { noteNotifications, noteWaiters } from "./runWaiting.ts";
@@ -90,10 +91,11 @@ export class RunChecker {
   }
 
   #noteRuns(
-    { changes, calls, result }: ObservedBatch,
+    observed: ObservedBatch,
     { now, retention, cover }: RunCheckContext,
     touched: Set<RunRecord>,
   ): Set<RunRecord> {
+    const { changes, calls } = observed;
     const endedNow = new Set<RunRecord>();
     for (const { before, after } of changes.runs) {
       if (!after) {
@@ -106,7 +108,7 @@ export class RunChecker {
       }
       const record = this.#records.get(after.id) ?? new RunRecord(after);
       this.#demand((before === undefined) === !this.#records.has(after.id), `a run starts once: ${after.id}`);
-      if (!before && after.origin) this.#checkResumed(record, after.origin, { calls, result, cover });
+      if (!before && after.origin) this.#checkResumed(record, after.origin, { observed, cover });
       this.#records.set(after.id, record);
       touched.add(record);
       if (record.ended)
@@ -128,8 +130,9 @@ export class RunChecker {
   #checkResumed(
     record: RunRecord,
     origin: string,
-    { calls, result, cover }: Pick<ObservedBatch, "calls" | "result"> & Pick<RunCheckContext, "cover">,
+    { observed, cover }: { observed: ObservedBatch } & Pick<RunCheckContext, "cover">,
   ): void {
+    const { calls, result } = observed;
     const older = this.#records.get(origin);
     const isResumed = calls.some(({ name, input }, index) => {
       const reply = result.replies[index];
@@ -139,9 +142,10 @@ export class RunChecker {
         (input as CommandInput<"resumeRun">).from === "failure"
       );
     });
+    const isResumedByJob = isContinuedByJob(observed, { origin, action: "runs.resume" });
     this.#demand(older?.run.state === "RUN_FAILED", `only a failed run is resumed: ${origin}`);
-    cover(isResumed ? "resumed" : "restarted");
-    if (isResumed && older) record.inherited = new Set(older.results);
+    cover(isResumed || isResumedByJob ? "resumed" : "restarted");
+    if ((isResumed || isResumedByJob) && older) record.inherited = new Set(older.results);
   }
 
   /** Records the new steps and returns them. */

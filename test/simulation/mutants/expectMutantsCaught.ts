@@ -20,26 +20,25 @@ const seeds = [
   ...Array.from({ length: 60 }, (_, index) => index + 1),
 ];
 
+/** What happens in the simulations, besides messages. */
+type Shares = { runs: number; byHand?: boolean; jobs?: number };
 type Mutant = readonly [name: string, decisions: Commands];
 
 /**
- * Tests that each mutant is caught by one of a few simulations. `runs` is the share of workflow runs in them.
- * `byHand`: people act by hand in them. The first `quick` mutants belong to `npm test`, the others to
- * the long
- * tests.
+ * Tests that each mutant is caught by one of a few simulations. `runs`, `byHand` and `jobs` are options of
+ * the simulations. The first `quick` mutants belong to `npm test`, the others to the long tests.
  */
 export function expectMutantsCaught(
   mutants: readonly Mutant[],
-  { runs, quick, byHand }: { runs: number; quick: number; byHand?: boolean },
+  { quick, ...of }: Shares & { quick: number },
 ): void {
-  const of = { runs, ...(byHand !== undefined && { byHand }) };
   test.each(mutants.slice(0, quick))("is caught: %s", (_, decisions) => expectFailure(decisions, of));
   describe("in the long run", { tags: "long" }, () => {
     test.each(mutants.slice(quick))("is caught: %s", (_, decisions) => expectFailure(decisions, of));
   });
 }
 
-async function expectFailure(decisions: Commands, of: { runs: number; byHand?: boolean }): Promise<void> {
+async function expectFailure(decisions: Commands, of: Shares): Promise<void> {
   const failures = [];
   for (const seed of seeds) {
     const { failure } = await simulate({ seed, actions: 100, ...of, decisions });

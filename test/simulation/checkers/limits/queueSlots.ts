@@ -1,4 +1,5 @@
 import type { ObservedBatch, AssertHolds } from "../observedBatch.ts";
+import { mapRetried } from "../inputsOfBatch.ts";
 import type { MessageHistory } from "../messageHistory.ts";
 import type { Tables } from "../../storage/changes.ts";
 
@@ -19,10 +20,8 @@ export class QueueSlotChecker {
   /** The unfinished messages that hold each slot. */
   readonly #holders = new Map<string, Set<string>>();
 
-  check(
-    { changes, result, calls }: ObservedBatch,
-    { messageHistories, assertHolds, tables, cover }: SlotCheckContext,
-  ): void {
+  check(observed: ObservedBatch, { messageHistories, assertHolds, tables, cover }: SlotCheckContext): void {
+    const { changes, calls } = observed;
     const touched = new Set<string>();
     const hold = (root: string, id: string): void => {
       this.#roots.set(id, root);
@@ -30,14 +29,7 @@ export class QueueSlotChecker {
       touched.add(root);
       if (root !== id) cover("callback keeps the slot");
     };
-    const retried = new Set(
-      calls.flatMap(({ name }, index) => {
-        const reply = result.replies[index];
-        return name === "retryDeadLetters" && reply && "answer" in reply
-          ? (reply.answer as { messageId: string }[]).map(({ messageId }) => messageId)
-          : [];
-      }),
-    );
+    const retried = mapRetried(observed, messageHistories);
     for (const { before, after } of changes.queueSlots) {
       const row = after ?? before;
       if (!row) continue;
