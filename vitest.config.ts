@@ -26,7 +26,14 @@ export default defineConfig({
     maxWorkers: 3,
     teardownTimeout: 60_000,
     projects: [
-      { test: { ...common, name: "all", include: ["test/**/*.test.ts"], globalSetup: ["test/postgres.ts"] } },
+      {
+        test: {
+          ...common,
+          name: "all",
+          include: ["test/**/*.test.ts"],
+          globalSetup: ["test/builtConsole.ts", "test/postgres.ts"],
+        },
+      },
       {
         test: {
           ...common,

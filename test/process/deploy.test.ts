@@ -8,7 +8,6 @@ import { Service } from "kubernetes-models/v1/Service";
 import { parse, parseAllDocuments } from "yaml";
 import { expect, test } from "vitest";
 import { z } from "zod";
-import { buildConsole } from "../../scripts/buildConsole.js";
 import { serverSettingNames, toVariable } from "../../src/server/config.ts";
 import { temporaryFolder } from "./waypost.ts";
 
@@ -121,8 +120,6 @@ test.skipIf(!hasSystemd)("systemd accepts the unit", () => {
 });
 
 test("the build context of the image has what the build needs", () => {
-  // So that no other test builds the console while it is copied.
-  buildConsole();
   const context = join(temporaryFolder(), "src");
   const kept = readText(".dockerignore")
     .split("\n")

@@ -13,8 +13,7 @@ import {
 import { delimiter, join } from "node:path";
 import { createInterface } from "node:readline";
 import { setTimeout as pause } from "node:timers/promises";
-import { beforeAll, describe, expect, onTestFinished, test } from "vitest";
-import { buildConsole } from "../../scripts/buildConsole.js";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { findFreePort } from "../freePort.ts";
 import type { Block } from "./documents.ts";
 import { parseBlocks, matchesOutput } from "./documents.ts";
@@ -30,9 +29,6 @@ const documents = [
 ];
 /** Documents that `npm test` also follows. The long tests follow the others. */
 const quick = ["docs/guides/queues.md", "docs/guides/schedules.md"];
-
-// So that no other test builds the console while it is copied.
-beforeAll(() => buildConsole());
 
 test("every document has commands", () => {
   expect(documents.length).toBeGreaterThan(12);
