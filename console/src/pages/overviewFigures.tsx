@@ -45,7 +45,7 @@ function Stats({ data }: { data: Overview }) {
         to="/dead-letters"
         name="Dead letters"
         value={formatCount(deadLetters)}
-        about="in total"
+        about="messages and runs"
         isBad={deadLetters > 0}
       />
       <Stat

@@ -1,5 +1,6 @@
 import { PageLink } from "../parts/link.tsx";
 import { ChevronDown, CircleQuestionMark, Sun } from "lucide-react";
+import type { ReactNode } from "react";
 import { useEffect, useRef, useState } from "react";
 import { useSession } from "../api/session.ts";
 import { Button, Icon } from "../parts/basics.tsx";
@@ -47,20 +48,11 @@ export function Navigation({ help, isOpen, close }: { help(): void; isOpen: bool
       </PageLink>
       <Account />
       {places.map(({ title, pages }) => (
-        <div
-          key={pages[0]?.to}
-          className="nav"
-          {...(title !== null && { role: "group", "aria-label": title })}
-        >
-          {title !== null && (
-            <p className="title" aria-hidden="true">
-              {title}
-            </p>
-          )}
+        <Group key={pages[0]?.to} title={title} count={title === null ? null : countOf(title)}>
           {pages.map((place) => (
             <PlaceLink key={place.to} place={place} count={countOf(place.to)} />
           ))}
-        </div>
+        </Group>
       ))}
       {session.operator && (
         <div className="nav">
@@ -80,9 +72,28 @@ const PlaceLink = ({ place, count }: { place: Place; count: PlaceCount | null })
   <PageLink to={place.to} marks={place.to === "/" ? "exact" : "below"}>
     <Icon of={place.icon} />
     {place.name}
-    {count && <span className={`n ${count.isBad ? "bad" : ""}`}>{count.text}</span>}
+    <Count count={count} />
   </PageLink>
 );
+
+const Count = ({ count }: { count: PlaceCount | null }) =>
+  count && <span className={`n ${count.isBad ? "bad" : ""}`}>{count.text}</span>;
+
+type GroupProps = { title: string | null; count: PlaceCount | null; children: ReactNode };
+
+/** Pages below a title. A screen reader reads the title and the count as the name of the group. */
+const Group = ({ title, count, children }: GroupProps) =>
+  title === null ? (
+    <div className="nav">{children}</div>
+  ) : (
+    <div className="nav" role="group" aria-label={count ? `${title}: ${count.text}` : title}>
+      <p className="title" aria-hidden="true">
+        {title}
+        <Count count={count} />
+      </p>
+      {children}
+    </div>
+  );
 
 function Account() {
   const { session } = useSession();

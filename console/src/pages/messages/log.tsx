@@ -126,17 +126,19 @@ const messageColumn: Column<LogRow> = {
   ),
 };
 const responseOf = responseColumn<LogEntry>(({ state }) => state === "DELIVERED");
-const laterColumns: readonly Column<LogRow>[] = [
-  { ...responseOf, cell: ({ newest }) => responseOf.cell(newest) },
-  { head: "When", className: "num c-when w-m", cell: ({ newest }) => <Time at={newest.time} /> },
-];
-const columns: readonly Column<LogRow>[] = [stateColumn, messageColumn, ...laterColumns];
+const rowResponse: Column<LogRow> = { ...responseOf, cell: ({ newest }) => responseOf.cell(newest) };
+const whenColumn: Column<LogRow> = {
+  head: "When",
+  className: "num c-when w-m",
+  cell: ({ newest }) => <Time at={newest.time} />,
+};
+const columns: readonly Column<LogRow>[] = [stateColumn, messageColumn, rowResponse, whenColumn];
 const groupColumns: readonly Column<LogRow>[] = [
   stateColumn,
   messageColumn,
   {
     head: "Before",
-    className: "p2 w-where",
+    className: "p2 w-tok",
     cell: (row) => (
       <div className="l2">
         <span className="t" title={describeEarlier(row)}>
@@ -145,5 +147,6 @@ const groupColumns: readonly Column<LogRow>[] = [
       </div>
     ),
   },
-  ...laterColumns,
+  { ...rowResponse, className: "c-why w-response" },
+  whenColumn,
 ];

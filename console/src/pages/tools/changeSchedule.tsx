@@ -73,7 +73,7 @@ function ChangeForm({ schedule }: { schedule: Response<"GET /v2/schedules/{sched
       </form>
       <div className="stick">
         <Panel title="As code">
-          <div className="body">
+          <div className="body stack">
             <p className="muted">
               Only what you change is sent. Everything else stays, also a pause and the last firing. Redacted
               parts stay redacted.
