@@ -61,7 +61,7 @@ export const lists = question({
 });
 
 /** Writes the rows to the file of a server that has created its tables, and starts the server again. */
-async function openOnSqlite(resources: BenchResources, counts: RowCounts): Promise<Target> {
+export async function openOnSqlite(resources: BenchResources, counts: RowCounts): Promise<Target> {
   const folder = resources.folder("sqlite");
   await (await startWaypost(resources, { folder })).stop();
   const database = openSqlite(`${folder}/data/waypost.db`);

@@ -6,6 +6,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { accounts } from "./accounts.ts";
 import { backlog } from "./backlog.ts";
+import { consolePages } from "./console.ts";
 import { fanout } from "./fanout.ts";
 import { flow } from "./flow.ts";
 import { idle } from "./idle.ts";
@@ -37,6 +38,7 @@ const questions: Record<string, Question> = {
   postgres,
   soak,
   lists,
+  console: consolePages,
   parts,
   versions,
   replica,
