@@ -23,10 +23,17 @@ function base58(value: number, width: number): string {
   return rest + pairs[value % 58 ** 2];
 }
 
-/** Returns the smallest id of a kind that can be created at or after `time`. Scans by time begin there. */
+/** The last time that an id can represent in order, in the year 2286. */
+export const lastIdTime: Millis = 9_999_999_999_999;
+
+/**
+ * Returns the smallest id of a kind that can be created at or after `time`. Scans by time begin there. A time
+ * after `lastIdTime` counts as `lastIdTime`, because a longer number would sort before the ids of today.
+ */
 export function firstIdAt(kind: IdKind, time: Millis): string {
-  if (kind === "log" || kind === "dlq") return `${padNumber(time, 13)}-`;
-  return `${kind}_${base58(Math.max(0, time), 8)}`;
+  const at = Math.min(time, lastIdTime);
+  if (kind === "log" || kind === "dlq") return `${padNumber(at, 13)}-`;
+  return `${kind}_${base58(Math.max(0, at), 8)}`;
 }
 
 /**

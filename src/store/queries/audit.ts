@@ -3,7 +3,7 @@ import { matchesAuditFilter } from "../../core/model/auditEntry.ts";
 import { firstIdAt } from "../../core/values/ids.ts";
 import type { AccountId } from "../../core/model/message.ts";
 import type { StorageReads } from "./storageReads.ts";
-import { lastTime, scanLimit } from "./storageReads.ts";
+import { scanLimit } from "./storageReads.ts";
 
 /**
  * A request for a page of at most `count` entries of the audit log. `cursor`: the id after which the page
@@ -46,10 +46,10 @@ export async function readAuditPage(
 }
 
 function toAuditRange({ from, to }: AuditFilter, cursor: string | null): { after?: string; before?: string } {
-  const end = to === undefined || to >= lastTime ? undefined : firstIdAt("aud", to + 1);
+  const end = to === undefined ? undefined : firstIdAt("aud", to + 1);
   const before = cursor === null ? end : end === undefined || cursor < end ? cursor : end;
   return {
-    ...(from === undefined || from === 0 ? {} : { after: firstIdAt("aud", Math.min(from, lastTime)) }),
+    ...(from === undefined || from === 0 ? {} : { after: firstIdAt("aud", from) }),
     ...(before === undefined ? {} : { before }),
   };
 }

@@ -1,5 +1,5 @@
 import type { Filter } from "../../core/search/filter.ts";
-import { readIdTime, firstIdAt } from "../../core/values/ids.ts";
+import { firstIdAt, lastIdTime, readIdTime } from "../../core/values/ids.ts";
 import type { TaggedList } from "../../core/search/tags.ts";
 import type { AccountId, Millis } from "../../core/model/message.ts";
 import type { Span } from "../../core/search/timeIndex.ts";
@@ -15,7 +15,6 @@ import {
 import type { TagLookup } from "./byTag.ts";
 import { readIds, mergeSorted, probeLimit, pickTagLookup, countTagged } from "./byTag.ts";
 import type { Range, StorageReads } from "./storageReads.ts";
-import { lastTime } from "./storageReads.ts";
 
 /** A range of a list by row id. */
 type IdRange = Omit<Range, "limit">;
@@ -85,7 +84,7 @@ async function* toIdRanges(
   const { after = "", before = "~" } = range;
   for await (const { from, to } of spans) {
     const start = firstIdAt(kind, from);
-    const end = to >= lastTime ? "~" : firstIdAt(kind, to);
+    const end = to >= lastIdTime ? "~" : firstIdAt(kind, to);
     const part = { ...range, after: start > after ? start : after, before: end < before ? end : before };
     if (part.after < part.before) yield part;
   }
@@ -109,7 +108,7 @@ async function* listSpans(
     storageReads.range("log", { account, limit: 1, bodies: false }),
   ]);
   if (!firstIndexRow || !lastIndexRow) {
-    yield { from: 0, to: lastTime };
+    yield { from: 0, to: lastIdTime };
     return;
   }
   const newest = readTimeIndexDay(lastIndexRow.id);
@@ -119,7 +118,7 @@ async function* listSpans(
   );
   const time = {
     from: range.after === undefined ? 0 : readIdTime(range.after),
-    to: range.before === undefined ? lastTime : readIdTime(range.before),
+    to: range.before === undefined ? lastIdTime : readIdTime(range.before),
   };
   const from = Math.max(oldest, toDayNumber(time.from));
   const to = Math.min(newest, toDayNumber(time.to));
@@ -181,7 +180,7 @@ async function* listTimes(
   const sources = timeKeys.map((timeKey) => {
     const prefix = timeIndexPrefix(day, timeKey);
     const after = prefix + formatIndexTime(Math.max(0, time.from - indexInterval));
-    const before = prefix + (time.to >= lastTime ? "~" : formatIndexTime(time.to + 1));
+    const before = prefix + (time.to >= lastIdTime ? "~" : formatIndexTime(time.to + 1));
     return readIds(storageReads, {
       table: "timeIndex",
       prefix,

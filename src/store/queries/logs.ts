@@ -6,7 +6,7 @@ import type { AccountId, StoredMessage, LogRow, LogState, Millis } from "../../c
 import { readChunks, withMessages } from "./pages.ts";
 import { mergeSorted } from "./byTag.ts";
 import type { ListQuery, Range, StorageReads } from "./storageReads.ts";
-import { countFittingPage, toKeys, lastTime, rangePast, scanLimit } from "./storageReads.ts";
+import { countFittingPage, toKeys, rangePast, scanLimit } from "./storageReads.ts";
 import type { ScanPlan } from "./byTime.ts";
 import { planScan } from "./byTime.ts";
 import { withKeptLog } from "./wholeLog.ts";
@@ -289,7 +289,7 @@ function toIdRange(
   const start = Math.max(filter.from ?? 0, order === "earliestFirst" && from ? from.time : 0);
   const end = Math.min(filter.to ?? Infinity, order === "latestFirst" && from ? from.time : Infinity);
   return {
-    ...(start > 0 ? { after: firstIdAt(kind, Math.min(start, lastTime)) } : {}),
-    ...(end >= lastTime ? {} : { before: firstIdAt(kind, end + 1) }),
+    ...(start > 0 ? { after: firstIdAt(kind, start) } : {}),
+    ...(end === Infinity ? {} : { before: firstIdAt(kind, end + 1) }),
   };
 }

@@ -5,7 +5,7 @@ import type { AccountId, StoredMessage, MessageId, MessageState } from "../../co
 import type { TagLookup } from "./byTag.ts";
 import { mergeSorted, listTaggedIds } from "./byTag.ts";
 import type { Range, StorageReads } from "./storageReads.ts";
-import { lastTime, readMessages, toKeys, rangePast } from "./storageReads.ts";
+import { readMessages, toKeys, rangePast } from "./storageReads.ts";
 
 /** The maximum number of rows that a search reads at once. */
 const chunk = 500;
@@ -178,8 +178,8 @@ export function toIdRange(
   { from, to }: Filter,
   { cursor, descending }: { cursor: string | null; descending?: boolean },
 ): { after?: string; before?: string } {
-  const start = from === undefined ? undefined : firstIdAt(kind, Math.min(from, lastTime));
-  const end = to === undefined || to >= lastTime ? undefined : firstIdAt(kind, to + 1);
+  const start = from === undefined ? undefined : firstIdAt(kind, from);
+  const end = to === undefined ? undefined : firstIdAt(kind, to + 1);
   const after = descending ? start : (cursor ?? start);
   const before = descending ? (cursor ?? end) : end;
   return { ...(after === undefined ? {} : { after }), ...(before === undefined ? {} : { before }) };

@@ -10,7 +10,7 @@ import { readChunks } from "./pages.ts";
 import type { TagLookup } from "./byTag.ts";
 import { pickSmallest } from "./byTag.ts";
 import type { BodyOptions, Range, StorageReads } from "./storageReads.ts";
-import { countFittingPage, toKeys, lastTime, scanLimit } from "./storageReads.ts";
+import { countFittingPage, toKeys, scanLimit } from "./storageReads.ts";
 import type { WaitedEventsPage, WaitedEventsQuery } from "./waitedEvents.ts";
 import { listWaitedEvents } from "./waitedEvents.ts";
 
@@ -221,8 +221,8 @@ function toIdRange(
 ): Pick<Range, "after" | "before"> {
   const first = createdAt ?? from;
   const last = createdAt ?? to;
-  const before = cursor ?? (last === undefined || last >= lastTime ? undefined : firstIdAt("run", last + 1));
-  const after = first === undefined ? undefined : firstIdAt("run", Math.min(first, lastTime));
+  const before = cursor ?? (last === undefined ? undefined : firstIdAt("run", last + 1));
+  const after = first === undefined ? undefined : firstIdAt("run", first);
   return { ...(after === undefined ? {} : { after }), ...(before === undefined ? {} : { before }) };
 }
 

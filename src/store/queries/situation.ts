@@ -6,10 +6,9 @@ import { sumDeadLetters, sumPoints, sumStoredBytes } from "../../core/accounts/s
 import type { Point } from "../../core/accounts/statistics.ts";
 import { bucketRangeFrom } from "../../core/accounts/usage.ts";
 import type { AccountId, Millis } from "../../core/model/message.ts";
-import { readIdTime } from "../../core/values/ids.ts";
+import { lastIdTime, readIdTime } from "../../core/values/ids.ts";
 import { minute } from "../../core/values/time.ts";
 import type { HeldCount, Range, StorageReads } from "./storageReads.ts";
-import { lastTime } from "./storageReads.ts";
 
 /** A number of rows. `more`: there are more than were counted. */
 export type CountUpTo = { count: number; more: boolean };
@@ -74,7 +73,7 @@ export async function readSituation(
       storageReads.messagesByDue({
         account,
         after: { dueAt: -1, id: "" },
-        before: { dueAt: lastTime, id: "~" },
+        before: { dueAt: lastIdTime, id: "~" },
         descending: false,
         limit: 1,
       }),

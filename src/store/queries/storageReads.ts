@@ -193,8 +193,6 @@ export type ListQuery = {
  * further back, the caller finds it by following the cursor.
  */
 export const scanLimit = 4_000;
-/** The last time that a search distinguishes, in the year 5138. Ids cannot represent times much later. */
-export const lastTime = 1e14;
 
 /** Returns the part of a range that follows a row. */
 export const rangePast = (

@@ -3,9 +3,10 @@ import { listGateBounds, parseGate } from "../../core/admission/gate.ts";
 import type { MessageId, MessageState, Millis } from "../../core/model/message.ts";
 import { listWantedHosts } from "../../core/search/filter.ts";
 import type { ListedState, PausedGates, UnfinishedFilter } from "../../core/sending/listedState.ts";
+import { lastIdTime } from "../../core/values/ids.ts";
 import { listTaggedIds, pickTagLookup } from "./byTag.ts";
 import type { ListQuery, StorageReads } from "./storageReads.ts";
-import { lastTime, toKeys } from "./storageReads.ts";
+import { toKeys } from "./storageReads.ts";
 
 /**
  * The orders of unfinished messages: by creation, or by due time. The second omits messages that wait for no
@@ -158,9 +159,9 @@ const readDueWithin: SetReader = ({ storageReads, query: { account, filter } }, 
   storageReads.messagesByDue({ account, ...toDueBounds(filter), descending: false, limit });
 
 /** Returns the positions between which the messages with the wanted due times are. */
-export const toDueBounds = ({ dueFrom = 0, dueTo = lastTime }: UnfinishedFilter) => ({
+export const toDueBounds = ({ dueFrom = 0, dueTo = lastIdTime }: UnfinishedFilter) => ({
   after: { dueAt: dueFrom, id: "" },
-  before: { dueAt: Math.min(dueTo, lastTime), id: "~" },
+  before: { dueAt: Math.min(dueTo, lastIdTime), id: "~" },
 });
 
 const readTagged: SetReader = async ({ storageReads, query: { account, filter } }, limit) => {

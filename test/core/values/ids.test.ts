@@ -60,6 +60,12 @@ test.each(dated)(
   },
 );
 
+test.each(dated)("the first %s id of a time that no id reaches sorts behind the ids of today", (kind) => {
+  const id = createIdGenerator(() => 0.5)(kind, 1_767_268_800_000);
+  for (const late of [9_999_999_999_999, 10_000_000_000_000, 99_999_999_999_999, 100_000_000_000_000])
+    expect(firstIdAt(kind, late) > id, String(late)).toBe(true);
+});
+
 test("dlq and log ids are positions that begin with the time, as clients read them", () => {
   expect(firstIdAt("dlq", 1)).toBe("0000000000001-");
   expect(readIdTime("1767268800000-000412345")).toBe(1_767_268_800_000);
