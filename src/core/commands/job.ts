@@ -156,7 +156,8 @@ function moveJob(
     position: entries.at(-1)?.id ?? job.position,
     failures: [...job.failures, ...outcome.failures].slice(0, maxJobFailures),
     results: isCanary ? [...job.results, ...outcome.results] : job.results,
-    dueAt: state === "done" ? null : now + (waits ? canaryCheck : pause),
+    // The entries of a refused portion are handled one by one at once, so their pauses add up.
+    dueAt: state === "done" ? null : waits ? now + canaryCheck : Math.max(now, job.dueAt ?? 0) + pause,
     endedAt: state === "done" ? now : null,
     movedAt: now,
   };

@@ -2,9 +2,16 @@ import { describe, expect, test } from "vitest";
 import type { JobPortion } from "../../../../src/core/commands/job.ts";
 import type { Store } from "../../../../src/store/store.ts";
 import { createTestServer, otherToken } from "../../testServer.ts";
+import type { TestServer } from "../../testServer.ts";
 import { listDeadLetters } from "../deadLetters/deadLetters.ts";
 import { failRun, start } from "../lists/failedRunLists.ts";
 import { createJobOf as create, createRunner, failMany, finish, readJob } from "./jobRunners.ts";
+
+/** Damages a dead letter, so that a retry of it is refused. */
+function damage({ memory: { tables } }: TestServer, dlqId: string | undefined): void {
+  const deadLetter = tables.deadLetters.get(`acc_1\n${dlqId}`);
+  if (deadLetter) tables.deadLetters.set(`acc_1\n${dlqId}`, { ...deadLetter, damaged: true });
+}
 
 describe("a job", () => {
   test("retries each dead letter that existed at its start, once", async () => {
@@ -111,6 +118,23 @@ describe("a job", () => {
     expect(await readJob(home, jobId)).toMatchObject({ done: 6 });
   });
 
+  test("keeps its rate after a portion that was refused", async () => {
+    const home = await createTestServer();
+    await failMany(home, 6);
+    damage(home, (await listDeadLetters(home)).messages[1]?.dlqId);
+    const jobId = await create(home, { action: "dlq.retry", filter: {}, rate: 4 });
+    const runner = createRunner(home, home.store);
+    await runner.round();
+    await runner.round();
+    expect(await readJob(home, jobId)).toMatchObject({ state: "running", done: 3, failed: 1 });
+    home.clock.now += 999;
+    await runner.round();
+    expect(await readJob(home, jobId)).toMatchObject({ done: 3, failed: 1 });
+    home.clock.now += 1;
+    await runner.round();
+    expect(await readJob(home, jobId)).toMatchObject({ state: "done", done: 5, failed: 1 });
+  });
+
   test("can be stopped; the audit log has who started it and who stopped it", async () => {
     const home = await createTestServer();
     await failMany(home, 8);
@@ -144,8 +168,7 @@ describe("a job", () => {
     const jobId = await create(home, { action: "dlq.retry", filter: {} });
     const runner = createRunner(home, home.store);
     await runner.round();
-    const damaged = home.memory.tables.deadLetters.get(`acc_1\n${first?.dlqId}`);
-    if (damaged) home.memory.tables.deadLetters.set(`acc_1\n${first?.dlqId}`, { ...damaged, damaged: true });
+    damage(home, first?.dlqId);
     let isFirstCall = true;
     const racing: Store = {
       ...home.store,
