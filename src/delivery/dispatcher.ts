@@ -44,8 +44,8 @@ type DispatcherBytes = { total: number; perBatch: number };
  * p99 was 30 ms with 64, and 80 ms with 256.
  */
 const claimLimit = 64;
-/** With fewer running deliveries, no host has a waitlist, so outcomes may be stored with a delay. */
-const quietBelow = 32;
+/** Outcomes may be stored with a delay while at most this number of deliveries runs. */
+const quietUpTo = 32;
 const immediately: Millis = 0;
 /** The pause after a storage failure. */
 const retryPause = 1000;
@@ -320,6 +320,7 @@ export class Dispatcher {
     // A settled delivery has nothing to store, but only an outcome gives its capacity to others that wait.
     const isAwaited =
       !running.isSettled || !this.deliveries.hasSpareCapacity(running, this.#options.capacity);
+    const canWait = this.#canWait(running);
     this.deliveries.uncount(running, outcome, this.#options.clock.now());
     // The lease has been given back, so the outcome is not stored.
     if (running.index === notRunning) {
@@ -329,7 +330,7 @@ export class Dispatcher {
     this.deliveries.remove(running);
     this.deliveries.countEnded(running, 1);
     this.#offerReleased(delivery);
-    const settled = isAwaited && (await this.#settle(delivery, outcome));
+    const settled = isAwaited && (await this.#settle(outcome, canWait));
     running.responseRoom.close();
     if (outcome.body.byteLength > 0) this.#offerReleased(delivery);
     const became = running.isSettled ? "delivered" : settled && settled.became;
@@ -361,13 +362,13 @@ export class Dispatcher {
    * no other node can take over the lease then, and the outcome counts if it is the first to be stored.
    * Returns null if it gave up.
    */
-  async #settle({ settlesAtOnce }: Delivery, outcome: Outcome): Promise<Settled | null> {
+  async #settle(outcome: Outcome, canWait: boolean): Promise<Settled | null> {
     const { store, clock, log } = this.#options;
     const until = clock.now() + spans.lease;
     let wasUnavailable = false;
     for (;;) {
       try {
-        return await store.execute("settle", outcome, { canWait: settlesAtOnce !== true && this.#isQuiet() });
+        return await store.execute("settle", outcome, { canWait });
       } catch (error) {
         const isUnavailable = error instanceof Refusal && error.code === "unavailable" && !this.#isStopping;
         if (!(isUnavailable && wasUnavailable))
@@ -383,13 +384,10 @@ export class Dispatcher {
     }
   }
 
-  /**
-   * Reports whether nothing waits for this node's outcomes: no message waits for capacity, and there is no
-   * backlog.
-   */
-  #isQuiet(): boolean {
-    return (
-      !this.#backlog && this.#shortage === null && !this.#isStopping && this.deliveries.count < quietBelow
-    );
+  /** Reports whether nothing waits for the outcome of a delivery: no message, no callback, and no stop. */
+  #canWait(running: Running): boolean {
+    const isQuiet = !this.#backlog && this.#shortage === null && !this.#isStopping;
+    if (!isQuiet || running.delivery.settlesAtOnce || this.deliveries.count > quietUpTo) return false;
+    return this.deliveries.hasSpareCapacity(running, this.#options.capacity);
   }
 }
