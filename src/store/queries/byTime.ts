@@ -47,25 +47,12 @@ export async function planScan(storageReads: StorageReads, scan: ListScan): Prom
   const tagLookup = await pickTagLookup(storageReads, scan);
   const wanted = listWantedTimeKeys(filter);
   if (wanted.length === 0) return { range, tagLookup, ranges: null };
+  const makeRanges = (): AsyncGenerator<IdRange> => toIdRanges(scan, listSpans(storageReads, wanted, range));
   const isShorter =
     tagLookup === null ||
     ((await countTagged(storageReads, tagLookup, range)) >= probeLimit &&
       (await isShortTime(listSpans(storageReads, wanted, range))));
-  return isShorter
-    ? { range, tagLookup: null, ranges: listTimeRanges(storageReads, scan) }
-    : { range, tagLookup, ranges: null };
-}
-
-/**
- * Returns the parts of a range in which the time index has entries for a filter. Returns null if it has no
- * part that the time index knows.
- */
-export function listTimeRanges(
-  storageReads: StorageReads,
-  scan: Omit<ListScan, "list">,
-): AsyncGenerator<IdRange> | null {
-  const wanted = listWantedTimeKeys(scan.filter);
-  return wanted.length === 0 ? null : toIdRanges(scan, listSpans(storageReads, wanted, scan.range));
+  return isShorter ? { range, tagLookup: null, ranges: makeRanges() } : { range, tagLookup, ranges: null };
 }
 
 /** Reports whether the spans have fewer than `probeLimit` intervals of 5 s in all. */
@@ -77,10 +64,7 @@ async function isShortTime(spans: AsyncGenerator<ScanSpan>): Promise<boolean> {
 }
 
 /** Returns the id ranges of these spans. */
-async function* toIdRanges(
-  { kind, range }: Pick<ListScan, "kind" | "range">,
-  spans: AsyncGenerator<Span>,
-): AsyncGenerator<IdRange> {
+async function* toIdRanges({ kind, range }: ListScan, spans: AsyncGenerator<Span>): AsyncGenerator<IdRange> {
   const { after = "", before = "~" } = range;
   for await (const { from, to } of spans) {
     const start = firstIdAt(kind, from);

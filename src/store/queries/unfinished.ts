@@ -7,7 +7,6 @@ import { matchesState, readListedDueAt, readListedState } from "../../core/sendi
 import type { WaitState } from "../../core/sending/whyWaiting.ts";
 import { Refusal } from "../../core/values/errors.ts";
 import { pickTagLookup } from "./byTag.ts";
-import { listTimeRanges } from "./byTime.ts";
 import { readChunks, readChunksToHosts, readGrowingChunks, toIdRange } from "./pages.ts";
 import type { StorageReads } from "./storageReads.ts";
 import { rangePast, readMessages, scanLimit } from "./storageReads.ts";
@@ -179,8 +178,7 @@ async function openScan(search: Search): Promise<AsyncGenerator<readonly Message
     return readGrowingChunks(wanted, (limit, last: MessageState | null) =>
       storageReads.attemptedMessages({ ...range, ...(last && rangePast(last.id, range)), limit }),
     );
-  const ranges = listTimeRanges(storageReads, { kind: "msg", filter, range });
-  return readChunks(storageReads, "messages", { range, tagLookup, ranges, wanted });
+  return readChunks(storageReads, "messages", { range, tagLookup, wanted });
 }
 
 function readChunksByDue({ storageReads, query, position }: Search): AsyncGenerator<readonly MessageState[]> {

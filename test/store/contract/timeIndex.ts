@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import type { Filter } from "../../../src/core/search/filter.ts";
 import { matchesFilter } from "../../../src/core/search/filter.ts";
 import type { LogEntry } from "../../../src/store/queries/logs.ts";
-import { makeOldestFirstQuery, makeLogQuery, StoreFixture } from "../storeFixture.ts";
+import { makeInput, makeOldestFirstQuery, makeLogQuery, StoreFixture } from "../storeFixture.ts";
 import type { OpenStore } from "../storeFixture.ts";
 
 const day = 24 * 60 * 60 * 1_000;
@@ -140,6 +140,34 @@ export function describeTimeIndex(open: OpenStore): void {
       );
       expect(await sightings()).toBe(0);
       await expectFiltersMatch(fixture);
+    });
+
+    test("do not hide unfinished messages while they are removed", async () => {
+      const fixture = await StoreFixture.open(open);
+      await fixture.account();
+      fixture.clock.now = Math.ceil(fixture.clock.now / day) * day;
+      // More messages than one read of a search returns.
+      await fixture.publish(Array.from({ length: 60 }, () => makeInput({ delay: 30 * day })));
+      const paths = ["/a", "/b", "/c", "/d", "/e", "/f"];
+      for (const path of paths) {
+        fixture.clock.now += 60_000;
+        await fixture.send({ url: `https://one.example${path}`, delay: 30 * day });
+      }
+      fixture.clock.now += 5 * day;
+      const { now } = fixture.clock;
+      const retention = { log: 3 * day, deadLetters: 3 * day };
+      const { listUnfinished, unfinished } = fixture.store.read;
+      let portions = 0;
+      for (let more = true; more; portions++) {
+        ({ more } = await fixture.store.execute("expire", { account: "acc", retention, now, limit: 4 }));
+        for (const path of paths) {
+          const query = { account: "acc", filter: { paths: [path] }, cursor: null, count: 10 };
+          const { entries } = await listUnfinished({ ...query, sort: "created", order: "earliestFirst" });
+          expect(entries.map(({ message }) => message.url)).toEqual([`https://one.example${path}`]);
+          expect((await unfinished(query)).messageIds).toEqual(entries.map(({ state }) => state.id));
+        }
+      }
+      expect(portions).toBeGreaterThan(4);
     });
 
     test("of one account do not affect another", async () => {
