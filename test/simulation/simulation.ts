@@ -125,7 +125,7 @@ class Simulation {
       hosts: destinations.hosts,
       ask: (request) => this.#ask(request),
       posts: (call, messageId) => this.#checker.postedSteps.noteOrigin(call, messageId),
-      stepRan: (run, stepId) => runs.noteStepRan(run, stepId),
+      stepRan: (call, stepId) => runs.noteStepRan(call, stepId),
       reportViolation: (why) => assertHolds(false, why),
       cover: (what) => happened.add(what),
       mayHaveStepsOfOthers: (run) => runs.mayHaveStepsOfOthers(run),

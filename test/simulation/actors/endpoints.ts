@@ -1,5 +1,5 @@
 import { Refusal } from "../../../src/core/values/errors.ts";
-import type { Delivery, HeaderList, StepHead } from "../../../src/core/model/message.ts";
+import type { Delivery, HeaderList, RunPart, StepHead } from "../../../src/core/model/message.ts";
 import type { CallType } from "../../../src/core/model/run.ts";
 import type { CommandCall, Store } from "../../../src/store/store.ts";
 import type { RandomSource } from "../randomSource.ts";
@@ -20,8 +20,11 @@ type EndpointContext = {
   ask<T>(request: (store: Store) => Promise<T>): Promise<T>;
   /** Called when an endpoint makes a request in a delivery of this message. */
   posts(call: CommandCall, messageId: string): void;
-  /** Called when a step is run for its result. */
-  stepRan(run: string, stepId: number): void;
+  /**
+   * Called when a step is run for its result, in a call of its run. Reports whether the run already has the
+   * result.
+   */
+  stepRan(call: Pick<RunPart, "run" | "stepKey">, stepId: number): boolean;
   reportViolation(why: string): void;
   cover(what: string): void;
   /** Reports whether a run may have steps that endpoints of other runs have posted. */
@@ -237,7 +240,8 @@ export class Endpoints {
       return (store) => store.execute("finishRun", { account, runId, body });
     }
     if (move.kind !== "work") return () => Promise.resolve();
-    this.#context.stepRan(run.run, move.stepId);
+    // The run already has the result, so that the post changes nothing and the run may never end by itself.
+    if (this.#context.stepRan(run, move.stepId)) void this.#cancelLater(account, runId);
     return this.#makeWorkRequest({ account, url, run }, move);
   }
 

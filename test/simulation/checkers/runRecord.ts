@@ -38,5 +38,17 @@ export const parseStep = (step: Step): HistoryStep => JSON.parse(decodeText(step
 /** Reports whether a step is a result, and not a plan. */
 export const isResult = (step: Step): boolean => parseStepKey(step.id).startsWith("r");
 
+/**
+ * Reports whether a key is that of a plan without a result that comes before the result of step `stepId`. No
+ * workflow plans a step so early: the plan was posted for another run with the same run id. Its call does not
+ * carry the result, so that the endpoint runs step `stepId` again.
+ */
+export function isMisplacedPlan({ slots, inherited }: RunRecord, stepKey: string, stepId: number): boolean {
+  const plan = slots.get(stepKey);
+  const result = slots.get(`r${stepId}`);
+  if (!plan || !result || !stepKey.startsWith("p")) return false;
+  return !inherited.has(`r${stepKey.slice(1)}`) && plan.position < result.position;
+}
+
 /** All records by run, and the function that reports a broken invariant. */
 export type RunRecords = { records: ReadonlyMap<string, RunRecord>; demand: AssertHolds };

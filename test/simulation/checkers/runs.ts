@@ -1,5 +1,5 @@
 import type { CommandInput } from "../../../src/core/commands/index.ts";
-import type { StoredMessage, MessageState } from "../../../src/core/model/message.ts";
+import type { StoredMessage, MessageState, RunPart } from "../../../src/core/model/message.ts";
 import { isSettledByStep } from "../../../src/core/sending/outcome.ts";
 import type { Retention } from "../../../src/core/commands/retention.ts";
 import type { Step } from "../../../src/core/model/run.ts";
@@ -9,7 +9,8 @@ import { formatResult } from "../actors/endpoints.ts";
 import { isWorkflow, getProgram, replay, readHistory } from "../actors/programs.ts";
 import { isContinuedByJob } from "./jobs/jobEffects.ts";
 import { checkAnswers, checkDelivery } from "./runAnswers.ts";
-import { isResult, decodeText, parseStep, parseStepKey, RunRecord, type RunRecords } from "./runRecord.ts";
+import { isMisplacedPlan, isResult, decodeText, parseStep, parseStepKey } from "./runRecord.ts";
+import { RunRecord, type RunRecords } from "./runRecord.ts";
 import { noteNotifications, noteWaiters } from "./runWaiting.ts";
 import { reusedRunIds } from "../actors/runClients.ts";
 import type { Tables } from "../storage/changes.ts";
@@ -58,10 +59,18 @@ export class RunChecker {
     for (const delivery of observed.result.deliveries) checkDelivery(this.#asRecords, delivery);
   }
 
-  /** Called when an endpoint runs a step. */
-  noteStepRan(run: string, stepId: number): void {
-    const isNew = !this.#records.get(run)?.inherited.has(`r${stepId}`);
-    this.#demand(isNew, `a resumed run repeats no step with a result: ${stepId} of ${run}`);
+  /**
+   * Called when an endpoint runs a step in a call of its run. Reports whether the run has inherited a
+   * result of the step.
+   */
+  noteStepRan({ run, stepKey }: Pick<RunPart, "run" | "stepKey">, stepId: number): boolean {
+    const record = this.#records.get(run);
+    if (!record?.inherited.has(`r${stepId}`)) return false;
+    this.#demand(
+      this.mayHaveStepsOfOthers(run) && isMisplacedPlan(record, stepKey, stepId),
+      `a resumed run repeats no step with a result: ${stepId} of ${run}`,
+    );
+    return true;
   }
 
   get #asRecords(): RunRecords {
