@@ -376,21 +376,20 @@ export function decodeHeaderText(value: string): string {
   return text.includes("\ufffd") ? value : text;
 }
 
-/** Throws `Refusal` if a callback has settings and no URL. */
-function checkCallbacks(settings: MessageSettings): void {
+/** Throws `Refusal` if a callback has settings and no URL. `path` has the callbacks that it is nested in. */
+function checkCallbacks(settings: MessageSettings, path = ""): void {
   for (const [child, name] of [
     [settings.callback, "callback"],
     [settings.failureCallback, "failure-callback"],
   ] as const) {
     if (!child) continue;
+    const { firstWritten } = child;
     if (settings.values[name] === undefined) {
-      const missing = child.firstWritten.slice(
-        0,
-        child.firstWritten.toLowerCase().lastIndexOf(name) + name.length,
-      );
-      throw new Refusal("invalid", `${child.firstWritten.slice(0, 200)}: requires ${missing.slice(0, 200)}`);
+      const end = firstWritten.toLowerCase().indexOf(path + name) + path.length + name.length;
+      const missing = firstWritten.slice(0, end);
+      throw new Refusal("invalid", `${firstWritten.slice(0, 200)}: requires ${missing}`);
     }
-    checkCallbacks(child);
+    checkCallbacks(child, `${path}${name}-`);
   }
 }
 

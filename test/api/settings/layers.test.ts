@@ -65,6 +65,21 @@ describe("settings from several places", () => {
       'svc-retry-delay: unexpected "retries" at 9; expected retried or one of ' +
         "pow, exp, sqrt, abs, floor, ceil, round, min, max",
     ],
+    [
+      "?upstash-callback-callback=https://c.example",
+      {},
+      "upstash-callback-callback: requires upstash-callback",
+    ],
+    [
+      "?svc-failure-callback-forward-x-failure-callback=1",
+      {},
+      "svc-failure-callback-forward-x-failure-callback: requires svc-failure-callback",
+    ],
+    [
+      "?svc-callback=https://c.example&svc-callback-failure-callback-timeout=1s",
+      {},
+      "svc-callback-failure-callback-timeout: requires svc-callback-failure-callback",
+    ],
     ["?svc-forward-a%20b=1", {}, "svc-forward-a b: not the name of an HTTP header"],
     [
       "?svc-forward-a=1%0d%0ab:2",
