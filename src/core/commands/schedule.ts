@@ -57,7 +57,7 @@ export const createSchedule: Decision<ScheduleInput, ScheduleCreated> = {
     checkSchedule(owner, input, moment.now);
     if (input.scope) mustBeInScope(input.scope, input, draft);
     const duplicate = findDeduplication(draft, input);
-    if (duplicate && duplicate.expiresAt > moment.now && isUnreplaced(draft, duplicate))
+    if (duplicate && duplicate.expiresAt > moment.now && isUnreplaced(draft, duplicate, parseCron(cron)))
       return { scheduleId: duplicate.messageId, deduplicated: true };
     mustHaveStorage(owner, { continuesRun: false, isDiskLow: moment.isDiskLow });
     if (input.id === null || !draft.get("schedules", account, input.id))
@@ -80,9 +80,14 @@ export const createSchedule: Decision<ScheduleInput, ScheduleCreated> = {
 /** The key distinguishes schedules from messages and from schedules with another expression. */
 const deduplicationKey = (key: string, cron: string): string => `schedule ${key} ${parseCron(cron)}`;
 
-/** Reports whether the schedule that was created with the key still exists and has not been replaced. */
-const isUnreplaced = (draft: Draft, { account, messageId, made }: Deduplication): boolean =>
-  draft.get("schedules", account, messageId)?.createdAt === made.at;
+/**
+ * Reports whether the schedule that was created with the key still exists, has not been replaced, and has
+ * this expression.
+ */
+function isUnreplaced(draft: Draft, { account, messageId, made }: Deduplication, cron: string): boolean {
+  const schedule = draft.get("schedules", account, messageId);
+  return schedule?.createdAt === made.at && schedule.cron === cron;
+}
 
 function findDeduplication(
   draft: Draft,

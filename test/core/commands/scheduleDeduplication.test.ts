@@ -56,6 +56,19 @@ test("a deduplication key applies to schedules with the same expression only", a
     expect(await create({ id: null, cron, letter })).toEqual({ scheduleId, deduplicated: true });
 });
 
+test("a schedule with a changed expression is not a duplicate until it is changed back", async () => {
+  const letter = { deduplication: "i:abc" };
+  await create({ letter });
+  const change = (cron: string) =>
+    broker.run("changeSchedule", { account: "acme", id: "tick", change: { cron }, overrides: {} });
+  await change("0 0 1 1 *");
+  await change("*/5 * * * * ");
+  expect(await create({ letter })).toEqual({ scheduleId: "tick", deduplicated: true });
+  await change("0 0 1 1 *");
+  expect(await create({ letter })).toEqual({ scheduleId: "tick", deduplicated: false });
+  expect(schedule()?.cron).toBe("*/5 * * * *");
+});
+
 test("a replaced schedule does not count as a duplicate, and can be replaced again", async () => {
   const one = { url: "https://one.example/", deduplication: "c:1" };
   const two = { url: "https://two.example/", deduplication: "c:2" };
