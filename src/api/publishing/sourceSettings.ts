@@ -4,16 +4,13 @@ import type { WebhookSource } from "../../core/model/webhookSource.ts";
 import { noBytes } from "../../core/model/message.ts";
 import { findSendingRefusal } from "../../core/accounts/sendingLimits.ts";
 import { pickBrand } from "../http/brand.ts";
-import { redactSettings } from "./keptSettings.ts";
 import { listKeptSettings, readPublishRequest } from "./read.ts";
 import type { IncomingRequest, RouteContext } from "../route/route.ts";
 
-/**
- * Returns the settings of a list of headers as the API shows them, with their own `redact-fields` applied.
- */
+/** Returns settings in the form in which the API shows them: a setting that occurs repeatedly has a list. */
 export function toSettings(headers: HeaderList): Record<string, string | string[]> {
   const settings: Record<string, string | string[]> = {};
-  for (const [name, value] of redactSettings(headers)) {
+  for (const [name, value] of headers) {
     const before = settings[name];
     settings[name] =
       before === undefined ? value : [...(typeof before === "string" ? [before] : before), value];

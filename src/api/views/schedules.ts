@@ -8,6 +8,7 @@ import { redactHeaders, redactBody } from "../../core/model/redaction.ts";
 import { damaged } from "./schemas.ts";
 import { bodyFields, flowControlFields, omitMissing } from "./messages.ts";
 import { sha256 } from "../http/sha256.ts";
+import { redactForwarded } from "../publishing/keptSettings.ts";
 import { toSettings } from "../publishing/sourceSettings.ts";
 import { writeScheduleSettings } from "../settings/write.ts";
 
@@ -66,11 +67,13 @@ export function scheduleWithTimesJson(
   states: ReadonlyMap<string, ScheduleState>,
   now: Millis,
 ): Record<string, unknown> {
-  const { cron, dueAt, damaged } = schedule;
+  const { cron, dueAt, damaged, messageInput } = schedule;
   const nextTimes = dueAt === null || damaged ? null : listCronTimes(cron, { dueAt, now, count: shownTimes });
   return omitMissing({
     ...scheduleJson(schedule, states),
-    settings: damaged ? null : toSettings(writeScheduleSettings(schedule)),
+    settings: damaged
+      ? null
+      : toSettings(redactForwarded(writeScheduleSettings(schedule), messageInput.redaction)),
     nextTimes,
   });
 }

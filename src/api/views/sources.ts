@@ -2,7 +2,7 @@ import { headerMap } from "../../core/sending/callback.ts";
 import type { HeaderList } from "../../core/model/message.ts";
 import type { Rejection, WebhookSource } from "../../core/model/webhookSource.ts";
 import { redactBody, redactHeaders } from "../../core/model/redaction.ts";
-import { readRedaction } from "../publishing/keptSettings.ts";
+import { readRedaction, redactSettings } from "../publishing/keptSettings.ts";
 import { readUnkept } from "../publishing/rejections.ts";
 import type { RouteContext } from "../route/route.ts";
 import { bodyFields } from "./messages.ts";
@@ -41,7 +41,7 @@ function sourceJson(
     sourceId: id,
     name,
     destination,
-    settings: toSettings(headers),
+    settings: toSettings(redactSettings(headers)),
     verification: verificationJson(source),
     deduplicate,
     paused,

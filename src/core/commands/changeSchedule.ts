@@ -58,7 +58,8 @@ type ChangeInput = {
 /**
  * Changes parts of a schedule. Everything else stays, also its pause, its last firing and the time at which
  * it was created. With another expression, it fires at the next time of that expression. Throws `Refusal` if
- * the schedule does not exist, or if redacted parts would be sent to another destination.
+ * the schedule does not exist, if redacted parts would be sent to another destination, or if the changed
+ * schedule exceeds a limit.
  */
 export const changeSchedule: Decision<ChangeInput, Schedule> = {
   decide: ({ account: owner, id, change, overrides, scope }, draft, moment) => {

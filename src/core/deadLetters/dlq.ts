@@ -15,11 +15,10 @@ import type {
 } from "../model/message.ts";
 import type { DeadLetter } from "../model/deadLetter.ts";
 import type { Overrides } from "./overrides.ts";
-import { applyOverrides } from "./overrides.ts";
+import { applyOverrides, mustMergeRedactions } from "./overrides.ts";
 import { findRedactedRefusal } from "./redactedParts.ts";
 import { requireActiveAccount } from "../accounts/plans.ts";
 import { findSendingRefusal } from "../accounts/sendingLimits.ts";
-import { mergeRedactions } from "../model/redaction.ts";
 import { mustHaveStorage } from "../accounts/storageQuota.ts";
 import { countDeadLetters } from "../accounts/usage.ts";
 
@@ -79,7 +78,7 @@ export function toMessageInput(message: StoredMessage): MessageInput {
   return { ...input, delay: null, notBefore: null, deduplication: null };
 }
 
-/** Returns the input with the settings that a retry replaces. */
+/** Returns the input with the settings that a retry replaces. Throws `Refusal` if they do not fit. */
 export function applyRetryOverrides(
   input: MessageInput,
   { delay, notBefore, labels, redaction, keepResponse, ...changed }: Overrides,
@@ -90,7 +89,7 @@ export function applyRetryOverrides(
     delay: delay ?? null,
     notBefore: notBefore ?? null,
     labels: labels ?? input.labels,
-    redaction: mergeRedactions(input.redaction, redaction ?? null),
+    redaction: mustMergeRedactions(input.redaction, redaction),
   };
 }
 

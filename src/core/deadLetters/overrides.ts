@@ -1,5 +1,7 @@
 import { Refusal } from "../values/errors.ts";
 import { joinHeaders } from "../values/headers.ts";
+import { limits } from "../values/limits.ts";
+import { mergeRedactions } from "../model/redaction.ts";
 import { noSendSettings } from "../model/message.ts";
 import type { CallbackSettings, FlowControl, Millis, Redaction, SendSettings } from "../model/message.ts";
 
@@ -94,6 +96,23 @@ export function mustMergeFlowControl(
   if (changed && !old && changed.parallelism === undefined)
     throw new Refusal("invalid", "flow-control-key: requires Flow-Control-Value, for example parallelism=10");
   return flowControl;
+}
+
+/**
+ * Returns a redaction that hides what `old` hides, and what is added. Many requests may each add headers, so
+ * throws `Refusal` if the names of all hidden headers exceed `limits.headerBytes`.
+ */
+export function mustMergeRedactions(old: Redaction | null, added: Redaction | undefined): Redaction | null {
+  if (!added) return old;
+  const merged = mergeRedactions(old, added);
+  const names = merged?.headers === true ? [] : merged?.headers || [];
+  const length = names.reduce((sum, name) => sum + name.length, 0);
+  if (length <= limits.headerBytes) return merged;
+  throw new Refusal(
+    "limit-exceeded",
+    `redact-fields: the names of all hidden headers have ${length} characters, ` +
+      `the limit is ${limits.headerBytes}; use header to hide all headers`,
+  );
 }
 
 /** Returns the key and its limits, each from `changed` or else from `old`. Null: neither has a key. */

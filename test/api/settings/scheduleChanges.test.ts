@@ -138,6 +138,27 @@ describe("a schedule", () => {
     expect(redaction).toEqual({ body: true, headers: ["Authorization", "X-One"] });
   });
 
+  test("that hides headers up to the limit can be read, and stays as it is beyond the limit", async () => {
+    const home = await withEverything();
+    const hide = (letter: string) => {
+      const names = Array.from({ length: 2_500 }, (_, n) => `header[${letter}${String(n).padStart(9, "0")}]`);
+      return patch(home, { settings: { "Svc-Redact-Fields": names.join(",") } });
+    };
+    for (const letter of ["A", "B"]) expect(await hide(letter)).toMatchObject({ status: 200 });
+    const shown = await read(home, "tick");
+    expect(shown.settings["Svc-Forward-Authorization"]).toMatch(/^REDACTED:/);
+    expect(shown.settings["Svc-Redact-Fields"]).toHaveLength(
+      "body, header[Authorization]".length + 5_000 * ", header[A000000000]".length,
+    );
+    const before = find(home);
+    expect(await hide("C")).toMatchObject({
+      status: 412,
+      body: { error: expect.stringMatching(/^redact-fields: /) },
+    });
+    expect(find(home)).toEqual(before);
+    expect(await read(home, "tick")).toEqual(shown);
+  });
+
   test("goes elsewhere with everything that is redacted replaced", async () => {
     const home = await withEverything();
     const change = { destination: "https://x.example/", body: "open" };
@@ -236,7 +257,13 @@ describe("a change of a schedule is refused", () => {
       "with a setting of a callback alone",
       { settings: { "Svc-Callback-Timeout": "1s" } },
       400,
-      /requires Svc-Callback/,
+      /^Svc-Callback-Timeout: requires Svc-Callback$/,
+    ],
+    [
+      "with the callback of a callback alone",
+      { settings: { "Svc-Callback-Callback": "https://x.example" } },
+      400,
+      /^Svc-Callback-Callback: requires Svc-Callback$/,
     ],
     [
       "with a key without limits",

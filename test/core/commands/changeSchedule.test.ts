@@ -84,9 +84,14 @@ describe("a change of a schedule", () => {
       },
       /passive|disabled/,
     ],
+    [
+      "it hides too many headers together with those that are hidden",
+      () => change({}, { redaction: { body: true, headers: ["A".repeat(40_000), "B".repeat(25_537)] } }),
+      /"limit-exceeded","message":"redact-fields: the names of all hidden headers have 65537 characters/,
+    ],
     ["the body is too large", () => change({ body: new Uint8Array(8 * 1024 * 1024 + 1) }), /^too-large|body/],
   ])("is refused if %s", async (_, prepare, refusal) => {
-    await create();
+    await create({ letter: { redaction: { body: false, headers: ["A".repeat(40_000)] } } });
     const { cron, messageInput } = schedule() ?? {};
     await expect(prepare()).rejects.toThrow(refusal);
     expect(schedule()).toMatchObject({ cron, messageInput });

@@ -71,6 +71,31 @@ describe("a retried dead letter", () => {
     });
   });
 
+  test("hides more headers up to the limit, and stays as it is beyond it", async () => {
+    const hide = (name: string, length: number) => ({
+      redaction: { body: false, headers: [name.repeat(length)] },
+    });
+    const old = await broker.publish({ retries: 0, ...hide("A", 40_000) });
+    await broker.settle(old);
+    const own = broker.deadLetters.find(({ messageId }) => messageId === old)?.id ?? "";
+    await expect(retry([own], hide("B", 25_537))).rejects.toThrow(/"code":"limit-exceeded"/);
+    expect(broker.deadLetters.map((one) => one.id)).toContain(own);
+    const [again] = await retry([own], hide("B", 25_536));
+    expect(envelope(again?.messageId ?? "")?.redaction).toEqual({
+      body: false,
+      headers: ["A".repeat(40_000), "B".repeat(25_536)],
+    });
+  });
+
+  test("of which too many headers are hidden is still sent again unless a request hides more", async () => {
+    const redaction = { body: false, headers: ["A".repeat(70_000)] };
+    const old = await broker.publish({ retries: 0, redaction });
+    await broker.settle(old);
+    const own = broker.deadLetters.find(({ messageId }) => messageId === old)?.id ?? "";
+    const [again] = await retry([own], { retries: 1 });
+    expect(envelope(again?.messageId ?? "")).toMatchObject({ retries: 1, redaction });
+  });
+
   test("counts once, no matter how often it is named; missing dead letters are skipped", async () => {
     expect(await retry([dlqId, dlqId, "unknown"])).toHaveLength(1);
     expect(await retry([dlqId])).toEqual([]);
