@@ -152,9 +152,9 @@ export class RunningDeliveries {
   }
 
   /**
-   * Reports whether one more delivery to the same destination could begin while this one still runs, and
-   * while nothing uses the capacity of deliveries whose outcomes are being stored. Then no message waits for
-   * its capacity.
+   * Reports whether one more delivery of this size to the same destination could begin while this one still
+   * runs, and while nothing uses the capacity of deliveries whose outcomes are being stored. Then no message
+   * waits for its capacity.
    */
   hasSpareCapacity(
     { lane, delivery }: Running,
@@ -174,16 +174,18 @@ export class RunningDeliveries {
         bytes: bodyBytes.heldBy(delivery.message.account),
       },
     };
-    return hasCapacity(capacity, nothingTaken, lane);
+    return hasCapacity(capacity, nothingTaken, { lane, size: sizeOf(delivery) });
   }
 
   #count({ delivery, lane }: Running, by: 1 | -1): void {
     addToCount(this.#byLane, lane, by);
     addToCount(this.#byAccount, delivery.message.account, by);
-    const { history, message } = delivery;
-    this.bodyBytes.count(lane, by * (history ?? message.body).byteLength);
+    this.bodyBytes.count(lane, by * sizeOf(delivery));
   }
 }
+
+/** Returns the bytes of the body of a delivery. */
+const sizeOf = ({ history, message }: Delivery): number => (history ?? message.body).byteLength;
 
 /** Adds to a named count, and removes the count at 0. */
 function addToCount(counts: Map<string, number>, name: string, by: number): void {

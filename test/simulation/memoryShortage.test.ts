@@ -10,7 +10,7 @@ import { RandomSource } from "./randomSource.ts";
 import { acme, createTimedDeliver, type TimedCall } from "./timedDeliver.ts";
 import { NodeClock, settled, VirtualTime } from "./virtualTime.ts";
 
-// One body uses up the memory for bodies of a node for ten minutes, because its host hangs: one dispatcher in
+// Bodies use up the memory for bodies of a node for ten minutes, because their hosts hang: one dispatcher in
 // virtual time.
 
 const second = 1000;
@@ -45,8 +45,13 @@ beforeEach(async () => {
 });
 
 function startDispatcher(total: number): Dispatcher {
-  const takes: Record<string, number> = { "hang.example": 10 * minute, "slow.example": 5 * second };
-  const deliver = createTimedDeliver({ world, start, calls, answersAfter: (host) => takes[host] ?? 10 });
+  const takes: Record<string, number> = { "slow.example": 5 * second };
+  const deliver = createTimedDeliver({
+    world,
+    start,
+    calls,
+    answersAfter: (host) => (host.startsWith("hang") ? 10 * minute : (takes[host] ?? 10)),
+  });
   const log = { attempt: () => undefined, failure: (what: string) => expect.unreachable(what) };
   const capacity = { total, perHost: total, bytes: { total: 1_000, perBatch: 1_000 } };
   const dispatcher = new Dispatcher({ store, deliver, clock: new NodeClock(world, "node"), log, capacity });
@@ -103,4 +108,34 @@ test("a node without memory claims again when it has deliveries to give", async 
   ]);
   await runUntil(6 * second);
   expect(readStates().toSorted()).toEqual(["hang.example active", "shop.example held"]);
+});
+
+/** Starts a run whose history takes up a third of the memory, at an endpoint that cannot fetch it. */
+function startLargeRun(host: string): void {
+  const url = `https://${host}/`;
+  const features = { lazyFetch: false, initialBody: true, detect: false, captured: true };
+  const post = { kind: "start", runId: `wfr_${host}`, url, features, origin: "sdk", invoker: null } as const;
+  publish("acme", { url, post, body: new Uint8Array(200), timeout: 20 * minute });
+}
+
+test("large histories to hosts that hang leave memory to others, and go when it is released", async () => {
+  const dispatcher = startDispatcher(100);
+  for (const host of ["hang1.example", "hang2.example", "hang3.example"]) startLargeRun(host);
+  await runUntil(10 * second);
+  expect(calls.map(({ host }) => host)).toEqual(["hang1.example", "hang2.example"]);
+  expect(dispatcher.readCapacity().bytes.free).toBeGreaterThan(1_000 / 8);
+
+  publish("other", { url: "https://shop.example/", body: new Uint8Array(10) });
+  await runUntil(11 * second);
+  expect(calls.at(-1)?.host).toBe("shop.example");
+
+  claims = 0;
+  await runUntil(9 * minute);
+  expect(calls).toHaveLength(3);
+  // The waitlist is checked every 5 s, and leases that were renewed are looked at every 7.5 s.
+  expect(claims).toBeLessThanOrEqual((9 * minute) / (2.5 * second));
+
+  await runUntil(10 * minute + second);
+  // The delivery that releases memory wakes the waitlist at once.
+  expect(calls.at(-1)).toMatchObject({ host: "hang3.example", at: (calls[0]?.at ?? 0) + 10 * minute });
 });

@@ -83,10 +83,10 @@ function mayPass(limiter: Limiter, state: MessageState, { now }: Moment): boolea
  * for capacity there.
  */
 function hasCapacity(draft: Draft, state: MessageState): boolean {
-  const { account, host } = state;
+  const { account, host, size } = state;
   const mayTakeTurn =
     !draft.get("hostWaitlists", account, host) || state.waitlist === formatGate(capacityGate(host));
-  return mayTakeTurn && draft.capacity.has(account, host);
+  return mayTakeTurn && draft.capacity.has(account, host, size);
 }
 
 /**

@@ -1,5 +1,5 @@
 import { reduceShare } from "../fairness/failingLanes.ts";
-import { leavesReserve } from "../fairness/lastPart.ts";
+import { leavesReserve, leavesReserveAfterBody } from "../fairness/lastPart.ts";
 import type { AccountId } from "../model/message.ts";
 
 /**
@@ -69,6 +69,9 @@ export type TakenCapacity = {
   accountBytes?: number;
 };
 
+/** A delivery that might begin: its destination (`laneName`), and the bytes of its body. */
+export type NextDelivery = { lane: string; size: number };
+
 /** Returns the name under which the deliveries of a destination are counted. */
 export const laneName = (account: AccountId, host: string): string => `${account} ${host}`;
 
@@ -85,8 +88,12 @@ export const findShortage = ({
 }: Pick<DeliveryCapacity, "free" | "bytes">): "deliveries" | "memory" | null =>
   free <= 0 ? "deliveries" : bytes.free <= 0 ? "memory" : null;
 
-/** Reports whether one more delivery to this destination may begin. */
-export function hasCapacity(capacity: DeliveryCapacity, taken: TakenCapacity, lane: string): boolean {
+/** Reports whether one more delivery may begin. */
+export function hasCapacity(
+  capacity: DeliveryCapacity,
+  taken: TakenCapacity,
+  { lane, size }: NextDelivery,
+): boolean {
   const free = capacity.free - taken.all;
   const running = (capacity.runningByLane.get(lane) ?? 0) + taken.lane;
   const share = capacity.isReduced?.(lane) ? reduceShare(free) : free;
@@ -94,7 +101,7 @@ export function hasCapacity(capacity: DeliveryCapacity, taken: TakenCapacity, la
     free > 0 &&
     running < Math.min(capacity.perHost, share) &&
     hasBytes(capacity.bytes, taken, lane) &&
-    leavesShareToOthers(capacity, taken, lane)
+    leavesShareToOthers(capacity, taken, { lane, size })
   );
 }
 
@@ -105,11 +112,14 @@ export const isBelowMaximum = (
   lane: string,
 ): boolean => (runningByLane.get(lane) ?? 0) + taken.lane < perHost;
 
-/** Reports whether one more delivery of the account of a destination leaves other accounts their share. */
+/**
+ * Reports whether one more delivery of the account of a destination leaves other accounts their share. The
+ * share of the memory must be left free after the whole body is taken.
+ */
 export function leavesShareToOthers(
   { free, bytes, heldByAccount }: DeliveryCapacity,
   taken: TakenCapacity,
-  lane: string,
+  { lane, size }: NextDelivery,
 ): boolean {
   if (!heldByAccount) return true;
   const account = readLaneAccount(lane);
@@ -117,7 +127,11 @@ export function leavesShareToOthers(
   const ownBytes = (heldByAccount.bytes.byAccount.get(account) ?? 0) + (taken.accountBytes ?? 0);
   return (
     leavesReserve({ total: heldByAccount.deliveries.total, free: free - taken.all }, ownDeliveries, 1) &&
-    leavesReserve({ total: heldByAccount.bytes.total, free: bytes.free - taken.bytes }, ownBytes, 1)
+    leavesReserveAfterBody(
+      { total: heldByAccount.bytes.total, free: bytes.free - taken.bytes },
+      ownBytes,
+      size,
+    )
   );
 }
 

@@ -42,11 +42,13 @@ export function serveHostWaitlist(
 ): void {
   const { account, host } = waitlist;
   const gate = capacityGate(host);
-  const { isEmpty } = serveFromHead(draft, moment, { account, gate, limit, maxMoved: limit });
+  const { isEmpty, blocked } = serveFromHead(draft, moment, { account, gate, limit, maxMoved: limit });
   if (isEmpty) return draft.drop("hostWaitlists", account, host);
-  // If there is capacity left for the other messages, the waitlist is checked again at once.
-  const isOutOfCapacity = limit > 0 && !draft.capacity.has(account, host);
-  const isDenied = draft.capacity.isDenied(account, host);
+  // If there is capacity left for the next message, the waitlist is checked again at once. The size of a
+  // message that was not looked at is unknown; the next check looks at it.
+  const size = blocked?.size ?? 0;
+  const isOutOfCapacity = limit > 0 && !draft.capacity.has(account, host, size);
+  const isDenied = draft.capacity.isDenied(account, host, size);
   const untilCheck = isDenied ? spans.deniedWaitlistCheck : spans.waitlistCheck;
   draft.put("hostWaitlists", { ...waitlist, dueAt: moment.now + (isOutOfCapacity ? untilCheck : 0) });
 }
@@ -72,13 +74,13 @@ export function serveLimiter(
   const gate = parseGate(id);
   if (isAccountLimit(gate)) refreshAccountLimit(draft, moment, { account, gate });
   const before = draft.get("limiters", account, id);
-  const { isEmpty, isBlocked } = serveFromHead(draft, moment, { account, gate, limit, maxMoved });
+  const { isEmpty, blocked } = serveFromHead(draft, moment, { account, gate, limit, maxMoved });
   const limiter = draft.get("limiters", account, id);
   if (!limiter) return;
   if (!isEmpty && limiter.waiting > 0) {
     putLimiter(draft, moment, limiter);
     const haveOnlyMoved = before && limiter.running === before.running && limiter.waiting < before.waiting;
-    if (!isBlocked && haveOnlyMoved) restLimiter(draft, moment, limiter);
+    if (!blocked && haveOnlyMoved) restLimiter(draft, moment, limiter);
     return;
   }
   const emptied = resetWaiting(draft, limiter);
@@ -115,25 +117,25 @@ type Waitlist = { account: AccountId; gate: Gate; limit: number; maxMoved: numbe
 
 /**
  * Serves a waitlist from its head, until `limit` messages have passed all limits or `maxMoved` wait for
- * other limits. Reports whether all messages have left the waitlist, as far as it was read, and whether the
- * first one that is left could not pass.
+ * other limits. Reports whether all messages have left the waitlist, as far as it was read. `blocked`: the
+ * first message that is left, if it could not pass.
  */
 function serveFromHead(
   draft: Draft,
   moment: Moment,
   { account, gate, limit, maxMoved }: Waitlist,
-): { isEmpty: boolean; isBlocked: boolean } {
-  if (limit === 0) return { isEmpty: false, isBlocked: false };
+): { isEmpty: boolean; blocked: MessageState | null } {
+  if (limit === 0) return { isEmpty: false, blocked: null };
   let passed = 0;
   let moved = 0;
   for (const state of draft.waitlist({ account, waitlist: formatGate(gate), limit })) {
-    if (!serveOne(draft, moment, { initial: state, gate })) return { isEmpty: false, isBlocked: true };
+    if (!serveOne(draft, moment, { initial: state, gate })) return { isEmpty: false, blocked: state };
     if (hasPassedLimits(draft.get("messages", account, state.id))) passed++;
     else moved++;
     // Whether more messages follow is not read, because that would lock them.
-    if (passed === limit || moved === maxMoved) return { isEmpty: false, isBlocked: false };
+    if (passed === limit || moved === maxMoved) return { isEmpty: false, blocked: null };
   }
-  return { isEmpty: true, isBlocked: false };
+  return { isEmpty: true, blocked: null };
 }
 
 /**

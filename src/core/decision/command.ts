@@ -248,10 +248,10 @@ export interface Draft {
 
 /** The deliveries that a node may start now: see `core/admission/capacity.ts`. */
 export interface NodeCapacity {
-  /** Reports whether there is capacity for one more delivery to a host. */
-  has(account: AccountId, host: string): boolean;
+  /** Reports whether there is capacity for one more delivery to a host, with a body of `size` bytes. */
+  has(account: AccountId, host: string, size: number): boolean;
   /** Reports whether there is no capacity because the account already holds its share of this node. */
-  isDenied(account: AccountId, host: string): boolean;
+  isDenied(account: AccountId, host: string, size: number): boolean;
   /** Takes capacity for a delivery to a host, and `size` bytes of memory. Returns false if there is none. */
   take(account: AccountId, host: string, size: number): boolean;
   /** Loads the stored message of a message to send, if the bytes of the batch allow it. */

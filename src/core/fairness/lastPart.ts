@@ -11,6 +11,22 @@ export function leavesReserve(
   own: number,
   wanted: number,
 ): boolean {
-  const last = Math.floor(total * lastPart);
+  const last = sizeOfLastPart(total);
   return own + wanted <= last || free - wanted >= last;
 }
+
+/**
+ * Like `leavesReserve`, for a body of `size` bytes, which is taken as a whole. An account that holds less
+ * than an eighth may always take one more body. Otherwise, a body that is larger than an eighth could wait
+ * without end. To take more, the account must leave the last eighth free after this body.
+ */
+export function leavesReserveAfterBody(
+  { total, free }: { total: number; free: number },
+  own: number,
+  size: number,
+): boolean {
+  const last = sizeOfLastPart(total);
+  return own < last || free - Math.max(1, size) >= last;
+}
+
+const sizeOfLastPart = (total: number): number => Math.floor(total * lastPart);

@@ -1,5 +1,5 @@
 import type { AccountId } from "../../core/model/message.ts";
-import type { DeliveryCapacity, TakenCapacity } from "../../core/admission/capacity.ts";
+import type { DeliveryCapacity, NextDelivery, TakenCapacity } from "../../core/admission/capacity.ts";
 import {
   readLaneAccount,
   hasCapacity,
@@ -23,11 +23,12 @@ export class BatchCapacity {
     this.#undo = undo;
   }
 
-  hasCapacity(lane: string): boolean {
+  hasCapacity(next: NextDelivery): boolean {
+    const { lane } = next;
     const taken = this.#readTaken(lane);
-    const isFree = hasCapacity(this.#capacity, taken, lane);
+    const isFree = hasCapacity(this.#capacity, taken, next);
     if (isFree) return true;
-    if (!leavesShareToOthers(this.#capacity, taken, lane)) this.#deny(lane);
+    if (!leavesShareToOthers(this.#capacity, taken, next)) this.#deny(lane);
     if (isBelowMaximum(this.#capacity, taken, lane)) this.#capacity.noteWaiting?.(lane);
     return false;
   }
@@ -43,12 +44,9 @@ export class BatchCapacity {
     for (const lane of this.#denied) this.#capacity.denied?.(lane);
   }
 
-  /**
-   * Reports whether the account of a destination gets no more capacity because it holds its share of the
-   * node.
-   */
-  isDenied(lane: string): boolean {
-    return !leavesShareToOthers(this.#capacity, this.#readTaken(lane), lane);
+  /** Reports whether a delivery gets no capacity because its account holds its share of the node. */
+  isDenied(next: NextDelivery): boolean {
+    return !leavesShareToOthers(this.#capacity, this.#readTaken(next.lane), next);
   }
 
   #readTaken(lane: string): TakenCapacity {
@@ -74,7 +72,7 @@ export class BatchCapacity {
   }
 
   /** Takes capacity for one delivery. */
-  take(lane: string, size: number): void {
+  take({ lane, size }: NextDelivery): void {
     const all = [
       this.#total,
       findOrCreateCount(this.#byLane, lane),

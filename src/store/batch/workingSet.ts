@@ -263,12 +263,12 @@ export class WorkingSet implements Draft {
   };
 
   readonly capacity: NodeCapacity = {
-    has: (account, host) => this.#takenCapacity.hasCapacity(laneName(account, host)),
-    isDenied: (account, host) => this.#takenCapacity.isDenied(laneName(account, host)),
+    has: (account, host, size) => this.#takenCapacity.hasCapacity({ lane: laneName(account, host), size }),
+    isDenied: (account, host, size) => this.#takenCapacity.isDenied({ lane: laneName(account, host), size }),
     take: (account, host, size) => {
-      const lane = laneName(account, host);
-      const isFree = this.#takenCapacity.hasCapacity(lane);
-      if (isFree) this.#takenCapacity.take(lane, size);
+      const next = { lane: laneName(account, host), size };
+      const isFree = this.#takenCapacity.hasCapacity(next);
+      if (isFree) this.#takenCapacity.take(next);
       return isFree;
     },
     loadBody: (message) => this.#reads.loadBody(message),

@@ -2,14 +2,18 @@ import { fc } from "../../seeds.ts";
 import { describe, expect, test } from "vitest";
 import type { DeliveryCapacity, TakenCapacity } from "../../../src/core/admission/capacity.ts";
 import { hasCapacity, laneName, noCapacity } from "../../../src/core/admission/capacity.ts";
-import { leavesReserve } from "../../../src/core/fairness/lastPart.ts";
+import { leavesReserve, leavesReserveAfterBody } from "../../../src/core/fairness/lastPart.ts";
 
 const lane = laneName("acme", "shop.example");
+
+/** Reports whether a delivery to a destination may begin. */
+const mayBegin = (capacity: DeliveryCapacity, taken: TakenCapacity, lane: string): boolean =>
+  hasCapacity(capacity, taken, { lane, size: 1 });
 
 /** Returns how many deliveries to a host start if it has unlimited work and none of them ends. */
 function fill(capacity: DeliveryCapacity, lane: string): number {
   let count = 0;
-  while (hasCapacity(capacity, { all: count, lane: count, bytes: 0, laneBytes: 0 }, lane)) count++;
+  while (mayBegin(capacity, { all: count, lane: count, bytes: 0, laneBytes: 0 }, lane)) count++;
   return count;
 }
 
@@ -35,7 +39,7 @@ describe("a capacity of 60 deliveries", () => {
     const busy: Record<string, number> = {};
     for (const host of ["a", "b", "c", "d"]) busy[host] = fill(capacityWith(60, busy), host);
     expect(busy).toEqual({ a: 30, b: 15, c: 8, d: 4 });
-    expect(hasCapacity(capacityWith(60, busy), nothing, "e")).toBe(true);
+    expect(mayBegin(capacityWith(60, busy), nothing, "e")).toBe(true);
   });
 
   test("gives a host that fails while others wait an eighth of what is free, and always one", () => {
@@ -66,7 +70,7 @@ describe("a capacity of 60 bytes", () => {
     };
     let count = 0;
     while (
-      hasCapacity(capacity, { all: count, lane: count, bytes: count * size, laneBytes: count * size }, lane)
+      mayBegin(capacity, { all: count, lane: count, bytes: count * size, laneBytes: count * size }, lane)
     )
       count++;
     return count * size;
@@ -90,9 +94,9 @@ describe("a capacity of 60 bytes", () => {
       ...capacityWith(1000, {}),
       bytes: { free: 60, perBatch: 60, byLane: {} },
     };
-    expect(hasCapacity(capacity, { all: 1, lane: 0, bytes: 59, laneBytes: 0 }, "a")).toBe(true);
-    expect(hasCapacity(capacity, { all: 1, lane: 0, bytes: 60, laneBytes: 0 }, "a")).toBe(false);
-    expect(hasCapacity(capacity, { all: 1, lane: 1, bytes: 30, laneBytes: 30 }, "a")).toBe(false);
+    expect(mayBegin(capacity, { all: 1, lane: 0, bytes: 59, laneBytes: 0 }, "a")).toBe(true);
+    expect(mayBegin(capacity, { all: 1, lane: 0, bytes: 60, laneBytes: 0 }, "a")).toBe(false);
+    expect(mayBegin(capacity, { all: 1, lane: 1, bytes: 30, laneBytes: 30 }, "a")).toBe(false);
   });
 });
 
@@ -117,7 +121,7 @@ test("all hosts never take more than the capacity, and one host never more than 
         const busy: Record<string, number> = {};
         for (const host of wishes) {
           const running = busy[host] ?? 0;
-          if (hasCapacity(capacityWith(total, busy, perHost), nothing, host)) busy[host] = running + 1;
+          if (mayBegin(capacityWith(total, busy, perHost), nothing, host)) busy[host] = running + 1;
         }
         const counts = Object.values(busy);
         const taken = counts.reduce((sum, count) => sum + count, 0);
@@ -151,11 +155,7 @@ describe("a capacity of 64, whose last eighth is 8", () => {
         };
         const bytes = { free: 1, perBatch: 1, byLane: {} };
         if (
-          !hasCapacity(
-            { free, perHost: 64, backlog: false, runningByLane, bytes, heldByAccount },
-            nothing,
-            lane,
-          )
+          !mayBegin({ free, perHost: 64, backlog: false, runningByLane, bytes, heldByAccount }, nothing, lane)
         )
           break;
         runningByLane.set(lane, (runningByLane.get(lane) ?? 0) + 1);
@@ -198,9 +198,9 @@ describe("a capacity of 64, whose last eighth is 8", () => {
       heldByAccount,
     };
     const taken = { ...nothing, all: 26, account: 26 };
-    expect(hasCapacity(capacity, { ...taken, all: 25, account: 25 }, lane)).toBe(true);
-    expect(hasCapacity(capacity, taken, lane)).toBe(false);
-    expect(hasCapacity(capacity, { ...taken, account: 0 }, laneName("umbrella", "shop.example"))).toBe(true);
+    expect(mayBegin(capacity, { ...taken, all: 25, account: 25 }, lane)).toBe(true);
+    expect(mayBegin(capacity, taken, lane)).toBe(false);
+    expect(mayBegin(capacity, { ...taken, account: 0 }, laneName("umbrella", "shop.example"))).toBe(true);
   });
 
   test("counts the bytes that a batch has promised to other hosts of the account", () => {
@@ -213,9 +213,9 @@ describe("a capacity of 64, whose last eighth is 8", () => {
       },
     };
     const taken = { ...nothing, bytes: 26, accountBytes: 26 };
-    expect(hasCapacity(capacity, { ...taken, bytes: 25, accountBytes: 25 }, lane)).toBe(true);
-    expect(hasCapacity(capacity, taken, lane)).toBe(false);
-    expect(hasCapacity(capacity, { ...taken, accountBytes: 0 }, laneName("umbrella", "shop.example"))).toBe(
+    expect(mayBegin(capacity, { ...taken, bytes: 25, accountBytes: 25 }, lane)).toBe(true);
+    expect(mayBegin(capacity, taken, lane)).toBe(false);
+    expect(mayBegin(capacity, { ...taken, accountBytes: 0 }, laneName("umbrella", "shop.example"))).toBe(
       true,
     );
   });
@@ -230,7 +230,54 @@ describe("a capacity of 64, whose last eighth is 8", () => {
       bytes: { free: 8, perBatch: 64, byLane: {} },
       heldByAccount,
     };
-    expect(hasCapacity(capacity, nothing, lane)).toBe(false);
-    expect(hasCapacity(capacity, nothing, laneName("umbrella", "shop.example"))).toBe(true);
+    expect(mayBegin(capacity, nothing, lane)).toBe(false);
+    expect(mayBegin(capacity, nothing, laneName("umbrella", "shop.example"))).toBe(true);
+  });
+
+  /** A memory of 64 bytes, of which two accounts hold these bytes. */
+  const memoryWith = (acme: number, umbrella: number): DeliveryCapacity => ({
+    ...capacityWith(64, {}),
+    bytes: { free: 64 - acme - umbrella, perBatch: 64, byLane: {} },
+    heldByAccount: {
+      deliveries: { total: 64, byAccount: new Map<string, number>() },
+      bytes: {
+        total: 64,
+        byAccount: new Map([
+          ["acme", acme],
+          ["umbrella", umbrella],
+        ]),
+      },
+    },
+  });
+
+  test("keeps the last eighth of the memory free after a large body", () => {
+    expect(hasCapacity(memoryWith(32, 0), nothing, { lane, size: 24 })).toBe(true);
+    expect(hasCapacity(memoryWith(32, 0), nothing, { lane, size: 25 })).toBe(false);
+    expect(hasCapacity(memoryWith(16, 16), nothing, { lane, size: 24 })).toBe(true);
+    expect(hasCapacity(memoryWith(16, 16), nothing, { lane, size: 25 })).toBe(false);
+    const taken = { ...nothing, bytes: 24, accountBytes: 24 };
+    expect(hasCapacity(memoryWith(8, 0), taken, { lane, size: 24 })).toBe(true);
+    expect(hasCapacity(memoryWith(8, 0), taken, { lane, size: 25 })).toBe(false);
+  });
+
+  test("lets an account with less than an eighth of the memory take one body of any size", () => {
+    expect(hasCapacity(memoryWith(0, 0), nothing, { lane, size: 1_000 })).toBe(true);
+    expect(hasCapacity(memoryWith(7, 49), nothing, { lane, size: 1_000 })).toBe(true);
+    expect(hasCapacity(memoryWith(8, 47), nothing, { lane, size: 2 })).toBe(false);
+    expect(leavesReserveAfterBody({ total: 64, free: 8 }, 8, 0)).toBe(false);
+  });
+
+  test("leaves an eighth of the memory to others, with bodies of any size up to half of it", () => {
+    const sizes = fc.array(fc.integer({ min: 0, max: 32 }), { maxLength: 100 });
+    fc.assert(
+      fc.property(sizes, (sizes) => {
+        let held = 0;
+        for (const [at, size] of sizes.entries())
+          if (hasCapacity(memoryWith(held, 0), nothing, { lane: laneName("acme", `h${at}.example`), size }))
+            held += size;
+        expect(held).toBeLessThanOrEqual(56);
+        expect(mayBegin(memoryWith(held, 0), nothing, laneName("umbrella", "shop.example"))).toBe(true);
+      }),
+    );
   });
 });

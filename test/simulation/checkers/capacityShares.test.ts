@@ -27,14 +27,23 @@ const examples: readonly [what: string, calls: typeof nothing, bytes: typeof not
   ];
 
 test.each(examples)("%s breaks only the rule that it should", (...[, calls, bytes, rule]) => {
-  const broken = findBrokenShare(capacity, { calls, bytes });
+  const broken = findBrokenShare(capacity, { calls, bytes: { ...bytes, size: 1 } });
   if (rule === null) expect(broken).toBeNull();
   else expect(broken).toMatch(rule);
 });
 
 test("a host does not exceed its maximum on an idle node", () => {
   const calls = { onNode: 3, toHost: 3, ofAccount: 3 };
-  expect(findBrokenShare({ ...capacity, perHost: 3 }, { calls, bytes: nothing })).toMatch(
+  expect(findBrokenShare({ ...capacity, perHost: 3 }, { calls, bytes: { ...nothing, size: 1 } })).toMatch(
     /maximum of a host/,
   );
+});
+
+test("a body of an account that holds an eighth of the memory leaves the last eighth free", () => {
+  const bytes = { onNode: 1_000, toHost: 0, ofAccount: 200 };
+  const find = (size: number, ofAccount: number): string | null =>
+    findBrokenShare(capacity, { calls: nothing, bytes: { ...bytes, ofAccount, size } });
+  expect(find(400, 200)).toBeNull();
+  expect(find(401, 200)).toMatch(/of the memory/);
+  expect(find(1_000, 199)).toBeNull();
 });

@@ -3,13 +3,16 @@ import type { NodeCapacity } from "../cluster.ts";
 /** The calls, or the bytes of bodies, that run on a node, as the simulation has counted them. */
 type InUse = { onNode: number; toHost: number; ofAccount: number };
 
+/** The bytes of bodies that run on a node, and the size of the body that is added. */
+type BytesInUse = InUse & { size: number };
+
 /**
  * Returns the rule of docs/lifecycle.md ("Fair capacity") that one more call breaks, or null. It is computed
  * from the simulation's own counts, before the call is added to them.
  */
 export function findBrokenShare(
   capacity: NodeCapacity,
-  { calls, bytes }: { calls: InUse; bytes: InUse },
+  { calls, bytes }: { calls: InUse; bytes: BytesInUse },
 ): string | null {
   if (calls.onNode + 1 > capacity.total) return "the calls of a node do not exceed its capacity";
   if (calls.toHost + 1 > capacity.perHost) return "the calls to a host do not exceed the maximum of a host";
@@ -19,7 +22,7 @@ export function findBrokenShare(
   if (bytes.toHost + 1 > capacity.bytes.total - bytes.onNode)
     return "the bodies sent to a host use at most as much memory as was still free";
   if (takesLastEighth(capacity.total, calls)) return "an account leaves the last eighth of calls to others";
-  if (takesLastEighth(capacity.bytes.total, bytes))
+  if (takesLastEighth(capacity.bytes.total, bytes) || fillsLastEighth(capacity.bytes.total, bytes))
     return "an account leaves the last eighth of the memory to others";
   return null;
 }
@@ -30,4 +33,10 @@ function takesLastEighth(total: number, { onNode, ofAccount }: InUse): boolean {
   const holdsMore = ofAccount + 1 > eighth;
   const leaves = total - onNode - 1;
   return holdsMore && leaves < eighth;
+}
+
+/** Reports whether a body uses some of the last eighth, although its account holds an eighth already. */
+function fillsLastEighth(total: number, { onNode, ofAccount, size }: BytesInUse): boolean {
+  const eighth = (total - (total % 8)) / 8;
+  return ofAccount >= eighth && total - onNode - size < eighth;
 }

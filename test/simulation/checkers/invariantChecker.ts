@@ -184,7 +184,8 @@ export class InvariantChecker {
       `deliveries do not exceed the capacity: ${node} has ${running} of ${total}`,
     );
     const names = { onNode: node, toHost: `${node} ${lane}`, ofAccount: `${node} ${message.account}` };
-    const inUse = { calls: readCounts(this.#calls, names), bytes: readCounts(this.#bytes, names) };
+    const bytes = { ...readCounts(this.#bytes, names), size: sizeOf(delivery) };
+    const inUse = { calls: readCounts(this.#calls, names), bytes };
     const broken = findBrokenShare(this.#totalCapacity, inUse);
     this.assertHolds(broken === null, `${broken}: ${node} calls ${lane}, uses ${JSON.stringify(inUse)}`);
     this.#count(delivery, { node, lane, by: 1 });
@@ -207,10 +208,10 @@ export class InvariantChecker {
     }
   }
 
-  #count({ message }: Delivery, { node, lane, by }: { node: string; lane: string; by: number }): void {
-    for (const name of [node, `${node} ${lane}`, `${node} ${message.account}`]) {
+  #count(delivery: Delivery, { node, lane, by }: { node: string; lane: string; by: number }): void {
+    for (const name of [node, `${node} ${lane}`, `${node} ${delivery.message.account}`]) {
       this.#calls.set(name, (this.#calls.get(name) ?? 0) + by);
-      this.#bytes.set(name, (this.#bytes.get(name) ?? 0) + by * message.body.byteLength);
+      this.#bytes.set(name, (this.#bytes.get(name) ?? 0) + by * sizeOf(delivery));
     }
   }
 
@@ -378,6 +379,9 @@ export class InvariantChecker {
 }
 
 type Creation = { input: MessageInput | undefined; retried: boolean; changedWaitlists: ReadonlySet<string> };
+
+/** Returns the bytes that a delivery sends. */
+const sizeOf = ({ history, message }: Delivery): number => (history ?? message.body).byteLength;
 
 function readCounts<Name extends string>(
   counts: ReadonlyMap<string, number>,
