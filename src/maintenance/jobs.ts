@@ -1,7 +1,7 @@
 import type { Clock } from "../clock/clock.ts";
 import type { JobNote } from "../core/commands/job.ts";
 import type { Job, JobEntry } from "../core/model/job.ts";
-import { isLeft, isNewestFirst, mayContinueJob, readPortionSize } from "../core/model/job.ts";
+import { isLeft, isNewestFirst, mayContinueJob, readPortionSize, readWait } from "../core/model/job.ts";
 import type { Millis, NodeId } from "../core/model/message.ts";
 import { readIdTime } from "../core/values/ids.ts";
 import { Refusal } from "../core/values/errors.ts";
@@ -138,7 +138,7 @@ export class JobRunner {
 
   /** Does the next portion of a job. Returns the job, or null if it has ended or another node moved it. */
   #continue(job: Job): Promise<Job | null> {
-    if (job.state === "waiting" && !job.waitsForDisk) return this.#checkCanary(job);
+    if (readWait(job) === "canary") return this.#checkCanary(job);
     return job.total === null ? this.#count(job) : this.#doPortion(job);
   }
 
@@ -171,16 +171,15 @@ export class JobRunner {
     const page = await this.#nextPage(job);
     const entries = page.entries.slice(0, readPortionSize(job));
     const isEnd = page.cursor === null && entries.length === page.entries.length;
-    const rest = { ...page, entries: page.entries.slice(entries.length) };
     if (entries.length === 0 && !isEnd) {
-      this.#pages.set(job.id, rest);
+      this.#pages.set(job.id, page);
       return job;
     }
     // If another node moves the job, its page may differ, and these entries may be left.
     this.#pages.delete(job.id);
     try {
       const moved = await this.#execute(job, { entries, isEnd });
-      if (moved) this.#pages.set(job.id, rest);
+      if (moved) this.#pages.set(job.id, page);
       return moved;
     } catch (error) {
       if (!isLasting(error)) throw error;

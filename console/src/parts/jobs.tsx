@@ -27,14 +27,14 @@ export const jobWords: Record<JobAction, { verb: string; one: string; many: stri
 
 const states: Record<Job["state"], { state: StateName; word: string }> = {
   running: { state: "delivering", word: "Running" },
-  waiting: { state: "held", word: "Canary" },
+  waiting: { state: "held", word: "Waiting" },
   stopped: { state: "cancelled", word: "Stopped" },
   done: { state: "delivered", word: "Done" },
   failed: { state: "failed", word: "Failed" },
 };
 
-/** The state of a job that waits until the disk of the server has room. */
-const waitsForDisk = { state: "held", word: "Disk full" } as const;
+/** The words for what a job waits for. */
+const waits = { canary: "Canary", disk: "Disk full", budget: "Budget spent" } as const;
 
 const isActive = ({ state }: Job): boolean => state === "running" || state === "waiting";
 
@@ -54,7 +54,7 @@ export function JobRow({ job }: { job: Job }) {
   return (
     <article className="job" aria-label={`Job ${jobId}`}>
       <div className="job-top">
-        <State {...(job.waitingFor === "disk" ? waitsForDisk : states[job.state])} />
+        <State {...states[job.state]} {...(job.waitingFor && { word: waits[job.waitingFor] })} />
         <div>
           <b>
             {verb} {total === undefined ? many : formatMany(total, one, many)}

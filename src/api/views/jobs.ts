@@ -1,7 +1,7 @@
 import { z } from "zod";
 import type { Actor } from "../../core/model/auditEntry.ts";
 import type { Job } from "../../core/model/job.ts";
-import { jobActions } from "../../core/model/job.ts";
+import { jobActions, jobWaits, readWait } from "../../core/model/job.ts";
 import { notDoneSchema } from "./schemas.ts";
 import { omitMissing } from "./messages.ts";
 
@@ -25,11 +25,12 @@ export const jobSchema = z.object({
         "stopped it. done: all entries were handled. failed: it ended early; error gives the reason.",
     ),
   waitingFor: z
-    .enum(["canary", "disk"])
+    .enum(jobWaits)
     .optional()
     .describe(
       "Present while the job waits. canary: it continues when its first entries have succeeded. disk: it " +
-        "continues when the disk of the server has room for new messages.",
+        "continues when the disk of the server has room for new messages. budget: it continues when the " +
+        "account may spend again.",
     ),
   total: z
     .int()
@@ -62,7 +63,7 @@ export const jobJson = (job: Job): Record<string, unknown> =>
     jobId: job.id,
     action: job.action,
     state: job.state,
-    waitingFor: job.state === "waiting" ? (job.waitsForDisk ? "disk" : "canary") : null,
+    waitingFor: readWait(job),
     total: job.total,
     done: job.done,
     failed: job.failed,

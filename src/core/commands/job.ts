@@ -1,11 +1,22 @@
+import { findBudgetRefusal } from "../accounts/budget.ts";
 import { requireAccount, requireActiveAccount } from "../accounts/plans.ts";
 import type { Decision, Draft, Moment } from "../decision/command.ts";
 import { deleteDeadLetters, retryDeadLetters } from "../deadLetters/dlq.ts";
 import { resumeRun } from "../deadLetters/resume.ts";
 import type { Actor } from "../model/auditEntry.ts";
 import type { Job, JobAction, JobEntry, JobResult, JobSelection } from "../model/job.ts";
-import { canaryCheck, diskCheck, isInCanary, listJobRuns, maxJobFailures } from "../model/job.ts";
-import type { AccountId, Millis } from "../model/message.ts";
+import {
+  canaryCheck,
+  isInCanary,
+  listJobRuns,
+  maxJobFailures,
+  readWait,
+  sendsAgain,
+  waitForBudget,
+  waitForDisk,
+  withoutWait,
+} from "../model/job.ts";
+import type { Account, AccountId, Millis } from "../model/message.ts";
 import { cancelRuns } from "../workflows/end.ts";
 import type { NotDone } from "../values/errors.ts";
 import { Refusal } from "../values/errors.ts";
@@ -110,37 +121,50 @@ export type JobPortion = {
 
 /**
  * Handles the next entries of a job and moves its position in the same transaction. Returns null, and changes
- * nothing, if the job has ended or another node has moved it.
+ * nothing, if the job has ended or another node has moved it. If its account has spent its budget, a job that
+ * sends waits, and its entries stay as they are.
  */
 export const continueJob: Decision<JobPortion, Job | null> = {
   decide: (portion, draft, moment) => {
     const job = findMovable(draft, portion);
     if (!job) return null;
-    requireAccount(draft.get("accounts", portion.account));
-    const outcome = portion.failures
-      ? { done: 0, failures: portion.failures, results: [] }
-      : portion.entries.length === 0
-        ? { done: 0, failures: [], results: [] }
-        : toActionDecision(portion)(draft, moment);
-    const next = moveJob(job, portion, { moment, outcome });
+    const account = requireAccount(draft.get("accounts", portion.account));
+    const next = mustWait(account, portion, moment.now)
+      ? { ...waitForBudget(job, moment.now), node: moment.node, movedAt: moment.now }
+      : moveJob(job, portion, { moment, outcome: handle(portion, draft, moment) });
     draft.put("jobs", next);
     return next;
   },
 };
 
+const mustWait = (account: Account, { action, entries, failures }: JobPortion, now: Millis): boolean =>
+  sendsAgain(action) &&
+  entries.length > 0 &&
+  !failures &&
+  account.state !== "passive" &&
+  findBudgetRefusal(account, now) !== null;
+
+/** Does the action of a portion with its entries. */
+function handle(portion: JobPortion, draft: Draft, moment: Moment): PortionOutcome {
+  if (portion.failures) return { done: 0, failures: portion.failures, results: [] };
+  if (portion.entries.length === 0) return { done: 0, failures: [], results: [] };
+  return toActionDecision(portion)(draft, moment);
+}
+
 function findMovable(draft: Draft, { account, jobId, action, position }: JobPortion): Job | null {
   const job = draft.get("jobs", account, jobId);
-  const isMovable = job?.state === "running" || job?.waitsForDisk === true;
-  return job && isMovable && job.position === position && job.action === action ? job : null;
+  const isMovable = job?.endedAt === null && readWait(job) !== "canary";
+  return isMovable && job.position === position && job.action === action ? job : null;
 }
 
 type PortionOutcome = { done: number; failures: readonly NotDone[]; results: readonly JobResult[] };
 
 function moveJob(
-  { waitsForDisk: _before, ...job }: Job,
+  before: Job,
   { entries, isEnd }: JobPortion,
   { moment: { now, node }, outcome }: { moment: Moment; outcome: PortionOutcome },
 ): Job {
+  const job = withoutWait(before);
   const done = job.done + outcome.done;
   const failed = job.failed + outcome.failures.length;
   const isCanary = isInCanary(job);
@@ -250,17 +274,16 @@ function withNote(job: Job, note: JobNote, now: Millis): Job {
   // A node that counted for a long time has seen only what the portions of another node have left.
   if ("total" in note) return job.total === null ? { ...job, total: note.total } : job;
   if ("error" in note) return endJob({ ...job, error: note.error }, "failed", now);
-  const waitsForCanary = job.state === "waiting" && !job.waitsForDisk;
-  if ("waitsForDisk" in note && !waitsForCanary)
-    return { ...job, state: "waiting", waitsForDisk: true, dueAt: now + diskCheck };
-  if (!("canary" in note) || job.state !== "waiting") return job;
+  const waitsForCanary = readWait(job) === "canary";
+  if ("waitsForDisk" in note) return waitsForCanary ? job : waitForDisk(job, now);
+  if (!waitsForCanary) return job;
   return note.canary === "pending"
     ? { ...job, dueAt: now + canaryCheck }
     : { ...job, state: "running", canaryPassed: true, dueAt: now };
 }
 
-const endJob = ({ waitsForDisk: _before, ...job }: Job, state: "stopped" | "failed", now: Millis): Job => ({
-  ...job,
+const endJob = (job: Job, state: "stopped" | "failed", now: Millis): Job => ({
+  ...withoutWait(job),
   state,
   dueAt: null,
   endedAt: now,

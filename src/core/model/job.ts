@@ -18,8 +18,7 @@ export type JobAction = (typeof jobActions)[number];
 /**
  * The state of a job.
  * - `running`: entries are left, or are being counted.
- * - `waiting`: the first entries are done, and the job waits until they have succeeded. Or, with
- *   `waitsForDisk`, the disk is almost full, and the job waits until it has room.
+ * - `waiting`: the job waits. `readWait` says for what.
  * - `stopped`: a caller stopped it.
  * - `done`: all entries were handled.
  * - `failed`: it ended early; `error` gives the reason.
@@ -54,6 +53,8 @@ export type Job = {
   state: JobState;
   /** A job that waits because new content is refused while the disk is almost full. */
   waitsForDisk?: true;
+  /** A job that waits because its account has spent its budget. */
+  waitsForBudget?: true;
   createdAt: Millis;
   endedAt: Millis | null;
   /** When the store last changed this row. Absent if version 0.1.0 has written it. */
@@ -99,7 +100,38 @@ const jobTakeover: Millis = 5_000;
 /** A job that waits for its canary is checked again after this time. */
 export const canaryCheck: Millis = 2_000;
 /** A job that waits for room on the disk is tried again after this time. */
-export const diskCheck: Millis = 5_000;
+const diskCheck: Millis = 5_000;
+/** A job that waits for the budget of its account is tried again after this time. */
+const budgetCheck: Millis = 30_000;
+
+/** The things that a job may wait for: the success of its canary, room on the disk, or an unspent budget. */
+export const jobWaits = ["canary", "disk", "budget"] as const;
+type JobWait = (typeof jobWaits)[number];
+
+/** Returns what a job waits for. Null: it does not wait. */
+export function readWait({ state, waitsForDisk, waitsForBudget }: Job): JobWait | null {
+  if (state !== "waiting") return null;
+  return waitsForDisk ? "disk" : waitsForBudget ? "budget" : "canary";
+}
+
+/** Returns a job without its wait for the disk or the budget. */
+export const withoutWait = ({ waitsForDisk: _disk, waitsForBudget: _budget, ...job }: Job): Job => job;
+
+/** Returns a job that waits, and is tried again after a while. */
+export const waitForDisk = (job: Job, now: Millis): Job => ({
+  ...withoutWait(job),
+  state: "waiting",
+  waitsForDisk: true,
+  dueAt: now + diskCheck,
+});
+
+/** Returns a job that waits until its account may spend again, and is tried again after a while. */
+export const waitForBudget = (job: Job, now: Millis): Job => ({
+  ...withoutWait(job),
+  state: "waiting",
+  waitsForBudget: true,
+  dueAt: now + budgetCheck,
+});
 
 /** Reports whether a node may do the next portion of a job now. */
 export const mayContinueJob = ({ dueAt, node }: Job, self: NodeId, now: Millis): boolean =>
@@ -115,6 +147,10 @@ export function readPortionSize(job: Job): number {
 /** Reports whether the next entries of a job belong to its canary. */
 export const isInCanary = ({ canary, canaryPassed, done, failed }: Job): boolean =>
   canary !== null && !canaryPassed && done + failed < canary;
+
+/** Reports whether an action sends messages or runs again, which the account must be able to pay for. */
+export const sendsAgain = (action: JobAction): boolean =>
+  action === "dlq.retry" || action === "runs.resume" || action === "runs.restart";
 
 /** Reports whether entries of a job are listed from the newest to the oldest. */
 export const isNewestFirst = ({ action }: Pick<Job, "action">): boolean => action === "runs.cancel";

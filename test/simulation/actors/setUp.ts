@@ -147,7 +147,11 @@ export const release = (account: AccountId): CommandCall[] => [
   ),
   {
     name: "changeAccount",
-    input: { account, change: { limits: { ...noDeliveryLimits, deadLetters: null, logEntries: null } } },
+    input: {
+      account,
+      // A job waits for a spent budget until the next month.
+      change: { budget: 0, limits: { ...noDeliveryLimits, deadLetters: null, logEntries: null } },
+    },
   },
   // One message at a time, each with its retries and callbacks, could take weeks.
   ...queues.map((name): CommandCall => ({ name: "upsertQueue", input: { account, name, parallelism: 50 } })),

@@ -37,7 +37,8 @@ export function listPortions(observed: ObservedBatch, histories: Histories): Han
       for (const id of listTaken(call, reply.answer)) taken.add(id);
       return [];
     }
-    if ((reply.answer as Job | null) === null) return [];
+    const moved = reply.answer as Job | null;
+    if (moved === null || moved.waitsForBudget) return [];
     const portion = call.input as Portion;
     const effects = portion.entries.map(({ id, runId }): Effect => {
       const name = portion.action === "runs.cancel" ? `run ${runId}` : id;

@@ -5,6 +5,8 @@ import type { Facts, JobRecord } from "./jobRecord.ts";
 type StateContext = {
   assertHolds: AssertHolds;
   facts: Facts;
+  /** Reports whether an account has spent its budget or its quota. Null: this has just changed. */
+  isForbidden(account: string): boolean | null;
   cover: (what: string) => unknown;
 };
 
@@ -12,7 +14,7 @@ type StateContext = {
 export function checkJobState(
   record: JobRecord,
   before: Job | undefined,
-  { assertHolds, facts, cover }: StateContext,
+  { assertHolds, facts, isForbidden, cover }: StateContext,
 ): void {
   const { job, name } = record;
   checkNumbers(record, before, assertHolds);
@@ -28,11 +30,18 @@ export function checkJobState(
   if (job.canaryPassed && before?.canaryPassed === false)
     assertHolds(record.hasCanarySucceeded(facts), `a canary passes when it has succeeded: ${name}`);
   if (job.state !== before?.state) cover(`job ${job.state}`);
-  if (job.state === "waiting")
+  if (job.waitsForBudget) {
+    assertHolds(
+      before?.waitsForBudget === true || isForbidden(job.account) !== false,
+      `a job waits for a budget only if it is spent: ${name}`,
+    );
+    cover("job waiting for a budget");
+  } else if (job.state === "waiting") {
     assertHolds(
       job.canary !== null && !job.canaryPassed && job.waitsForDisk !== true,
-      `a job waits only for its canary: ${name}`,
+      `a job waits only for its canary or a budget: ${name}`,
     );
+  } else if (before?.waitsForBudget && job.state !== "stopped") cover("job continued with a budget");
   if (job.state === "done") checkDone(record, { assertHolds, facts, cover });
   if (job.state === "failed") checkFailed(record, { assertHolds, facts, cover });
 }
@@ -62,7 +71,9 @@ function checkNumbers(
   assertHolds(isKept, `a total does not change: ${name} from ${before?.total} to ${job.total}`);
 }
 
-function checkDone(record: JobRecord, { assertHolds, facts, cover }: StateContext): void {
+type EndContext = Omit<StateContext, "isForbidden">;
+
+function checkDone(record: JobRecord, { assertHolds, facts, cover }: EndContext): void {
   const left = record.listLeft(facts);
   assertHolds(
     left.length === 0,
@@ -76,7 +87,7 @@ function checkDone(record: JobRecord, { assertHolds, facts, cover }: StateContex
   if (record.job.canary !== null && record.handled.size > 0) cover("canary succeeded");
 }
 
-function checkFailed(record: JobRecord, { assertHolds, facts, cover }: StateContext): void {
+function checkFailed(record: JobRecord, { assertHolds, facts, cover }: EndContext): void {
   const { job, name } = record;
   if (job.error?.startsWith("canary: ")) {
     assertHolds(
