@@ -55,7 +55,8 @@ export function readServerLimits(
  * entries, ended runs and the time index. Removes at most `limit` rows of each, the oldest first.
  *
  * The log of a message is removed as a whole, together with everything else that is kept of the message: see
- * `removeLogEntries`.
+ * `removeLogEntries`. The time index of a day is removed after its log, because searches rely on it as long
+ * as the log has entries of that day.
  */
 export const expire: Decision<
   { account: AccountId; retention: Retention; now: Millis; limit: number },
@@ -74,7 +75,8 @@ export const expire: Decision<
       ...runsBefore(now, retention),
       usage: listExpiredBucketRanges(now),
     });
-    const expired = selectExpired(found, retention, Math.min(now, moment.now));
+    const selected = selectExpired(found, retention, Math.min(now, moment.now));
+    const expired = found.log.length < limit ? selected : { ...selected, timeIndex: [] };
     const { log, deadLetters, deduplications, audit, runs, steps, usage, timeIndex } = expired;
     for (const deadLetter of deadLetters) dropOldDeadLetter(draft, deadLetter, moment.now - retention.log);
     const removedEntries = removeLogEntries(draft, log);

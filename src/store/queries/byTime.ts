@@ -75,10 +75,13 @@ async function* toIdRanges({ kind, range }: ListScan, spans: AsyncGenerator<Span
 }
 
 /**
- * Returns the spans in which rows may pass the filter, day by day. The time before the first day that both
- * the time index and the log have is one span. It is small unless the log has earlier entries: it contains
- * only messages that are unfinished or have a dead letter. Days of the time index before the first day of the
- * log are not used, because they may be partly removed.
+ * Returns the spans in which rows may pass the filter, day by day. The time before the first whole day of the
+ * time index is one span. It is small if the log begins later: it then contains only messages that are
+ * unfinished or have a dead letter.
+ *
+ * Retention removes the time index in parts, the oldest day first, but no entry of a day on which or before
+ * which the log has entries (`expire`). The days from the first log entry on are therefore whole. Without a
+ * log entry, the first day may be partly removed.
  */
 async function* listSpans(
   storageReads: StorageReads,
@@ -96,10 +99,9 @@ async function* listSpans(
     return;
   }
   const newest = readTimeIndexDay(lastIndexRow.id);
-  const oldest = Math.max(
-    readTimeIndexDay(firstIndexRow.id),
-    firstLogRow ? toDayNumber(readIdTime(firstLogRow.id)) : 0,
-  );
+  const firstIndexDay = readTimeIndexDay(firstIndexRow.id);
+  const firstLogDay = firstLogRow && toDayNumber(readIdTime(firstLogRow.id));
+  const oldest = firstLogDay === undefined ? firstIndexDay + 1 : Math.max(firstIndexDay, firstLogDay);
   const time = {
     from: range.after === undefined ? 0 : readIdTime(range.after),
     to: range.before === undefined ? lastIdTime : readIdTime(range.before),
@@ -109,7 +111,7 @@ async function* listSpans(
   const older: ScanSpan = {
     from: 0,
     to: startOfDay(oldest),
-    isSmall: !firstLogRow || toDayNumber(readIdTime(firstLogRow.id)) >= oldest,
+    isSmall: firstLogDay !== undefined && firstLogDay >= oldest,
   };
   if (!descending) yield older;
   for (let n = 0; n <= to - from; n++)

@@ -98,6 +98,33 @@ async function expectFiltersMatch(fixture: StoreFixture): Promise<void> {
   }
 }
 
+const oldPaths = ["/a", "/b", "/c", "/d", "/e", "/f"];
+
+/** Publishes messages on one day that wait for a month: many, and then one to each of the old paths. */
+async function fillOldDay(fixture: StoreFixture): Promise<void> {
+  await fixture.account();
+  fixture.clock.now = Math.ceil(fixture.clock.now / day) * day;
+  // More messages than one read of a search returns.
+  await fixture.publish(Array.from({ length: 60 }, () => makeInput({ delay: 30 * day })));
+  for (const path of oldPaths) {
+    fixture.clock.now += 60_000;
+    await fixture.send({ url: `https://one.example${path}`, delay: 30 * day });
+  }
+}
+
+/** Removes the old day in small parts, and checks each old path after each part. */
+async function expireInParts(fixture: StoreFixture, check: (path: string) => Promise<void>): Promise<void> {
+  fixture.clock.now += 5 * day;
+  const { now } = fixture.clock;
+  const retention = { log: 3 * day, deadLetters: 3 * day };
+  let parts = 0;
+  for (let more = true; more; parts++) {
+    ({ more } = await fixture.store.execute("expire", { account: "acc", retention, now, limit: 4 }));
+    for (const path of oldPaths) await check(path);
+  }
+  expect(parts).toBeGreaterThan(4);
+}
+
 /** Searches by time, for values without a tag. */
 export function describeTimeIndex(open: OpenStore): void {
   describe("time index entries", () => {
@@ -144,31 +171,30 @@ export function describeTimeIndex(open: OpenStore): void {
 
     test("do not hide unfinished messages while they are removed", async () => {
       const fixture = await StoreFixture.open(open);
-      await fixture.account();
-      fixture.clock.now = Math.ceil(fixture.clock.now / day) * day;
-      // More messages than one read of a search returns.
-      await fixture.publish(Array.from({ length: 60 }, () => makeInput({ delay: 30 * day })));
-      const paths = ["/a", "/b", "/c", "/d", "/e", "/f"];
-      for (const path of paths) {
-        fixture.clock.now += 60_000;
-        await fixture.send({ url: `https://one.example${path}`, delay: 30 * day });
-      }
-      fixture.clock.now += 5 * day;
-      const { now } = fixture.clock;
-      const retention = { log: 3 * day, deadLetters: 3 * day };
+      await fillOldDay(fixture);
       const { listUnfinished, unfinished } = fixture.store.read;
-      let portions = 0;
-      for (let more = true; more; portions++) {
-        ({ more } = await fixture.store.execute("expire", { account: "acc", retention, now, limit: 4 }));
-        for (const path of paths) {
-          const query = { account: "acc", filter: { paths: [path] }, cursor: null, count: 10 };
-          const { entries } = await listUnfinished({ ...query, sort: "created", order: "earliestFirst" });
-          expect(entries.map(({ message }) => message.url)).toEqual([`https://one.example${path}`]);
-          expect((await unfinished(query)).messageIds).toEqual(entries.map(({ state }) => state.id));
-        }
-      }
-      expect(portions).toBeGreaterThan(4);
+      await expireInParts(fixture, async (path) => {
+        const query = { account: "acc", filter: { paths: [path] }, cursor: null, count: 10 };
+        const { entries } = await listUnfinished({ ...query, sort: "created", order: "earliestFirst" });
+        expect(entries.map(({ message }) => message.url)).toEqual([`https://one.example${path}`]);
+        expect((await unfinished(query)).messageIds).toEqual(entries.map(({ state }) => state.id));
+      });
     });
+
+    test.each([0, 60])(
+      "do not hide events while they are removed, after %i deliveries",
+      async (deliveries) => {
+        const fixture = await StoreFixture.open(open);
+        await fillOldDay(fixture);
+        for (let n = 0; n < deliveries; n++) await fixture.settle(await fixture.sent());
+        await expireInParts(fixture, async (path) => {
+          const { events } = await fixture.store.read.log(
+            makeOldestFirstQuery({ filter: { paths: [path] }, count: 10 }),
+          );
+          expect(formatEvents(events)).toEqual([expect.stringMatching(/ CREATED$/)]);
+        });
+      },
+    );
 
     test("of one account do not affect another", async () => {
       const fixture = await StoreFixture.open(open);

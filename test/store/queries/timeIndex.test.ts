@@ -34,6 +34,8 @@ test("a rare URL is found at once in a log that is longer than one page visits",
     "nod_a",
   );
   await world.account();
+  // As long as the log has no entry, the first day of the time index may be partly removed.
+  await world.settle(await world.sent());
   const common = makeInput({ delay: 600, body: new Uint8Array(0), labels: ["common"] });
   const wanted = { ...common, url: rare, callerIp: "192.0.2.9" };
   for (const inputs of [[common], [wanted], [common], [wanted], [common]]) {
