@@ -1,4 +1,4 @@
-import type { Page } from "playwright-core";
+import type { Page, Route } from "playwright-core";
 import { expect, test } from "vitest";
 import { operatorPassword } from "./consoleServer.ts";
 import { expectShown, findHeadingJumps, findViolations } from "./measures.ts";
@@ -42,13 +42,13 @@ describeConsole(
 
     test.each(readingPages)("an error on %s says what happened, and offers to try again", async (path) => {
       const { page, server } = open;
-      await page.route("**/v2/**", (route) => route.fulfill({ status: 409, body: '{"error": "not now"}' }));
+      await failUntilPressed(page, (route) => route.fulfill({ status: 409, body: '{"error": "not now"}' }));
       await openPage(page, server, path);
       await expectShown(page.getByRole("alert").filter({ hasText: "409 not now." }).last());
       await expectUsable(page);
-      await page.unrouteAll({ behavior: "ignoreErrors" });
-      await page.getByRole("button", { name: "Try again" }).last().click();
+      await pressToRead(page, "Try again");
       await page.getByRole("alert").filter({ hasText: "409 not now." }).last().waitFor({ state: "detached" });
+      await page.unrouteAll({ behavior: "ignoreErrors" });
     });
 
     test("a server that fails or is gone is named, and what was read stays", async () => {
@@ -66,14 +66,13 @@ describeConsole(
       expect(await page.getByText("This page shows the state of").count()).toBe(0);
       await page.unrouteAll({ behavior: "ignoreErrors" });
       await openPage(page, server, "/queues");
-      await page.route("**/v2/**", (route) => route.abort());
+      await failUntilPressed(page, (route) => route.abort());
       await expectShown(page.getByRole("alert").getByText("The server does not respond"));
       await expectShown(page.getByText("This page shows the state of"));
       await expectShown(page.getByRole("button", { name: "No connection" }));
       await expectShown(page.getByRole("heading", { name: "No queues yet" }));
       await expectUsable(page);
-      await page.unrouteAll({ behavior: "ignoreErrors" });
-      await page.getByRole("button", { name: "Try now" }).click();
+      await pressToRead(page, "Try now");
       await expectShown(page.getByRole("button", { name: "Live", exact: true }));
       await page.close();
     });
@@ -114,4 +113,36 @@ async function expectUsable(page: Page): Promise<void> {
   const width = await page.locator("html").evaluate((html) => html.scrollWidth);
   await page.setViewportSize({ width: 1280, height: 900 });
   expect(width).toBeLessThanOrEqual(360);
+}
+
+/** Lets `fail` answer the reads of a page until a button is pressed by `pressToRead`. */
+async function failUntilPressed(page: Page, fail: (route: Route) => Promise<void>): Promise<void> {
+  await page.route("**/v2/**", async (route) => {
+    const isPressed = await page.evaluate(() => Reflect.has(globalThis, "pressed")).catch(() => false);
+    await (isPressed ? route.continue() : fail(route));
+  });
+}
+
+/**
+ * Presses a button, and expects that it reads at once. A page also reads every few seconds, which can take the
+ * button away. So the server is back at the moment of the press, not before.
+ */
+async function pressToRead(page: Page, name: string): Promise<void> {
+  const pressAndCountReads = `(async () => {
+    const name = "${name}";
+    const button = [...document.querySelectorAll("button")].findLast((one) => one.textContent === name);
+    if (button === undefined) return 0;
+    let reads = 0;
+    const { fetch } = globalThis;
+    globalThis.fetch = (...sent) => {
+      reads += 1;
+      return fetch(...sent);
+    };
+    globalThis.pressed = true;
+    button.click();
+    await Promise.resolve();
+    globalThis.fetch = fetch;
+    return reads;
+  })()`;
+  await expect.poll(() => page.evaluate(pressAndCountReads), { timeout: 120_000 }).toBeGreaterThan(0);
 }

@@ -11,12 +11,14 @@ export function useLost(): boolean {
   const [isLost, setIsLost] = useState(false);
   useEffect(
     () =>
-      client.getQueryCache().subscribe(({ query, type }) => {
-        if (type !== "updated") return;
-        const { status } = query.state;
-        const reason: unknown = query.state.fetchFailureReason ?? query.state.error;
-        if (reason instanceof Trouble && reason.status === 0) setIsLost(true);
-        else if (status === "success" && reason === null) setIsLost(false);
+      client.getQueryCache().subscribe((event) => {
+        if (event.type !== "updated") return;
+        const { action } = event;
+        // A read that begins says nothing yet about the server.
+        if (action.type === "success") setIsLost(false);
+        else if (action.type === "failed" || action.type === "error") {
+          if (action.error instanceof Trouble && action.error.status === 0) setIsLost(true);
+        }
       }),
     [client],
   );
