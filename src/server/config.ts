@@ -105,7 +105,7 @@ export const serverSettings = {
     takes: z.string(),
     default: "",
     value: "<folder>",
-    help: "folder on another disk for a second copy of a folder store, at most a second behind",
+    help: "folder on another disk for a second copy of a folder store, which follows its changes",
   },
   keysFile: {
     takes: z.string(),

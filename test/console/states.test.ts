@@ -124,8 +124,8 @@ async function failUntilPressed(page: Page, fail: (route: Route) => Promise<void
 }
 
 /**
- * Presses a button, and expects that it reads at once. A page also reads every few seconds, which can take the
- * button away. So the server is back at the moment of the press, not before.
+ * Presses a button, and expects that it reads at once. A page also reads every few seconds, which can take
+ * the button away. So the server is back at the moment of the press, not before.
  */
 async function pressToRead(page: Page, name: string): Promise<void> {
   const pressAndCountReads = `(async () => {

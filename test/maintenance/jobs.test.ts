@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
-import { JobRunner } from "../../src/maintenance/jobs.ts";
 import type { Store } from "../../src/store/store.ts";
 import { failMessage } from "../api/routes/deadLetters/deadLetters.ts";
 import { createTestServer, otherToken } from "../api/testServer.ts";
+import { createJobRunner } from "./jobRunner.ts";
 
 test("a job that fails for an unknown reason waits, and delays no other job", async () => {
   const home = await createTestServer();
@@ -16,10 +16,9 @@ test("a job that fails for an unknown reason waits, and delays no other job", as
     },
   };
   const failures: string[] = [];
-  const runner = new JobRunner({
+  const runner = createJobRunner({
     store,
-    clock: { now: () => home.clock.now, sleep: () => Promise.resolve() },
-    node: "nod_1",
+    now: () => home.clock.now,
     hasOtherNodes: false,
     logFailure: (message) => void failures.push(message),
   });
@@ -48,15 +47,7 @@ describe("a node whose clock differs from the time of the store", () => {
     for (let at = 0; at < 3; at++) await failMessage(home, `https://one.example/${at}`);
     const body = JSON.stringify({ action: "dlq.retry", filter: {}, rate: 1 });
     const { jobId } = (await home.ask("POST", "/v2/jobs", { body })).body;
-    const runner = new JobRunner({
-      store: home.store,
-      clock: { now: () => home.clock.now + offset, sleep: () => Promise.resolve() },
-      node: "nod_1",
-      hasOtherNodes: true,
-      logFailure: (_message, error) => {
-        throw error;
-      },
-    });
+    const runner = createJobRunner({ store: home.store, now: () => home.clock.now + offset });
     const readDone = async (): Promise<number> => (await home.ask("GET", `/v2/jobs/${jobId}`)).body.done;
     return { home, runner, readDone };
   };

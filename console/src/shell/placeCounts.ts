@@ -35,8 +35,8 @@ const counts: Readonly<Record<string, (overview: Overview) => PlaceCount>> = {
 };
 
 /**
- * Returns the count of a page or a group, from the overview. It is read every half minute, however many pages are
- * opened, and after each change. The overview page reads it more often, for both.
+ * Returns the counts of pages and groups from the overview. It is read every half minute, however many pages
+ * are opened, and after each change. The overview page reads it more often, for both.
  */
 export function usePlaceCounts(): (name: string) => PlaceCount | null {
   const { session } = useSession();

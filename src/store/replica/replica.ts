@@ -62,9 +62,9 @@ type WriterReport = {
 };
 
 /**
- * Keeps a second copy of a store in another folder, at most a second behind. It passes what is added to the
- * write-ahead log to a separate process, so a target that is slow, full or hangs delays nothing: it only
- * raises the lag. See docs/decisions/0084.
+ * Keeps a second copy of a store in another folder, less than a second behind while that folder keeps up. It
+ * passes what is added to the write-ahead log to a separate process, so a target that is slow, full or hangs
+ * delays nothing: it only raises the lag. See docs/decisions/0084.
  */
 export class Replica {
   readonly #options: ReplicaOptions;

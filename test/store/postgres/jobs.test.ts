@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { JobRunner } from "../../../src/maintenance/jobs.ts";
+import type { JobRunner } from "../../../src/maintenance/jobs.ts";
+import { createJobRunner } from "../../maintenance/jobRunner.ts";
 import type { StoreFixture } from "../storeFixture.ts";
 import { makeLogQuery } from "../storeFixture.ts";
 import { idsOf, openNodes } from "./severalNodes.ts";
@@ -7,15 +8,7 @@ import { idsOf, openNodes } from "./severalNodes.ts";
 const count = 30;
 
 const createRunner = ({ store, clock, node }: StoreFixture): JobRunner =>
-  new JobRunner({
-    store,
-    clock: { now: () => clock.now, sleep: () => Promise.resolve() },
-    node,
-    hasOtherNodes: true,
-    logFailure: (_message, error) => {
-      throw error;
-    },
-  });
+  createJobRunner({ store, now: () => clock.now, node });
 
 test("nodes of one database that do a job at the same time do each entry once", async () => {
   const { worlds, clock } = await openNodes(3);

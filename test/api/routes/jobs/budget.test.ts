@@ -21,6 +21,17 @@ async function doRounds({ clock }: TestServer, runner: ReturnType<typeof createR
   for (let round = 0; round < 3; round++) clock.now = Math.max(clock.now, await runner.round());
 }
 
+/** A server with a job that waits for the budget of its account before it retries dead letters. */
+async function startWaitingRetry({ count, canary }: { count: number; canary?: number }) {
+  const home = await createTestServer();
+  await failMany(home, count);
+  await spendBudget(home);
+  const jobId = await createJobOf(home, { action: "dlq.retry", filter: {}, canary });
+  const runner = createRunner(home, home.store);
+  await doRounds(home, runner);
+  return { home, jobId, runner };
+}
+
 test.each(["dlq.retry", "runs.resume", "runs.restart"] as const)(
   "a job with the action %s waits while the budget of its account is spent, and then continues",
   async (action) => {
@@ -47,12 +58,7 @@ test.each(["dlq.retry", "runs.resume", "runs.restart"] as const)(
 );
 
 test("a job that waits for a budget continues in the next month", async () => {
-  const home = await createTestServer();
-  await failMany(home, 2);
-  await spendBudget(home);
-  const jobId = await createJobOf(home, { action: "dlq.retry", filter: {} });
-  const runner = createRunner(home, home.store);
-  await doRounds(home, runner);
+  const { home, jobId, runner } = await startWaitingRetry({ count: 2 });
   const now = new Date(home.clock.now);
   home.clock.now = Date.UTC(now.getUTCFullYear(), now.getUTCMonth() + 1) - 1;
   await runner.round();
@@ -63,12 +69,7 @@ test("a job that waits for a budget continues in the next month", async () => {
 });
 
 test("a job that waits for a budget can be stopped", async () => {
-  const home = await createTestServer();
-  await failMany(home, 2);
-  await spendBudget(home);
-  const jobId = await createJobOf(home, { action: "dlq.retry", filter: {} });
-  const runner = createRunner(home, home.store);
-  await doRounds(home, runner);
+  const { home, jobId, runner } = await startWaitingRetry({ count: 2 });
   const { body } = await home.ask("DELETE", `/v2/jobs/${jobId}`);
   expect(body).toMatchObject({ state: "stopped", done: 0, failed: 0 });
   expect(body).not.toHaveProperty("waitingFor");
@@ -79,12 +80,7 @@ test("a job that waits for a budget can be stopped", async () => {
 });
 
 test("a job still waits for its canary after it has waited for a budget", async () => {
-  const home = await createTestServer();
-  await failMany(home, 3);
-  await spendBudget(home);
-  const jobId = await createJobOf(home, { action: "dlq.retry", filter: {}, canary: 1 });
-  const runner = createRunner(home, home.store);
-  await doRounds(home, runner);
+  const { home, jobId, runner } = await startWaitingRetry({ count: 3, canary: 1 });
   expect(await readJob(home, jobId)).toMatchObject({ state: "waiting", waitingFor: "budget", done: 0 });
   await setBudget(home, 0);
   home.clock.now += 30_000;

@@ -1,20 +1,13 @@
 import { expect } from "vitest";
-import { JobRunner } from "../../../../src/maintenance/jobs.ts";
+import type { JobRunner } from "../../../../src/maintenance/jobs.ts";
 import type { Store } from "../../../../src/store/store.ts";
+import { createJobRunner } from "../../../maintenance/jobRunner.ts";
 import type { TestServer } from "../../testServer.ts";
 import { failMessage } from "../deadLetters/deadLetters.ts";
 
 /** Returns the runner of a node, whose rounds the test calls. */
 export const createRunner = ({ clock }: TestServer, store: Store, node = "nod_1"): JobRunner =>
-  new JobRunner({
-    store,
-    clock: { now: () => clock.now, sleep: () => Promise.resolve() },
-    node,
-    hasOtherNodes: true,
-    logFailure: (_message, error) => {
-      throw error;
-    },
-  });
+  createJobRunner({ store, now: () => clock.now, node });
 
 /** Creates a job and returns its id. */
 export const createJobOf = async ({ ask }: TestServer, request: object) => {

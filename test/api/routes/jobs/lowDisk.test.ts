@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { JobRunner } from "../../../../src/maintenance/jobs.ts";
+import { createJobRunner } from "../../../maintenance/jobRunner.ts";
 import { createTestServer } from "../../testServer.ts";
 import { failMessage, listDeadLetters } from "../deadLetters/deadLetters.ts";
 
@@ -11,15 +11,7 @@ async function startRetry({ isLow, canary }: { isLow: boolean; canary?: number }
   disk.isLow = isLow;
   const body = JSON.stringify({ action: "dlq.retry", filter: {}, canary });
   const { jobId } = (await home.ask("POST", "/v2/jobs", { body })).body;
-  const runner = new JobRunner({
-    store: home.store,
-    clock: { now: () => home.clock.now, sleep: () => Promise.resolve() },
-    node: "nod_1",
-    hasOtherNodes: false,
-    logFailure: (_message, error) => {
-      throw error;
-    },
-  });
+  const runner = createJobRunner({ store: home.store, now: () => home.clock.now, hasOtherNodes: false });
   const readJob = async () => (await home.ask("GET", `/v2/jobs/${jobId}`)).body;
   const round = async () => {
     home.clock.now = Math.max(home.clock.now, await runner.round());
