@@ -64,6 +64,9 @@ describeConsole(
       await page.goto(`${server.url}/console/queues`);
       await expectShown(page.getByRole("alert").getByText("The server does not respond"));
       expect(await page.getByText("This page shows the state of").count()).toBe(0);
+      await page.route("**/v2/**", (route) => route.fulfill({ status: 500, body: '{"error": "broken"}' }));
+      await expectShown(page.getByRole("alert").getByText("500"));
+      await page.getByText("The server does not respond").waitFor({ state: "detached" });
       await page.unrouteAll({ behavior: "ignoreErrors" });
       await openPage(page, server, "/queues");
       await failUntilPressed(page, (route) => route.abort());

@@ -14,11 +14,9 @@ export function useLost(): boolean {
       client.getQueryCache().subscribe((event) => {
         if (event.type !== "updated") return;
         const { action } = event;
-        // A read that begins says nothing yet about the server.
+        // A read that begins says nothing yet about the server. An error of the server is a response.
         if (action.type === "success") setIsLost(false);
-        else if (action.type === "failed" || action.type === "error") {
-          if (action.error instanceof Trouble && action.error.status === 0) setIsLost(true);
-        }
+        else if ("error" in action && action.error instanceof Trouble) setIsLost(action.error.status === 0);
       }),
     [client],
   );
