@@ -105,7 +105,7 @@ export const serverSettings = {
     takes: z.string(),
     default: "",
     value: "<folder>",
-    help: "folder on another disk for a second copy of a folder store, which follows its changes",
+    help: "folder on another disk, in which the server keeps a second copy of a folder store",
   },
   keysFile: {
     takes: z.string(),

@@ -117,7 +117,7 @@ export function readWait({ state, waitsForDisk, waitsForBudget }: Job): JobWait 
 /** Returns a job without its wait for the disk or the budget. */
 export const withoutWait = ({ waitsForDisk: _disk, waitsForBudget: _budget, ...job }: Job): Job => job;
 
-/** Returns a job that waits, and is tried again after a while. */
+/** Returns a job that waits until the disk has room, and is tried again after a while. */
 export const waitForDisk = (job: Job, now: Millis): Job => ({
   ...withoutWait(job),
   state: "waiting",
