@@ -33,7 +33,7 @@ function sign(url: string, body: Buffer): string {
     iss: "Svc",
     sub: url,
     exp: now + 300,
-    nbf: 0,
+    nbf: now - 3_600,
     iat: now,
     jti: `jwt_${newId()}`,
     body: hash("sha256", body, "base64url"),

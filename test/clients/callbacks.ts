@@ -2,6 +2,7 @@ import { decodeBase64 } from "@upstash/qstash";
 import { expect, test } from "vitest";
 import type { TestUser } from "./clientTestServer.ts";
 import { eventually, startVerifyingDestination } from "./clientTestServer.ts";
+import { startDestination } from "../process/waypost.ts";
 
 /** Tests callbacks with the published client. */
 export function callbacks(createUser: () => TestUser): void {
@@ -34,6 +35,8 @@ export function callbacks(createUser: () => TestUser): void {
       sourceMessageId: messageId,
       url: `${destination.url}/work`,
       method: "POST",
+      notBefore: expect.any(Number),
+      createdAt: expect.any(Number),
     });
     expect(decodeBase64(first.body)).toBe("brökén");
     expect(first.retried).toBe(0);
@@ -45,7 +48,12 @@ export function callbacks(createUser: () => TestUser): void {
       sourceBody: Buffer.from("in").toString("base64"),
     });
     const [failure] = told("/failure");
-    expect(failure).toMatchObject({ retried: 1, maxRetries: 1 });
+    expect(failure).toMatchObject({
+      retried: 1,
+      maxRetries: 1,
+      notBefore: first.notBefore,
+      createdAt: first.createdAt,
+    });
     const entry = await eventually(
       () => client.dlq.listMessages(),
       (page) => page.messages.length === 1,
@@ -104,6 +112,28 @@ export function callbacks(createUser: () => TestUser): void {
     const arrivals = await destination.until(({ length }) => length === 2);
     expect(arrivals.map(({ path }) => path)).toEqual(["/work", "/failure"]);
     expect(JSON.parse(String(arrivals[1]?.body))).toMatchObject({ status: 489, maxRetries: 3 });
+  });
+
+  test.each(["Svc", "Upstash"])("a destination that is down counts as failed: brand %s", async (brand) => {
+    const user = createUser();
+    const destination = await startDestination();
+    const response = await fetch(`${user.url}/v2/publish/http://127.0.0.1:1/`, {
+      method: "POST",
+      headers: {
+        Authorization: `Bearer ${user.token}`,
+        [`${brand}-Retries`]: "0",
+        [`${brand}-Callback`]: `${destination.url}/callback`,
+        [`${brand}-Failure-Callback`]: `${destination.url}/failure`,
+      },
+    });
+    expect(response.ok).toBe(true);
+    await destination.until(({ length }) => length === 2);
+    for (const { body } of destination.arrivals) {
+      const { status, body: reason } = JSON.parse(String(body));
+      // Applications test for exactly this.
+      expect(status >= 400 || status === -1).toBe(true);
+      expect(decodeBase64(reason)).toMatch(/refused/);
+    }
   });
 
   test("a redirect is not followed, and reported unchanged", async () => {

@@ -322,6 +322,18 @@ function testFailureUrls(createUser: () => WorkflowUser): void {
     });
     expect(await waitForCount(work, 1)).toBe(1);
   });
+
+  test("a failure URL learns that the endpoint was down", async () => {
+    const user = createUser();
+    const desk = user.answer(() => Response.json({ noted: true }));
+    await user.workflows.trigger({ url: "http://127.0.0.1:1/", retries: 0, failureUrl: desk.url });
+    expect(await waitForCount(desk, 1)).toBe(1);
+    expect(JSON.parse(desk.calls[0]?.body ?? "")).toMatchObject({
+      status: -1,
+      createdAt: expect.any(Number),
+      notBefore: expect.any(Number),
+    });
+  });
 }
 
 function testRepeatedCallback(createUser: () => WorkflowUser): void {

@@ -36,7 +36,7 @@ describe("signing", () => {
       iss,
       sub: url,
       exp: 1_700_000_300,
-      nbf: 0,
+      nbf: 1_699_996_400,
       iat: 1_700_000_000,
       jti: "jwt_1",
       body: "LPJNul-wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ=",
@@ -68,6 +68,15 @@ describe("the receiver of @upstash/qstash", () => {
   ])("accepts %s", async (_case, signingKey, body) => {
     const signature = signJwt({ ...options, signingKey, bodyHash: hashBody(Buffer.from(body)) });
     expect(await receiver.verify({ signature, body, url })).toBe(true);
+  });
+
+  test.each([
+    ["an hour behind", 3_600, 0],
+    ["almost the lifetime ahead", -299, 0],
+    ["ahead within the tolerance", -310, 20],
+  ])("accepts a signature if its clock is %s", async (_case, behind, clockTolerance) => {
+    const signature = signJwt({ ...options, now: now + behind * 1_000 });
+    expect(await receiver.verify({ signature, body: "hello", url, clockTolerance })).toBe(true);
   });
 
   test("accepts a URL with quotes, escapes and other scripts", async () => {

@@ -4,7 +4,7 @@ const headers = z.record(z.string(), z.array(z.string()));
 
 /** The body of a callback, as `core/sending/callback.ts` writes it. */
 export const callbackSchema = z.object({
-  status: z.int().describe("The status of the response; 0 if there was no response."),
+  status: z.int().describe("The status of the response; -1 if there was no response."),
   header: headers.describe("The headers of the response: names to lists of values."),
   body: z
     .string()
@@ -18,10 +18,8 @@ export const callbackSchema = z.object({
   method: z.string().describe("The HTTP method of the message."),
   sourceHeader: headers.describe("The headers of the message: names to lists of values."),
   sourceBody: z.string().describe("The body of the message, in base64."),
-  notBefore: z
-    .string()
-    .describe("The earliest time of the first attempt of the message: Unix milliseconds, as a text."),
-  createdAt: z.string().describe("When the message was published: Unix milliseconds, as a text."),
+  notBefore: z.int().describe("The earliest time of the first attempt of the message, in Unix milliseconds."),
+  createdAt: z.int().describe("When the message was published, in Unix milliseconds."),
   scheduleId: z.string().optional().describe("The id of the schedule that published the message."),
   callerIP: z
     .string()

@@ -83,7 +83,7 @@ const callFields = {
     .int()
     .optional()
     .describe(
-      "The HTTP status of the response. 0 if there was no response; callResponseBody gives the reason.",
+      "The HTTP status of the response. -1 if there was no response; callResponseBody gives the reason.",
     ),
   callResponseBody: z.string().optional().describe("The body of the response, if it is UTF-8."),
   callResponseBodyBase64: z

@@ -59,10 +59,15 @@ export function makeCallbackInput({
 }
 
 /**
+ * The status that a callback reports if there was no response. Applications take statuses from 400 and this
+ * one for failures, and any other status for a delivery.
+ */
+export const noResponseStatus = -1;
+
+/**
  * Returns the body of a callback (protocol 4.3), at most `maxBytes` bytes. If the destination gave no
- * response, `status` is 0 and `body` is the reason. `retried` is 0 after the first attempt. Times are texts,
- * because clients expect texts. `truncated` is true if not everything fits, or if the response was not read
- * completely.
+ * response, `status` is `noResponseStatus` and `body` is the reason. `retried` is 0 after the first attempt.
+ * `truncated` is true if not everything fits, or if the response was not read completely.
  */
 function formatCallbackBody({
   message,
@@ -73,7 +78,7 @@ function formatCallbackBody({
 }: Omit<CallbackContent, "callback" | "reportsOn"> & { dlqId: string | null }): string {
   const response = outcome.status === null ? new TextEncoder().encode(outcome.error ?? "") : outcome.body;
   const fields = {
-    status: outcome.status ?? 0,
+    status: outcome.status ?? noResponseStatus,
     header: headerMap(outcome.headers),
     body: "",
     retried,
@@ -85,8 +90,8 @@ function formatCallbackBody({
     method: message.method,
     sourceHeader: headerMap(message.headers),
     sourceBody: "",
-    notBefore: String(message.notBefore),
-    createdAt: String(message.createdAt),
+    notBefore: message.notBefore,
+    createdAt: message.createdAt,
     ...(message.scheduleId === null ? {} : { scheduleId: message.scheduleId }),
     ...(message.callerIp === null ? {} : { callerIP: message.callerIp }),
     ...(dlqId === null ? {} : { dlqId }),

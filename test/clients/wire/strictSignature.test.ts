@@ -10,7 +10,7 @@ import { expectReplay } from "./exchange.ts";
 
 // A destination that verifies a signature like a Go program with golang-jwt and encoding/base64. The three
 // parts of the token are base64url without padding. The claim `body` is compared character by character with
-// base64url with padding.
+// base64url with padding. A time that is 0 is absent, and absent times are refused.
 
 type Claims = { iss: string; sub: string; exp: number; nbf: number; body: string };
 
@@ -31,11 +31,13 @@ function rejected(
   const claims = JSON.parse(Buffer.from(payload, "base64url").toString()) as Claims;
   if (claims.iss !== "Upstash") return `the issuer is ${claims.iss}`;
   if (claims.sub !== url) return `the subject is ${claims.sub}`;
-  if (!Number.isInteger(claims.exp) || claims.exp <= now) return "the token has expired";
-  if (!Number.isInteger(claims.nbf) || claims.nbf > now) return "the token is not valid yet";
+  if (!isTime(claims.exp) || claims.exp <= now) return "the token has expired";
+  if (!isTime(claims.nbf) || claims.nbf > now) return "the token is not valid yet";
   const hash = createHash("sha256").update(body).digest("base64").replaceAll("+", "-").replaceAll("/", "_");
   return claims.body === hash ? null : `the hash of the body is ${claims.body} instead of ${hash}`;
 }
+
+const isTime = (claim: number): boolean => Number.isInteger(claim) && claim > 0;
 
 const bodies = ["", "text", '{"ex_key": "ex_välue"}', "a".repeat(100_000)];
 

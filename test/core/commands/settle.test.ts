@@ -196,8 +196,8 @@ describe("a callback", () => {
       method: "POST",
       sourceHeader: { "X-Id": ["7", "8"] },
       sourceBody: "aGVsbG8=",
-      notBefore: String(noon),
-      createdAt: String(noon),
+      notBefore: noon,
+      createdAt: noon,
       callerIP: "192.0.2.1",
     };
     expect(first && bodyOf(first)).toEqual(body);
@@ -238,15 +238,16 @@ describe("a callback", () => {
     expect(told[1]).toMatchObject({ scheduleId: "scd_1", endpointName: "first" });
   });
 
-  test("reports status 0 and the error if there was no response", async () => {
-    const id = await broker.publish({ callback: callbackTo("https://told.example") });
-    await broker.settle(id, { status: null, error: "timed out", body: bytes("") });
-    const [told] = broker.listReporters(id);
-    expect(told && bodyOf(told)).toMatchObject({
-      status: 0,
-      body: Buffer.from("timed out").toString("base64"),
-    });
-  });
+  test.each(["svc", "upstash"] as const)(
+    "reports status -1 and the error if there was no response: brand %s",
+    async (brand) => {
+      const callback = callbackTo("https://told.example");
+      const id = await broker.publish({ brand, retries: 0, callback, failureCallback: callback });
+      await broker.settle(id, { status: null, error: "timed out", body: bytes("") });
+      const expected = { status: -1, body: Buffer.from("timed out").toString("base64") };
+      expect(broker.listReporters(id).map(bodyOf)).toMatchObject([expected, expected]);
+    },
+  );
 
   test("keeps its own content type", async () => {
     const id = await broker.publish({

@@ -7,6 +7,7 @@ import type {
   Redaction,
   StepHead,
 } from "../../model/message.ts";
+import { noResponseStatus } from "../../sending/callback.ts";
 import { joinHeaders } from "../../values/headers.ts";
 import type { RunView, StepUnit } from "./view.ts";
 import { isAsleep, isFailedBy, listUnitMessages, toProgressState, readRetries } from "./view.ts";
@@ -267,11 +268,11 @@ function makeCallDetail({ findStoredMessage, cut }: RunView, { call, answer }: S
 }
 
 /**
- * Returns the response as the callback reports it. If there was no response, the status is 0 and the body is
- * the reason.
+ * Returns the response as the callback reports it. If there was no response, the status is `noResponseStatus`
+ * and the body is the reason. Version 0.1 stored the status 0, which no response has.
  */
 const makeCallResponse = (status: number, answerBody: StepBody): CallDetail["response"] => ({
-  status,
+  status: status === 0 ? noResponseStatus : status,
   headers: readHeaders(answerBody.header),
   body: decodeBase64(answerBody.body),
 });

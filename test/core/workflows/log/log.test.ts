@@ -196,6 +196,17 @@ describe("a step that an endpoint posts", () => {
     expect(callOf(answer)).toBeNull();
   });
 
+  test.each([-1, 0])("may be a call without a response, stored with status %i", (status) => {
+    const reason = Buffer.from("connection refused").toString("base64");
+    const body = bytes(JSON.stringify({ url: "https://third.example", status, header: {}, body: reason }));
+    const answer = entry("f1", 1, { callType: "fromCallback", body });
+    const call = entry("c1", 1, { callType: "toCallback", url: "https://third.example" });
+    const item = listStepGroups(known([initial, call, answer]), noon)[1]?.steps[0];
+    expect(item).toMatchObject({
+      call: { response: { status: -1, body: Buffer.from("connection refused") } },
+    });
+  });
+
   test("may claim any number of parallel steps", () => {
     const huge = Number.MAX_SAFE_INTEGER;
     expect(inShort(known([initial, result(1, 1, huge), result(2, 2, huge), result(3, 3, 0)]))).toEqual([
