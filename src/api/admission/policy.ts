@@ -6,8 +6,9 @@ import type { WebhookSource } from "../../core/model/webhookSource.ts";
 import { Refusal, errorCodes } from "../../core/values/errors.ts";
 import type { Store } from "../../store/store.ts";
 import { createBasicAuthenticator } from "../auth/basic.ts";
-import type { Proof } from "../auth/bearer.ts";
+import type { Look, Proof } from "../auth/bearer.ts";
 import { createAuthenticator } from "../auth/bearer.ts";
+import { notAttempts } from "../auth/lockout.ts";
 import { burstHeaders } from "../auth/bursts.ts";
 import type { BrowserRequest } from "../auth/consoleRequest.ts";
 import type { ConsoleSessions, SessionProof } from "../auth/consoleSessions.ts";
@@ -105,11 +106,10 @@ export class AdmissionPolicy {
     const { store } = parts;
     this.#parts = parts;
     this.#counted = parts.counted ?? createAccessCounters(() => parts.now());
-    const { lockout } = this.#counted;
     this.#bodies = new RequestBodyLimits(parts.requestBodyBytes);
     this.responses = new ResponseLimits(parts.longResponseBytes);
-    this.#bearer = createAuthenticator({ store, now: () => parts.now(), lockout });
-    this.#identifyHolder = createBasicAuthenticator({ store, lockout });
+    this.#bearer = createAuthenticator({ store, now: () => parts.now() });
+    this.#identifyHolder = createBasicAuthenticator(store);
   }
 
   /** Refuses all requests from now on. */
@@ -132,11 +132,14 @@ export class AdmissionPolicy {
    * with it.
    */
   identify(route: Route, credentials: Credentials): Caller | Promise<Caller> {
+    return this.#identify(route, credentials, { attempts: this.#counted.lockout, isFresh: false });
+  }
+
+  #identify(route: Route, credentials: Credentials, look: Look): Caller | Promise<Caller> {
     const { authorization, parameter, params, address, browser } = credentials;
     const { store, sessions } = this.#parts;
     if (browser && sessions && takesSession(route) && authorization === undefined && parameter === null)
       return this.#identifySession(sessions, { route, browser, address });
-    const { lockout } = this.#counted;
     const from = (): { address: string | null } => ({ address });
     switch (route.access) {
       case "open":
@@ -157,17 +160,19 @@ export class AdmissionPolicy {
       }
       case "account":
         if (route.takesTokens && /^bearer /i.test(authorization ?? ""))
-          return this.#bearer.authenticate({ authorization, parameter: null, from }).then(callerWith);
-        return this.#identifyHolder(authorization, from).then(callerWith);
+          return this.#bearer
+            .authenticate({ authorization, parameter: null, from, ...look })
+            .then(callerWith);
+        return this.#identifyHolder({ authorization, from, ...look }).then(callerWith);
       case "operator":
-        checkOperator(this.#parts, authorization, { lockout, address });
+        checkOperator(this.#parts, authorization, { ...look, address });
         return nobody;
       case "token": {
         // Almost every token is cached, and a promise here would cost every publish 1 µs.
-        const known = this.#bearer.getCached(authorization);
+        const known = look.isFresh ? null : this.#bearer.getCached(authorization);
         return known
           ? callerWith(known)
-          : this.#bearer.authenticate({ authorization, parameter, from }).then(callerWith);
+          : this.#bearer.authenticate({ authorization, parameter, from, ...look }).then(callerWith);
       }
     }
   }
@@ -210,9 +215,12 @@ export class AdmissionPolicy {
       : this.#enter(entry, burst);
   }
 
-  /** Checks the credentials and the rights of a request that runs for long. Throws `Refusal`. */
+  /**
+   * Checks the credentials and the rights of a request that runs for long, as they are stored now. Ignores
+   * the lockout, which is about attempts: it must not hide that a token was revoked. Throws `Refusal`.
+   */
   async recheck(route: Route, credentials: Credentials): Promise<void> {
-    const { proof } = await this.identify(route, credentials);
+    const { proof } = await this.#identify(route, credentials, { attempts: notAttempts, isFresh: true });
     if (proof) checkRights(proof, route);
   }
 

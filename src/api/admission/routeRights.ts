@@ -7,7 +7,8 @@ import { changesAnything, requiredVerb } from "../route/route.ts";
 
 /**
  * Throws `Refusal` if a token's rights do not cover a route, or if a passive account calls a route that
- * changes anything. A passive account may still post steps of active runs and revoke its credentials.
+ * changes anything or streams. A passive account may still post steps of active runs and revoke its
+ * credentials.
  */
 export function checkRights({ account, right }: Proof, route: Route): void {
   const verb = requiredVerb(route);
@@ -18,5 +19,6 @@ export function checkRights({ account, right }: Proof, route: Route): void {
     if (verb === "publish" && !route.looksAtScope)
       mustBeUnrestricted(right, "this request may reach any destination");
   }
+  if (route.streams) mustBeActive(account);
   if (changesAnything(route) && route.operation !== "step" && !route.forPassive) mustBeActive(account);
 }

@@ -1,8 +1,7 @@
 import { Refusal } from "../../core/values/errors.ts";
 import type { Account } from "../../core/model/message.ts";
 import type { Store } from "../../store/store.ts";
-import type { Proof } from "./bearer.ts";
-import type { Lockout, AttemptOrigin } from "./lockout.ts";
+import type { GivenTokens, Proof } from "./bearer.ts";
 import { isSameSecret } from "./token.ts";
 
 const howTo =
@@ -12,15 +11,11 @@ const howTo =
  * Returns a function that finds the account of a request by user name and password, as they are stored now. A
  * caller who knows neither cannot find out which accounts exist. The function throws `Refusal`.
  */
-export function createBasicAuthenticator({
-  store,
-  lockout,
-}: {
-  store: Store;
-  lockout: Lockout;
-}): (authorization: string | undefined, from: () => AttemptOrigin) => Promise<Proof> {
+export function createBasicAuthenticator(
+  store: Store,
+): (given: Pick<GivenTokens, "authorization" | "from" | "attempts">) => Promise<Proof> {
   const names = new AccountNames(store);
-  return async (authorization, from) => {
+  return async ({ authorization, from, attempts }) => {
     const { user, password } = readBasic(authorization, howTo);
     for (const id of await names.findIds(user)) {
       const account = await store.read.account(id);
@@ -28,7 +23,7 @@ export function createBasicAuthenticator({
         return { account, by: "header", token: password, right: "all" };
     }
     const wrong = new Refusal("unauthorized", "account: user name or password is wrong or was replaced");
-    throw lockout.recordFailure({ ...from(), user }, wrong);
+    throw attempts.recordFailure({ ...from(), user }, wrong);
   };
 }
 

@@ -5,7 +5,7 @@ import type { Scope, Token } from "../../core/model/rights.ts";
 import { shouldNoteUse } from "../../core/commands/token.ts";
 import { toScope } from "../../core/model/rights.ts";
 import type { Store } from "../../store/store.ts";
-import type { Lockout, AttemptOrigin } from "./lockout.ts";
+import type { Attempts, AttemptOrigin } from "./lockout.ts";
 import { parseAccountId, hashToken, isSameSecret, makeReadOnlyToken } from "./token.ts";
 import { minute, second } from "../../core/values/time.ts";
 import { BoundedMap } from "../../core/values/boundedMap.ts";
@@ -40,6 +40,14 @@ export type GivenTokens = {
   parameter: string | null;
   /** Returns the client that sent the tokens. */
   from(): AttemptOrigin;
+} & Look;
+
+/** How credentials are looked up. */
+export type Look = {
+  /** Where a failed attempt counts. */
+  attempts: Attempts;
+  /** Whether the credentials are read as they are stored now, and not from a cache. */
+  isFresh: boolean;
 };
 
 /**
@@ -70,23 +78,16 @@ type Authenticator = {
  * token in the query. If the header has an unknown bearer token and the query has a valid token, the header
  * is meant for the destination.
  */
-export function createAuthenticator({
-  store,
-  now,
-  lockout,
-}: {
-  store: Store;
-  now(): Millis;
-  lockout: Lockout;
-}): Authenticator {
+export function createAuthenticator({ store, now }: { store: Store; now(): Millis }): Authenticator {
   const tokenCache = new TokenCache(store, now);
-  const prove = async (bearer: string | undefined, { parameter, from }: GivenTokens): Promise<Proof> => {
-    const byHeader = bearer === undefined ? null : await tokenCache.find(bearer);
+  const prove = async (bearer: string | undefined, tokens: GivenTokens): Promise<Proof> => {
+    const { parameter, from, attempts, isFresh } = tokens;
+    const byHeader = bearer === undefined ? null : await tokenCache.find(bearer, isFresh);
     if (byHeader && bearer !== undefined) return { ...byHeader, by: "header", token: bearer };
-    const byQuery = parameter === null ? null : await tokenCache.find(parameter);
+    const byQuery = parameter === null ? null : await tokenCache.find(parameter, isFresh);
     if (byQuery && parameter !== null) return { ...byQuery, by: "query", token: parameter };
     if (bearer === undefined && parameter === null) throw new Refusal("unauthorized", missingTokenMessage);
-    throw lockout.recordFailure(from(), new Refusal("unauthorized", unknownTokenMessage));
+    throw attempts.recordFailure(from(), new Refusal("unauthorized", unknownTokenMessage));
   };
   return {
     getCached: (authorization) => {
@@ -96,7 +97,7 @@ export function createAuthenticator({
     },
     lookUp: async (authorization) => {
       const bearer = parseBearer(authorization);
-      if (bearer !== undefined) await tokenCache.find(bearer).catch(() => null);
+      if (bearer !== undefined) await tokenCache.find(bearer, false).catch(() => null);
     },
     authenticate: (tokens) => prove(parseBearer(tokens.authorization), tokens),
   };
@@ -156,12 +157,13 @@ class TokenCache {
   }
 
   /**
-   * Returns the holder of a token, from the cache or the store, or null if the token is unknown. Throws
-   * `Refusal`: "unavailable" if the storage does not answer and no recent look-up is cached.
+   * Returns the holder of a token, from the cache unless `isFresh`, or from the store. Returns null if the
+   * token is unknown. Throws `Refusal`: "unavailable" if the storage does not answer and no recent look-up is
+   * cached.
    */
-  async find(token: string): Promise<Holder | null> {
+  async find(token: string, isFresh: boolean): Promise<Holder | null> {
     const tokenHash = hashToken(token);
-    const known = this.get(tokenHash);
+    const known = isFresh ? null : this.get(tokenHash);
     if (known) return known;
     try {
       const found = await this.#lookUpOnce(token, tokenHash);

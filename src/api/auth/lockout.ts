@@ -15,8 +15,22 @@ export type AttemptOrigin = { address: string | null; user?: string };
 /** The number of origins that are counted. If there are more, the oldest is forgotten. */
 const maxOrigins = 10_000;
 
+/** What happens at an attempt to authenticate. */
+export type Attempts = {
+  /** Counts a failed attempt. Returns `refusal`, or a refusal `too-many-failures` if too many have failed. */
+  recordFailure(origin: AttemptOrigin, refusal: Refusal): Refusal;
+  /** Throws `Refusal` if no further attempt with this user name may be checked. */
+  checkNotLocked(address: string | null, user: string): void;
+};
+
+/** For a look at credentials that were accepted before: it guesses nothing, so it counts as no attempt. */
+export const notAttempts: Attempts = {
+  recordFailure: (_origin, refusal) => refusal,
+  checkNotLocked: () => undefined,
+};
+
 /** Counts failed attempts by client and by user name, in bounded memory. Each node counts for itself. */
-export class Lockout {
+export class Lockout implements Attempts {
   readonly #failures = new BoundedMap<string, Failures>(maxOrigins);
   readonly #now: () => Millis;
 

@@ -1,7 +1,7 @@
 import { Refusal } from "../../core/values/errors.ts";
 import { readActor } from "./actor.ts";
 import { readBasic } from "../auth/basic.ts";
-import type { Lockout } from "../auth/lockout.ts";
+import type { Attempts } from "../auth/lockout.ts";
 import type {
   RouteResponse,
   RouteRequest,
@@ -27,19 +27,19 @@ const disabledMessage =
   `a password of at least ${shortestPassword} characters`;
 
 /**
- * Throws `Refusal` if a request does not have the operator's credentials. `lockout` counts failed attempts
+ * Throws `Refusal` if a request does not have the operator's credentials. `attempts` counts failed attempts
  * and refuses further ones after too many.
  */
 export function checkOperator(
   { operator }: Pick<RouteContext, "operator">,
   authorization: string | undefined,
-  { lockout, address }: { lockout: Lockout; address: string | null },
+  { attempts, address }: { attempts: Attempts; address: string | null },
 ): void {
   if (!operator) throw new Refusal("forbidden", disabledMessage);
   const credentials = readBasic(authorization, howTo);
-  lockout.checkNotLocked(address, user);
+  attempts.checkNotLocked(address, user);
   if (!isSameSecret(`${credentials.user}:${credentials.password}`, `${user}:${operator.password}`))
-    throw lockout.recordFailure(
+    throw attempts.recordFailure(
       { address, user },
       new Refusal("unauthorized", "operator: user name or password is wrong"),
     );

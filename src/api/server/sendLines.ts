@@ -1,12 +1,12 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
-import { Refusal } from "../../core/values/errors.ts";
+import { Refusal, errorCodes } from "../../core/values/errors.ts";
 import { second } from "../../core/values/time.ts";
 import type { Millis } from "../../core/model/message.ts";
 import type { LineStream } from "../http/lineStream.ts";
 import { PacedSocket } from "../route/pipelining.ts";
 import type { RouteContext } from "../route/route.ts";
 
-/** How often the token of the client is checked. */
+/** How often the credentials of the client are checked. */
 const recheckInterval: Millis = 5 * second;
 /** How long a client may take to receive the last line. */
 const closeGrace: Millis = 2 * second;
@@ -18,8 +18,9 @@ type LineResponse = Pick<RouteContext, "wakeAfter"> & {
 };
 
 /**
- * Sends a stream of lines until it ends or the client has gone. The stream ends if the token of the request
- * is revoked.
+ * Sends a stream of lines until it ends or the client has gone. The stream ends if the request would now be
+ * refused: its token was revoked or has expired, its session has ended, or its account was disabled. It
+ * continues while the storage is unavailable.
  */
 export function sendLines(
   request: FastifyRequest,
@@ -36,7 +37,7 @@ export function sendLines(
     try {
       await recheck();
     } catch (error) {
-      if (error instanceof Refusal && (error.code === "unauthorized" || error.code === "forbidden"))
+      if (error instanceof Refusal && errorCodes[error.code].status < 500)
         return body.finish(JSON.stringify({ ended: error.message }));
     }
     if (!raw.destroyed) stopCheck = wakeAfter(recheckInterval, () => void check());

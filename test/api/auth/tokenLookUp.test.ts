@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { createAuthenticator } from "../../../src/api/auth/bearer.ts";
+import { notAttempts } from "../../../src/api/auth/lockout.ts";
 import { hashToken } from "../../../src/api/auth/token.ts";
 import { Refusal } from "../../../src/core/values/errors.ts";
 import type { Store } from "../../../src/store/store.ts";
@@ -9,6 +10,8 @@ const tokens = (value = token) => ({
   authorization: `Bearer ${value}`,
   parameter: null,
   from: () => ({ client: "127.0.0.1" }) as never,
+  attempts: notAttempts,
+  isFresh: false,
 });
 
 /** Returns a store that can hang or be unavailable, and that counts look-ups. */
@@ -28,11 +31,9 @@ function openStore() {
     isInDoubt: () => state.isInDoubt,
     onAccounts: (listener: () => void) => void (tellAccounts = listener),
   };
-  const lockout = { recordFailure: (_: unknown, refusal: Refusal) => refusal };
   const auth = createAuthenticator({
     store: store as unknown as Store,
     now: () => state.now,
-    lockout: lockout as never,
   });
   return {
     state,

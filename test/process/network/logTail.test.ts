@@ -53,13 +53,47 @@ const stores: readonly (readonly [name: string, start: () => Promise<{ args: str
     ["PostgreSQL", async () => ({ args: ["start", "--database-url", await freshDatabase()], token: "" })],
   ];
 
+/** Starts a server, and returns it with the main token of its first account. */
+async function start(prepare: (typeof stores)[number][1]) {
+  const { args, token } = await prepare();
+  const server = await startWaypost([...args, "--port", "0", "--data", temporaryFolder()]);
+  const known = token === "" ? await readCredentials(...args.slice(1)) : `WAYPOST_TOKEN="${token}"`;
+  const authorization = `Bearer ${/^WAYPOST_TOKEN="(.*)"$/m.exec(known)?.[1] ?? ""}`;
+  return { server, to: { url: server.url, authorization } };
+}
+
+/** Sends a request, such as `GET /v2/logs`. Returns the status and the body. */
+async function call(to: Server, line: string, body?: object) {
+  const [method, path] = line.split(" ") as ["GET" | "POST" | "DELETE", string];
+  const headers = { authorization: to.authorization };
+  const reply = await request(`${to.url}${path}`, {
+    method,
+    headers,
+    ...(body && { body: JSON.stringify(body) }),
+  });
+  return { status: reply.statusCode, body: (await reply.body.json()) as Record<string, string> };
+}
+
 describe.each(stores)("the tail of the log on %s", (_, prepare) => {
+  test("ends when its token is revoked, while wrong requests keep its client locked out", async () => {
+    const { to } = await start(prepare);
+    const made = await call(to, "POST /v2/tokens", { name: "reader", verbs: ["read"] });
+    const revoked = { url: to.url, authorization: `Bearer ${made.body["token"]}` };
+    const [tail, other] = [await openTail(revoked), await openTail(to)];
+    const wrong = { ...to, authorization: "Bearer wrong" };
+    await until(async () => (await call(wrong, "GET /v2/logs")).status === 429);
+    await call(to, `DELETE /v2/tokens/${made.body["tokenId"]}`);
+    const revokedAt = performance.now();
+    await until(async () => {
+      expect([401, 429]).toContain((await call(revoked, "GET /v2/logs")).status);
+      return tail.response.readableEnded || performance.now() - revokedAt > 60_000;
+    });
+    expect(tail.lines.at(-1)).toEqual({ ended: expect.stringContaining("token: not valid") });
+    expect(other.response.readableEnded).toBe(false);
+  });
+
   test("tells a slow reader how many entries it left out, and ends when the server stops", async () => {
-    const { args, token } = await prepare();
-    const server = await startWaypost([...args, "--port", "0", "--data", temporaryFolder()]);
-    const known = token === "" ? await readCredentials(...args.slice(1)) : `WAYPOST_TOKEN="${token}"`;
-    const authorization = `Bearer ${/^WAYPOST_TOKEN="(.*)"$/m.exec(known)?.[1] ?? ""}`;
-    const to = { url: server.url, authorization };
+    const { server, to } = await start(prepare);
     const fast = await openTail(to);
     const slow = await openTail(to);
     slow.response.pause();

@@ -89,8 +89,8 @@ const tail = route({
     "Returns the entries that are written from now on, one JSON object per line, about 2 seconds after " +
     "they were written. The response has no end. The first line, and a line after 15 seconds without " +
     "entries, has `heartbeat`. If the client reads too slowly, entries are left out, and a line has " +
-    "`dropped`. If the token is revoked or the server stops, the last line has `ended`. An account may " +
-    "have 10 open tails on a server.",
+    "`dropped`. If the token is revoked or expires, its session ends, the account is disabled or the " +
+    "server stops, the last line has `ended`. An account may have 10 open tails on a server.",
   query: logFilters.omit({ fromDate: true, toDate: true }),
   streams: true,
   answers: {

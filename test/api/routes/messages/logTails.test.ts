@@ -4,7 +4,8 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { alarm } from "../../../../src/clock/clock.ts";
 import { limits } from "../../../../src/core/values/limits.ts";
 import type { TestServer } from "../../testServer.ts";
-import { createTestServer, otherToken, portOf, token } from "../../testServer.ts";
+import { TestBrowser } from "../../console/browser.ts";
+import { createTestServer, operatorPassword, otherToken, portOf, token } from "../../testServer.ts";
 
 type Line = Record<string, unknown>;
 type OpenTail = {
@@ -20,14 +21,15 @@ type OpenTail = {
 const createFastServer = (options: Parameters<typeof createTestServer>[0] = {}): Promise<TestServer> =>
   createTestServer({ ...options, alarm: (after, wake) => alarm(after / 20, wake) });
 
+type TailRequest = { query?: string; as?: string; headers?: Record<string, string>; isRead?: boolean };
+
 async function openTail(
   { api }: TestServer,
-  { query = "", as = token, isRead = true }: { query?: string; as?: string; isRead?: boolean } = {},
+  { query = "", as = token, headers = { authorization: `Bearer ${as}` }, isRead = true }: TailRequest = {},
 ): Promise<OpenTail> {
   const port = await portOf(api);
   return new Promise((resolve, reject) => {
     const path = `/v2/logs/tail${query}`;
-    const headers = { authorization: `Bearer ${as}` };
     const outgoing = request({ host: "127.0.0.1", port, path, headers, agent: false }, (response) => {
       const lines: Line[] = [];
       let rest = "";
@@ -187,18 +189,99 @@ describe("a tail of the log is refused", () => {
   });
 });
 
+/** Creates a token that may read. */
+async function makeReader({ ask }: TestServer): Promise<{ reader: string; revoke(): Promise<unknown> }> {
+  const { body } = await ask("POST", "/v2/tokens", { body: JSON.stringify({ name: "r", verbs: ["read"] }) });
+  return { reader: body.token, revoke: () => ask("DELETE", `/v2/tokens/${body.tokenId}`) };
+}
+
+const expectEnded = async (tail: OpenTail, reason: string): Promise<void> => {
+  await expect.poll(() => tail.lines.at(-1)).toEqual({ ended: expect.stringContaining(reason) });
+  await expect.poll(() => tail.isComplete()).toBe(true);
+};
+
 describe("a tail of the log ends with a reason", () => {
   test("when its token is revoked", async () => {
     const home = await createFastServer();
-    const made = await home.ask("POST", "/v2/tokens", {
-      body: JSON.stringify({ name: "r", verbs: ["read"] }),
-    });
-    const [revoked, other] = [await openTail(home, { as: made.body.token }), await openTail(home)];
-    await home.ask("DELETE", `/v2/tokens/${made.body.tokenId}`);
-    home.clock.now += 6_000;
-    await expect.poll(() => revoked.lines.at(-1)).toMatchObject({ ended: expect.stringContaining("token") });
-    await expect.poll(() => revoked.isComplete()).toBe(true);
+    const { reader, revoke } = await makeReader(home);
+    const [revoked, other] = [await openTail(home, { as: reader }), await openTail(home)];
+    await revoke();
+    await expectEnded(revoked, "token: not valid");
     expect(other.isComplete()).toBe(false);
+  });
+
+  test("when its token is revoked, also while wrong requests lock its client out", async () => {
+    const home = await createFastServer();
+    const { reader, revoke } = await makeReader(home);
+    const revoked = await openTail(home, { as: reader });
+    const ask = async (as: string): Promise<number> =>
+      (await home.ask("GET", "/v2/logs", { token: as })).status;
+    await expect.poll(() => ask("wrong")).toBe(429);
+    await revoke();
+    expect(await ask(reader)).toBe(429);
+    await expectEnded(revoked, "token: not valid");
+    expect(await ask(reader)).toBe(429);
+  });
+
+  test("when another node has revoked its token, and this node was not notified", async () => {
+    const silent = { onAccounts: { value: () => () => undefined } };
+    const home = await createFastServer({ wrap: (store) => Object.create(store, silent) as typeof store });
+    const { reader, revoke } = await makeReader(home);
+    const revoked = await openTail(home, { as: reader });
+    await revoke();
+    expect((await home.ask("GET", "/v2/logs", { token: reader })).status, "the token is cached").toBe(200);
+    await expectEnded(revoked, "token: not valid");
+  });
+
+  test("when its token expires", async () => {
+    const home = await createFastServer();
+    const expiresAt = home.clock.now + 60_000;
+    const asked = { body: JSON.stringify({ name: "r", verbs: ["read"], expires: expiresAt }) };
+    const made = await home.ask("POST", "/v2/tokens", asked);
+    const tail = await openTail(home, { as: made.body.token });
+    home.clock.now = expiresAt;
+    await expectEnded(tail, "token: expired");
+  });
+
+  test("when its account is disabled, and none is opened until the account is enabled", async () => {
+    const home = await createFastServer();
+    const tail = await openTail(home);
+    const change = (state: "active" | "passive") =>
+      home.store.execute("changeAccount", { account: "acc_1", change: { state } });
+    await change("passive");
+    await expectEnded(tail, "account: disabled");
+    expect((await openTail(home)).status).toBe(403);
+    await change("active");
+    expect((await openTail(home)).status).toBe(200);
+  });
+
+  test.each(["session", "operator session"])("when its %s of the console is ended", async (kind) => {
+    const home = await createFastServer({ console: {} });
+    const browser = new TestBrowser(home);
+    if (kind === "session") await browser.logIn({ token });
+    else {
+      await browser.logIn({ operatorPassword });
+      await browser.logIn({ switchTo: "acc_1" });
+    }
+    const cookie = [...browser.cookies].map(([name, value]) => `${name}=${value}`).join("; ");
+    const headers = { host: "127.0.0.1:8080", "sec-fetch-site": "same-origin", cookie };
+    const tail = await openTail(home, { headers });
+    expect(tail.status).toBe(200);
+    await browser.send("DELETE", "/console/session");
+    await expectEnded(tail, "session: ended");
+  });
+
+  test("a look at its token does not count as a failed attempt", async () => {
+    const home = await createFastServer();
+    const { reader, revoke } = await makeReader(home);
+    const tails: OpenTail[] = [];
+    for (let n = 0; n < limits.tails; n++) tails.push(await openTail(home, { as: reader }));
+    await revoke();
+    for (const tail of tails) await expectEnded(tail, "token: not valid");
+    const statuses: number[] = [];
+    for (let at = 0; at < 20; at++)
+      statuses.push((await home.ask("GET", "/v2/logs", { token: "wrong" })).status);
+    expect(new Set(statuses)).toEqual(new Set([401]));
   });
 
   test("when the server stops, also if a client does not read", async () => {
