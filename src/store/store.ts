@@ -37,7 +37,8 @@ export interface Store {
   /**
    * Reports whether a request would be stored now, as far as is known. The result is false while a batch has
    * run for more than 2 s. It is also false from the time a batch found the storage unavailable until a probe
-   * has been stored. A probe runs only when this function or `isInDoubt` is called, at most once per second.
+   * has been stored. A probe runs only when this function or `isInDoubt` is called, at most once per second,
+   * and not within 10 s after a change failed for lack of room.
    */
   takesChanges(): Promise<boolean>;
   /**
@@ -188,6 +189,13 @@ export type MomentSource = {
 
 /** The storage was unavailable or the connection was lost, so it is unknown whether the batch was stored. */
 export class Unavailable extends Error {}
+
+/** The storage has no room for the batch. */
+export class NoRoom extends Unavailable {}
+
+/** Reports whether an error, or a cause of it, is a lack of room. */
+export const lacksRoom = (error: unknown): boolean =>
+  error instanceof NoRoom || (error instanceof Error && lacksRoom(error.cause));
 
 /** The connection was lost before the commit was sent, so nothing of the batch was stored. */
 export class Interrupted extends Unavailable {}

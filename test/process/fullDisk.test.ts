@@ -1,9 +1,21 @@
 import { spawnSync } from "node:child_process";
-import { closeSync, openSync, rmSync, statfsSync, writeFileSync, writeSync } from "node:fs";
+import { randomBytes } from "node:crypto";
+import {
+  chownSync,
+  closeSync,
+  openSync,
+  rmSync,
+  statfsSync,
+  statSync,
+  writeFileSync,
+  writeSync,
+} from "node:fs";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { request } from "undici";
 import { expect, onTestFinished, test } from "vitest";
+import { ask } from "../store/postgres/postgresDatabase.ts";
+import { startPostgres } from "../postgres.ts";
 import { developmentToken, startDestination, startWaypost, temporaryFolder } from "./waypost.ts";
 
 const mebi = 1024 * 1024;
@@ -152,5 +164,59 @@ test(
     expect(err).toContain("the disk has little room: history is removed before its retention ends");
     expect(err).toContain("history is kept for its whole retention again");
     expect(err).not.toContain("new messages are refused");
+  },
+);
+
+/** Starts a PostgreSQL server with a database on a small disk. Its own log has another disk. */
+async function startPostgresOn(disk: string): Promise<string> {
+  const postgres = await startPostgres();
+  onTestFinished(() => postgres.stop());
+  const { uid, gid } = statSync(`/proc/${postgres.pid()}`);
+  chownSync(disk, uid, gid);
+  for (const sql of [`create tablespace small location '${disk}'`, "create database small tablespace small"])
+    await ask(postgres.url, sql);
+  return postgres.url.replace(/\/postgres$/, "/small");
+}
+
+test(
+  "a server on PostgreSQL is not ready as long as its disk has no room for a batch",
+  { tags: "long" },
+  async ({ skip }) => {
+    const disk = mountDisk("48m");
+    if (disk === null) return skip("only root can mount a small disk");
+    const url = await startPostgresOn(disk);
+    const server = await startWaypost(["dev", "--port", "0", "--database-url", url]);
+    const publish = async (bytes: number): Promise<number> => {
+      const { statusCode, body } = await request(
+        `${server.url}/v2/publish/https://shop.example/x?svc-delay=1d`,
+        {
+          method: "POST",
+          headers: { authorization: `Bearer ${developmentToken}` },
+          body: randomBytes(bytes),
+        },
+      );
+      await body.dump();
+      return statusCode;
+    };
+    const isReady = async (): Promise<boolean> => {
+      const { statusCode, body } = await request(`${server.url}/v2/health/ready`);
+      await body.dump();
+      return statusCode === 200;
+    };
+    expect([await publish(1_000_000), await isReady()]).toEqual([200, true]);
+    const ballast = join(disk, "ballast");
+    const { bavail, bsize } = statfsSync(disk);
+    writeFileSync(ballast, Buffer.alloc(bavail * bsize - mebi));
+    while ((await publish(1_000_000)) === 200);
+    expect(await isReady()).toBe(false);
+    // Longer than the pause, so that the server probes.
+    for (const end = performance.now() + 12_000; performance.now() < end; await pause(200)) {
+      expect(await isReady()).toBe(false);
+      await publish(100);
+    }
+    expect(await publish(1_000_000)).toBe(503);
+    rmSync(ballast);
+    while (!(await isReady())) await pause(200);
+    expect(await publish(1_000_000)).toBe(200);
   },
 );

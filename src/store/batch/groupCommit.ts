@@ -10,6 +10,7 @@ import { weighCommand } from "../../core/fairness/weight.ts";
 import { coalesce, type AfterNextPoll } from "./coalesce.ts";
 import { createHoldInMemory } from "../memoryHold.ts";
 import { takeNextBatch } from "./nextBatch.ts";
+import { StorageHealth } from "../storageHealth.ts";
 import { observeBatches } from "../observedBatches.ts";
 import type { Queries } from "../queries/index.ts";
 import type {
@@ -38,8 +39,6 @@ const doubtfulTicks = 4;
  * for its result.
  */
 const maxTicks = 20;
-/** The minimum time between two probes of the storage. */
-const probePause: Millis = 1_000;
 
 /**
  * `weight`: the cost of the call for a transaction, see `core/fairness/weight.ts`. `ticks`: how long the call
@@ -59,8 +58,13 @@ export type StoreBackend = Pick<Store, "giveBackSpace" | "isDiskLow" | "isDiskSh
   runBatch: RunBatch;
   read: Queries;
   nextDueAt(): Promise<Millis | null>;
-  /** Stores a change without effect, as durably as a batch. Rejects if that is not possible. */
-  probe?(): Promise<void>;
+  /**
+   * Stores a change without effect, as durably as a batch. It writes at least this many bytes, for which the
+   * storage needs additional room. Rejects if that is not possible.
+   */
+  probe?(bytes: number): Promise<void>;
+  /** A monotonic clock. If it is missing, a storage that lacked room is probed without a delay. */
+  elapsed?(): Millis;
   /** Waits for this many milliseconds. If it is missing, a batch may take any time, and calls wait for it. */
   pause?(time: Millis): Promise<void>;
   /** Calls the listener when another node left a row due. */
@@ -124,9 +128,7 @@ class GroupCommit {
   readonly #accountListeners = new Set<() => void>();
   #sink: DeliverySink | null = null;
   #isStartScheduled = false;
-  /** The storage was unavailable for a batch or could not store it, and no probe has been stored since. */
-  #isUnavailable = false;
-  #probing: Promise<void> | null = null;
+  readonly #health: StorageHealth;
   /** How long the batch in flight has run, in ticks. */
   #batchTicks = 0;
   #isWatching = false;
@@ -137,6 +139,7 @@ class GroupCommit {
 
   constructor(backend: StoreBackend) {
     this.#backend = backend;
+    this.#health = new StorageHealth(backend);
     backend.onOtherNodesDue?.((at) => this.#notifyDue(at));
     backend.onAccountsChanged?.(() => this.#notifyAccountListeners());
   }
@@ -219,37 +222,17 @@ class GroupCommit {
     this.#sink = sink;
   }
 
-  /**
-   * A successful batch does not prove that the storage takes changes, because a full disk accepts a batch
-   * that changes nothing. Only a probe proves it.
-   */
   async takesChanges(): Promise<boolean> {
-    if (this.#isBatchLate()) return false;
-    if (!this.#isUnavailable) return true;
-    this.#probing ??= this.#probeStorage();
-    await this.#probing;
-    return !this.#isUnavailable;
+    return !this.#isBatchLate() && (await this.#health.takesChanges());
   }
 
   /** Also starts a probe, because it is possible that nothing calls `takesChanges`. */
   isInDoubt(): boolean {
-    if (this.#isUnavailable) this.#probing ??= this.#probeStorage();
-    return this.#isUnavailable || this.#isBatchLate();
+    return this.#health.isInDoubt() || this.#isBatchLate();
   }
 
   #isBatchLate(): boolean {
     return this.#isRunning && this.#batchTicks > doubtfulTicks;
-  }
-
-  async #probeStorage(): Promise<void> {
-    try {
-      await this.#backend.probe?.();
-      this.#isUnavailable = false;
-    } catch {
-      // The storage is still in doubt.
-    }
-    void this.#backend.pause?.(probePause).then(() => (this.#probing = null));
-    if (this.#backend.pause === undefined) queueMicrotask(() => (this.#probing = null));
   }
 
   /** Checks the batch in flight twice a second while there is one. */
@@ -338,7 +321,7 @@ class GroupCommit {
    */
   async #runSeparately(batch: WaitingCall[], error: Error): Promise<void> {
     if (error instanceof Unavailable) {
-      this.#isUnavailable = true;
+      this.#health.fail(error);
       if (error instanceof Outdated) return rejectAll(batch, makeOutdated(error));
       return rejectAll(
         batch,

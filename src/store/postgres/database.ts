@@ -34,6 +34,7 @@ import {
   formatTransactionLimits,
   slowRoundTrip,
 } from "./session.ts";
+import { writeProbe } from "./probe.ts";
 import { readSqlState, isIdleTimeout, isOutOfResources } from "./databaseErrors.ts";
 import { createConnection, runPlain } from "./connection.ts";
 import { whileHostAnswers } from "./hostProbe.ts";
@@ -87,6 +88,7 @@ export async function postgresStore(options: PostgresOptions): Promise<Store> {
     nodes: () => readNodes(readers.connection),
     afterNextPoll: afterNextPoll,
     pause: (time) => createPause(options)(time, neverAborted),
+    ...(options.elapsed && { elapsed: options.elapsed }),
     onOtherNodesDue: (tell) => peers.onDue(tell),
     onAccountsChanged: (tell) => peers.onAccountsChanged(tell),
     notifyAccountsChanged: () => peers.notifyAccountsChanged(),
@@ -125,7 +127,7 @@ export function createPostgresBackend(
       }),
     read: createQueries(createSqlReads(readers.connection)),
     nextDueAt: () => readNextDueAt(readers.connection),
-    probe: () => database.probe(),
+    probe: (bytes) => database.probe(bytes),
     hold: {
       isHeld: () => readHold(readers.connection),
       set: (isHeld) => database.transaction((connection) => writeHold(connection, isHeld)),
@@ -263,15 +265,13 @@ export class PostgresDatabase implements Database {
   }
 
   /**
-   * Writes to the database's log and to a row, and waits for the commit. The commit is as durable as any
-   * other: on the disk of the database and of its standby.
+   * Stores a change without effect, which needs this much room. The commit is as durable as any other: on the
+   * disk of the database and of its standby.
    */
-  async probe(): Promise<void> {
-    const now = this.#options.clock.now();
-    await this.transaction(async ({ query }) => {
-      await query("select pg_logical_emit_message(true, 'waypost', 'probe')", []);
-      await query("update storage_probe set probed_at = ?", [now]);
-    });
+  async probe(bytes: number): Promise<void> {
+    const { clock, node } = this.#options;
+    const now = clock.now();
+    await this.transaction((connection) => writeProbe(connection, { node, now, bytes }));
   }
 
   touchNodeRow(connection: DatabaseConnection): Promise<void> {

@@ -1,5 +1,5 @@
 import { DatabaseError } from "pg";
-import { Unavailable } from "../store.ts";
+import { NoRoom, Unavailable } from "../store.ts";
 
 /** Returns the five-character code of a database error (SQLSTATE), or undefined for other errors. */
 export const readSqlState = (error: unknown): string | undefined =>
@@ -20,6 +20,9 @@ export const isOutOfResources = (error: unknown): boolean =>
   error instanceof Unavailable
     ? isOutOfResources(error.cause)
     : (readSqlState(error)?.startsWith("53") ?? false);
+
+/** The SQLSTATE of a full disk. */
+const diskFull = "53100";
 
 /**
  * Connection failures, missing resources, operator intervention, system errors, a standby, and transactions
@@ -43,10 +46,10 @@ export function toUnavailable(cause: unknown): Unavailable {
   if (cause instanceof Unavailable) return cause;
   const reason = cause instanceof Error ? cause.message || cause.name : String(cause);
   const [, advice] = adviceByMessage.find(([pattern]) => pattern.test(reason)) ?? [];
-  return new Unavailable(
-    `PostgreSQL cannot be reached: ${reason}${advice === undefined ? "" : `; ${advice}`}`,
-    { cause },
-  );
+  const Failure = readSqlState(cause) === diskFull ? NoRoom : Unavailable;
+  return new Failure(`PostgreSQL cannot be reached: ${reason}${advice === undefined ? "" : `; ${advice}`}`, {
+    cause,
+  });
 }
 
 /** Advice by the error texts of PgBouncer, Node.js, the driver and PostgreSQL. */

@@ -13,7 +13,7 @@ import { countPagesToGiveBack } from "../../core/fairness/freeSpace.ts";
 import { RecentRows } from "../sql/recentRows.ts";
 import { RecentHistories } from "../histories/recentHistories.ts";
 import { RecentTimeIndex } from "../batch/recentTimeIndex.ts";
-import { StorageRefused, Unavailable } from "../store.ts";
+import { NoRoom, StorageRefused, Unavailable } from "../store.ts";
 import type { Columns, Value } from "../sql/tables.ts";
 
 /**
@@ -59,8 +59,8 @@ export type SqliteDatabase = Database & {
   createTables(
     how?: Partial<StoreName & Pick<TableCreation, "isMoveTarget" | "keepsVersion">>,
   ): Promise<void>;
-  /** Writes a number that nothing reads. Rejects if the disk cannot store it. */
-  probe(): Promise<void>;
+  /** Writes this many bytes, which nothing reads. Rejects if the disk cannot store them. */
+  probe(bytes: number): Promise<void>;
   close(): void;
 };
 
@@ -164,11 +164,16 @@ export function openSqlite(
     createTables: (how) =>
       transaction(() => createTables(connection, "sqlite", { ...creationIn(db, path), ...how })),
     isConflict: (error) => error instanceof LostUpdate,
-    // A row that is stored unchanged would write nothing to the disk, so the probe writes a number that
-    // nothing reads.
-    probe: () => transaction(async () => db.exec("pragma user_version = 1")),
+    probe: (bytes) => writeProbe(transaction, bytes),
     close: () => db.close(),
   };
+}
+
+/** The second transaction frees the pages of the first. */
+async function writeProbe(transaction: Database["transaction"], bytes: number): Promise<void> {
+  const sql = "update storage_probe set probed_at = ";
+  await transaction(({ query }) => query(`${sql}zeroblob(${bytes})`, []));
+  await transaction(({ query }) => query(`${sql}0`, []));
 }
 
 function createFileReader(db: DatabaseSync, pageBytes: number): () => FileSpace {
@@ -202,8 +207,9 @@ const noStartTime = Promise.resolve(null);
 const readPageSize = (db: DatabaseSync): number => Number(db.prepare("pragma page_size").get()?.page_size);
 
 const busyCode = 5;
+const fullCode = 13;
 /** The codes of failures of the disk that may pass: read-only, input/output error, disk full, cannot open. */
-const cannotWriteCodes: ReadonlySet<number> = new Set([8, 10, 13, 14]);
+const cannotWriteCodes: ReadonlySet<number> = new Set([8, 10, fullCode, 14]);
 /** The codes of a file that is damaged or is not a database. */
 const damagedCodes: ReadonlySet<number> = new Set([11, 26]);
 
@@ -224,8 +230,10 @@ function toStoreError(path: string, error: unknown): unknown {
     return new Unavailable("another process has locked the database file; end it or retry later", {
       cause: error,
     });
-  if (cannotWriteCodes.has(readResultCode(error)))
-    return new Unavailable(`the disk failed to store data: ${toErrorText(error)}`, { cause: error });
+  if (cannotWriteCodes.has(readResultCode(error))) {
+    const Failure = readResultCode(error) === fullCode ? NoRoom : Unavailable;
+    return new Failure(`the disk failed to store data: ${toErrorText(error)}`, { cause: error });
+  }
   if (!damagedCodes.has(readResultCode(error))) return error;
   return new StorageRefused(
     `${path}: damaged, or not a store of waypost (${toErrorText(error)}); ` +

@@ -18,7 +18,7 @@ import { runSqlBatch } from "../sql/transaction.ts";
 import { readNextDueAt } from "../sql/reads.ts";
 import { openChecked } from "./openChecked.ts";
 import type { CommandCall, MomentSource, Store } from "../store.ts";
-import { Unavailable } from "../store.ts";
+import { NoRoom, Unavailable } from "../store.ts";
 import { startCheckpointThread, startReadingThread } from "./worker.ts";
 import { createSequencer } from "../sequencer.ts";
 import { WalIndex } from "../replica/walIndex.ts";
@@ -120,9 +120,10 @@ export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Stor
     isDiskLow: () => diskGuard.isLow(),
     isDiskShort: () => diskGuard.isShort(),
     ...createUpkeep({ database, commits, walCheckpoints, diskGuard, inSequence, change }),
-    probe: async () => {
+    elapsed,
+    probe: async (bytes) => {
       commits.requireFreeSpace();
-      await change(() => database.probe());
+      await change(() => database.probe(bytes));
       await commits.sync();
     },
     close: async () => {
@@ -272,13 +273,13 @@ class CommitSync {
   }
 
   /**
-   * Throws `Unavailable` if a batch with the largest message might not fit. A probe alone does not show this,
-   * because its small batch nearly always fits.
+   * Throws `NoRoom` if a batch with the largest message might not fit. A probe alone does not show this,
+   * because a larger batch may fail.
    */
   requireFreeSpace(): void {
     const freeBytes = this.#disk.readFreeBytes();
     if (freeBytes < minFreeBytes)
-      throw new Unavailable(`the disk is full: ${freeBytes} bytes are left; free some space`);
+      throw new NoRoom(`the disk is full: ${freeBytes} bytes are left; free some space`);
   }
 
   /** Records a failure of the disk. Nothing is stored from then on. */

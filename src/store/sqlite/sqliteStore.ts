@@ -30,7 +30,7 @@ export async function sqliteStore(
       inSequence(() => runSqlBatch({ database: writer, momentSource }, calls, capacity)),
     read: createQueries(storageReads),
     nextDueAt: () => inSequence(() => readNextDueAt(reader.connection)),
-    probe: () => inSequence(() => writer.probe()),
+    probe: (bytes) => inSequence(() => writer.probe(bytes)),
     hold: {
       isHeld: () => inSequence(() => readHold(reader.connection)),
       set: (isHeld) => inSequence(() => writer.transaction((connection) => writeHold(connection, isHeld))),

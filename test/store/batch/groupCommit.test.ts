@@ -3,7 +3,7 @@ import type { Delivery, Outcome } from "../../../src/core/model/message.ts";
 import { noBytes } from "../../../src/core/model/message.ts";
 import { createGroupCommitStore } from "../../../src/store/batch/groupCommit.ts";
 import type { CommandCall } from "../../../src/store/store.ts";
-import { Unavailable } from "../../../src/store/store.ts";
+import { Interrupted, NoRoom, Unavailable } from "../../../src/store/store.ts";
 import { makeInput } from "../storeFixture.ts";
 
 const outcome: Outcome = {
@@ -244,6 +244,38 @@ test("an unavailable storage takes no changes until a probe is stored, even if b
   expect(await store.takesChanges()).toBe(true);
   expect(await store.takesChanges()).toBe(true);
   expect(trials).toBe(2);
+});
+
+test("a storage that lacked room takes no changes for 10 s, and then only if a full batch fits", async () => {
+  const time = { now: 5_000 };
+  const storage = { hasRoom: false, probed: [] as number[] };
+  const store = createGroupCommitStore({
+    runBatch: async () => {
+      throw new Interrupted("not stored", { cause: new NoRoom("full") });
+    },
+    read: {} as never,
+    nextDueAt: async () => null,
+    elapsed: () => time.now,
+    probe: async (bytes) => {
+      storage.probed.push(bytes);
+      if (!storage.hasRoom) throw new NoRoom("full");
+    },
+    close: async () => undefined,
+  });
+  const looks = async (after: number) => {
+    time.now += after;
+    return [await store.takesChanges(), store.isInDoubt()];
+  };
+  await expect(store.execute("settle", outcome)).rejects.toMatchObject({ code: "unavailable" });
+  expect([await looks(0), await looks(9_999), storage.probed]).toEqual([[false, true], [false, true], []]);
+  expect([await looks(1), storage.probed]).toEqual([[false, true], [4 * 1024 * 1024]]);
+  storage.hasRoom = true;
+  expect([await looks(9_999), await looks(1)]).toEqual([
+    [false, true],
+    [true, false],
+  ]);
+  await expect(store.execute("settle", outcome)).rejects.toMatchObject({ code: "unavailable" });
+  expect([await looks(9_999), storage.probed.length]).toEqual([[false, true], 2]);
 });
 
 test("closing a store twice resolves both calls", async () => {

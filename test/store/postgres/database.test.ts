@@ -155,7 +155,7 @@ test("a storage probe does not run inside a batch, which would store it", async 
     now: () => clock.now,
   });
   onTestFinished(() => database.close());
-  await database.probe();
+  await database.probe(0);
   const written = Promise.withResolvers<void>();
   const end = Promise.withResolvers<void>();
   const failing = database.transaction(async ({ query }) => {
@@ -165,7 +165,7 @@ test("a storage probe does not run inside a batch, which would store it", async 
     throw new Error("nothing of it happened");
   });
   await written.promise;
-  const trial = database.probe();
+  const trial = database.probe(0);
   // Enough time for the probe to finish, if nothing delayed it.
   await Promise.race([trial, ask(url, "select pg_sleep(0.3)")]);
   end.resolve();

@@ -7,7 +7,7 @@ import { alarm, elapsed } from "../../../src/clock/clock.ts";
 import { embeddedStore } from "../../../src/store/sqlite/embeddedStore.ts";
 import { openSqlite } from "../../../src/store/sqlite/database.ts";
 import { sqliteStore } from "../../../src/store/sqlite/sqliteStore.ts";
-import { StorageRefused, Unavailable } from "../../../src/store/store.ts";
+import { NoRoom, StorageRefused, Unavailable } from "../../../src/store/store.ts";
 import {
   bytes,
   closeAfterTest,
@@ -97,7 +97,7 @@ test("a new file has pages of 4 KiB, and an existing file keeps its page size", 
     expect(await database.connection.query("pragma wal_autocheckpoint", [])).toEqual([
       { wal_autocheckpoint: (32 * 1024 * 1024) / size },
     ]);
-    await database.probe();
+    await database.probe(0);
     const { written, checkpointed } = database.walLength();
     expect([written % size, written > checkpointed]).toEqual([0, true]);
     database.close();
@@ -171,10 +171,29 @@ test("every probe writes to the file, although it changes nothing", async () => 
   const version = () => other.prepare("pragma data_version").get()?.data_version;
   for (let round = 0; round < 3; round++) {
     const before = version();
-    await database.probe();
+    await database.probe(0);
     expect(version()).not.toBe(before);
   }
   other.close();
+  database.close();
+});
+
+test("a probe needs room for its bytes, and leaves the room free", async () => {
+  const database = openSqlite(join(createTestFolder(), "store.db"));
+  await database.createTables();
+  const readPages = async () => (await database.connection.query("pragma page_count", []))[0]?.page_count;
+  const pages = Number(await readPages());
+  await database.connection.query(`pragma max_page_count = ${pages + 10}`, []);
+  await database.probe(0);
+  await expect(database.probe(100_000)).rejects.toBeInstanceOf(NoRoom);
+  expect(await readPages()).toBe(pages);
+  await database.connection.query("pragma max_page_count = 100000", []);
+  await database.probe(100_000);
+  const { reusable } = database.readFile();
+  expect(reusable).toBeGreaterThanOrEqual(98_304);
+  expect(await database.connection.query("select probed_at from storage_probe", [])).toEqual([
+    { probed_at: 0 },
+  ]);
   database.close();
 });
 
