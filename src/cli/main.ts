@@ -134,6 +134,7 @@ withSettings(
       heading: "well-known development credentials",
       showsCredentials: true,
       signsIn: true,
+      isDevelopment: true,
       log: await createServerLog(settings),
       // The output is for people, also through a pipe.
       print: createPrinter(settings, { jsonByDefault: false }),

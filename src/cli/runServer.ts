@@ -13,6 +13,8 @@ import { serve } from "../server/serve.ts";
 type RunOptions = {
   /** Whether the printed address of the console signs in to the first account. */
   signsIn?: boolean;
+  /** Whether the credentials are public. */
+  isDevelopment?: boolean;
   firstAccounts: () => readonly NewAccount[];
   /** Publicly known accounts. Their credentials are printed at every start, not only at the first. */
   known?: readonly NewAccount[];
@@ -28,7 +30,17 @@ type RunOptions = {
 /** Runs the server until a signal stops it. */
 export async function runServer(
   settings: ServerConfig,
-  { firstAccounts, known = [], heading, log, print, signsIn = false, hold, showsCredentials }: RunOptions,
+  {
+    firstAccounts,
+    isDevelopment = false,
+    known = [],
+    heading,
+    log,
+    print,
+    signsIn = false,
+    hold,
+    showsCredentials,
+  }: RunOptions,
 ): Promise<void> {
   const { port, host, accountPort, metricsPort, metricsHost } = settings;
   await requireFreePort({ port, host }, "--port");
@@ -42,7 +54,13 @@ export async function runServer(
       throw new CannotStart(`--metrics-port: ${metricsPort} is already used; choose another port`);
     await requireFreePort({ port: metricsPort, host: metricsHost }, "--metrics-port");
   }
-  const serving = serve(settings, { log, firstAccounts, hold, onBroken: (error) => exitBroken(log, error) });
+  const serving = serve(settings, {
+    log,
+    firstAccounts,
+    isDevelopment,
+    hold,
+    onBroken: (error) => exitBroken(log, error),
+  });
   // Installed before the server reports that it runs, because a signal may follow at once.
   onSignal(async (signal) => {
     log.info(

@@ -1,6 +1,7 @@
 import { statfs } from "node:fs/promises";
 import { isIPv6 } from "node:net";
 import packageFile from "../../package.json" with { type: "json" };
+import type { OwnHosts } from "../api/auth/ownHosts.ts";
 import type { ServerConfig } from "./config.ts";
 
 /** Returns the settings that the API takes as they are. */
@@ -21,6 +22,12 @@ export const toApiSettings = (settings: ServerConfig) => ({
   ...(settings.databaseUrl === "" && { disk: () => readDisk(settings.data) }),
   publicUrl: settings.publicUrl,
 });
+
+/** Returns the hosts by which pages may reach the server. */
+export const toOwnHosts = (
+  { publicUrl, host, allowHost }: ServerConfig,
+  isDevelopment: boolean,
+): OwnHosts => ({ publicUrl, listensOn: host, allowed: allowHost, isDevelopment });
 
 /** Returns the bytes of the disk of a folder, or null if the system does not say. */
 const readDisk = (folder: string): Promise<{ free: number; total: number } | null> =>

@@ -9,6 +9,7 @@ import { limits } from "../core/values/limits.ts";
 import { minute } from "../core/values/time.ts";
 import {
   duration,
+  hostList,
   integer,
   keyRing,
   networkList,
@@ -232,6 +233,14 @@ export const serverSettings = {
     help:
       "origins of web pages that may send requests with a token and read the responses, " +
       "such as https://app.example.com, or * for all",
+  },
+  allowHost: {
+    takes: hostList,
+    default: "",
+    value: "<names>",
+    help:
+      "further host names by which pages may reach this server: the console, " +
+      "and with waypost dev every request with a token",
   },
   refusedPerSecond: {
     takes: integer(1, 1_000_000),

@@ -6,6 +6,7 @@ import { createAccessCounters } from "../api/auth/accessCounters.ts";
 import { ConsoleSessions } from "../api/auth/consoleSessions.ts";
 import { ConsoleFiles } from "../api/console/files.ts";
 import { createNetworkCheck } from "../api/http/address.ts";
+import type { OwnHosts } from "../api/auth/ownHosts.ts";
 import { readBuiltConsole } from "./consoleFiles.ts";
 import type { ApiOptions } from "../api/server/fastify.ts";
 import { createApi } from "../api/server/fastify.ts";
@@ -43,7 +44,7 @@ import { createSelfCheckTask } from "../maintenance/selfCheck.ts";
 import { MaintenanceScheduler } from "../maintenance/scheduler.ts";
 import type { OnDamage } from "../store/sqlite/fileCheck.ts";
 import type { Store } from "../store/store.ts";
-import { toApiSettings, toPrices, toRetention } from "./apiSettings.ts";
+import { toApiSettings, toOwnHosts, toPrices, toRetention } from "./apiSettings.ts";
 
 /** A running server. `stop` shuts it down in order and resolves when everything has ended. */
 export type RunningServer = {
@@ -65,6 +66,8 @@ export type RunningServer = {
 export type ServeOptions = {
   log: Logger;
   firstAccounts: () => readonly NewAccount[];
+  /** Whether the credentials are public, so that pages of other sites must be refused. */
+  isDevelopment?: boolean;
   /** Whether to begin a hold: deliveries wait until the operator ends it, on all nodes. */
   hold?: boolean;
   /** Called when the disk has failed. The process can only exit: another process must read the data again. */
@@ -74,7 +77,7 @@ export type ServeOptions = {
 /** Starts a server. If the store has no accounts, `firstAccounts` are created; `created` lists them. */
 export async function serve(
   settings: ServerConfig,
-  { log, firstAccounts, hold = false, onBroken = () => undefined }: ServeOptions,
+  { log, firstAccounts, isDevelopment = false, hold = false, onBroken = () => undefined }: ServeOptions,
 ): Promise<RunningServer> {
   disablePretenuring();
   const egress = openEgress(settings);
@@ -93,7 +96,8 @@ export async function serve(
   const opened = await openStore(settings, { node, log, onOutdated, onBroken, onDamage });
   try {
     if (hold) await opened.store.hold.set(true);
-    const served = await serveStore(settings, { log, firstAccounts, opened, health, node, egress });
+    const hosts = toOwnHosts(settings, isDevelopment);
+    const served = await serveStore(settings, { log, firstAccounts, opened, health, node, egress, hosts });
     const proxy = formatProxy(settings);
     if (proxy !== null) log.warn({ proxy }, proxyWarning);
     const kind = settings.databaseUrl === "" ? "sqlite" : "postgres";
@@ -117,6 +121,7 @@ type ServeStoreOptions = {
   health: Health;
   node: NodeId;
   egress: Egress;
+  hosts: OwnHosts;
 };
 
 /**
@@ -145,7 +150,7 @@ const otherTables = "another version has replaced the tables, so this node has s
 
 async function serveStore(
   settings: ServerConfig,
-  { log, firstAccounts, opened, health, node, egress }: ServeStoreOptions,
+  { log, firstAccounts, opened, health, node, egress, hosts }: ServeStoreOptions,
 ): Promise<RunningServer> {
   const { store, keys, close } = opened;
   const newId = createIdGenerator(systemRandom);
@@ -169,10 +174,10 @@ async function serveStore(
     });
   /** Uses the port that was opened, which differs from the setting if that is 0. */
   const url = (): string => settings.publicUrl || formatUrl(settings.host, api.server.address());
-  const consoleParts = settings.console ? createConsoleParts(settings, { store, log }) : null;
+  const consoleParts = settings.console ? createConsoleParts(settings, { store, log, hosts }) : null;
   const apiParts: ApiOptions = {
     ...toApiSettings(settings),
-    ...createApiParts(settings, { store, work, log, observation }),
+    ...createApiParts(settings, { store, work, log, observation, hosts }),
     ...consoleParts,
     thisNode: { id: node, startedAt: systemClock.now() },
     notReadyReason: () =>
@@ -287,11 +292,11 @@ function createWork(settings: ServerConfig, { store, log, newId, node, egress, o
   return { egress, longWork, dispatcher, scheduler, holdWatch, jobRunner, closeConnections, stopping };
 }
 
+type ApiServices = { store: Store; work: Work; log: Logger; observation: Observation; hosts: OwnHosts };
+
 /** Returns what the API needs besides settings. */
-const createApiParts = (
-  settings: ServerConfig,
-  { store, work, log, observation }: { store: Store; work: Work; log: Logger; observation: Observation },
-) => ({
+const createApiParts = (settings: ServerConfig, { store, work, log, observation, hosts }: ApiServices) => ({
+  hosts,
   store: observePublishes(store, observation),
   metrics: observation.read,
   count: observation.metrics.countRequest.bind(observation.metrics),
@@ -319,14 +324,14 @@ const createApiParts = (
 
 /** Returns what the API needs to serve the console. */
 const createConsoleParts = (
-  { host, publicUrl, operatorPassword, trustProxy, trustUserHeader }: ServerConfig,
-  { store, log }: { store: Store; log: Logger },
+  { operatorPassword, trustProxy, trustUserHeader }: ServerConfig,
+  { store, log, hosts }: { store: Store; log: Logger; hosts: OwnHosts },
 ) => ({
   sessions: new ConsoleSessions({
     store,
     now: () => systemClock.now(),
     operatorPassword: operatorPassword === "" ? null : operatorPassword,
-    hosts: { publicUrl, listensOn: host },
+    hosts,
   }),
   consoleFiles: new ConsoleFiles(readBuiltConsole(), createRequestLog(log)),
   ...(trustUserHeader !== "" && {

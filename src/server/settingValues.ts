@@ -100,6 +100,18 @@ export const originList = textList.superRefine((originTexts, context) => {
   if (problem !== null) context.addIssue({ code: "custom", message: problem });
 });
 
+/** A list of host names, without ports. They are compared in lower case. */
+export const hostList = textList
+  .transform((names) => names.map((name) => name.toLowerCase()))
+  .superRefine((names, context) => {
+    const invalid = names.find((name) => !/^[\w-]+(\.[\w-]+)*$/.test(name));
+    if (invalid === undefined) return;
+    const message =
+      `${JSON.stringify(invalid.slice(0, 200))} is not a host name; ` +
+      "use a value such as queue.example.com, without a port";
+    context.addIssue({ code: "custom", message });
+  });
+
 /** Names that may be used instead of networks. */
 const proxyNames = ["loopback", "linklocal", "uniquelocal"];
 

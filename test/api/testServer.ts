@@ -5,6 +5,7 @@ import type { FastifyInstance, InjectOptions } from "fastify";
 import { onTestFinished } from "vitest";
 import type { RequestLine } from "../../src/api/route/requestLog.ts";
 import type { AccessCounters } from "../../src/api/auth/accessCounters.ts";
+import type { OwnHosts } from "../../src/api/auth/ownHosts.ts";
 import { ConsoleSessions } from "../../src/api/auth/consoleSessions.ts";
 import type { BuiltConsole } from "../../src/api/console/files.ts";
 import { ConsoleFiles } from "../../src/api/console/files.ts";
@@ -91,6 +92,8 @@ export async function createTestServer(
     reservedPrices?: Partial<Record<PlanName, number>>;
     hasOperator?: boolean;
     servesAccountsOnly?: boolean;
+    /** The hosts of the server. Default: those of a server that is not for development. */
+    hosts?: Partial<OwnHosts>;
     counted?: AccessCounters;
     fastPath?: boolean;
     /** Turns the console on, with these files. */
@@ -134,11 +137,18 @@ export async function createTestServer(
   const lines: RequestLine[] = [];
   const newId = createIdGenerator(random);
   let stopping = false;
+  const hosts = {
+    publicUrl: options.console?.publicUrl ?? "",
+    listensOn: "queue.internal",
+    allowed: [],
+    isDevelopment: false,
+    ...options.hosts,
+  };
   const sessions = new ConsoleSessions({
     store: options.wrap?.(store) ?? store,
     now: () => clock.now,
     operatorPassword: options.hasOperator === false ? null : operatorPassword,
-    hosts: { publicUrl: options.console?.publicUrl ?? "", listensOn: "queue.internal" },
+    hosts,
   });
   const api = createApi({
     store: options.wrap?.(store) ?? store,
@@ -153,6 +163,7 @@ export async function createTestServer(
     ...(options.console?.trustsUserHeader && {
       userHeader: { name: "X-User", isTrusted: (address) => address === "127.0.0.1" },
     }),
+    hosts,
     now: () => clock.now,
     retention: { log: 86_400_000, deadLetters: 86_400_000 },
     trustProxy: options.trustProxy ?? false,

@@ -24,5 +24,5 @@ export const againOnFramework = [
   "test/api/auth/refusedRequests.test.ts",
   "test/api/http/{cors,requestBodyLimits,responseLimits}.test.ts",
   "test/api/route/pipelining.test.ts",
-  "test/api/server/{destination,forwardedHeaders}.test.ts",
+  "test/api/server/{destination,foreignPages,forwardedHeaders}.test.ts",
 ];

@@ -7,16 +7,16 @@ const home = join(import.meta.dirname, "../..");
 
 /**
  * Returns a headless browser, or the reason why there is none. It comes with the dependencies on Linux x64.
- * On other machines, $CHROMIUM or /usr/bin/chromium is used.
+ * On other machines, $CHROMIUM or /usr/bin/chromium is used. `more` are further arguments of the browser.
  */
-export async function launchBrowser(): Promise<Browser | string> {
+export async function launchBrowser(more: readonly string[] = []): Promise<Browser | string> {
   const path = await findChromium();
   if (path === null) return "no browser: set CHROMIUM to the path of Chromium or Chrome";
   const { chromium } = await import("playwright-core");
   return chromium.launch({
     executablePath: path,
     headless: true,
-    args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
+    args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", ...more],
     timeout: 300_000,
   });
 }

@@ -8,9 +8,12 @@ import type { Store } from "../../store/store.ts";
 import { createBasicAuthenticator } from "../auth/basic.ts";
 import type { Look, Proof } from "../auth/bearer.ts";
 import { createAuthenticator } from "../auth/bearer.ts";
+import type { OwnHosts } from "../auth/ownHosts.ts";
 import { notAttempts } from "../auth/lockout.ts";
 import { burstHeaders } from "../auth/bursts.ts";
 import type { BrowserRequest } from "../auth/consoleRequest.ts";
+import type { PageRequest, PageSettings } from "../auth/pageRule.ts";
+import { checkPage } from "../auth/pageRule.ts";
 import type { ConsoleSessions, SessionProof } from "../auth/consoleSessions.ts";
 import type { AccessCounters } from "../auth/accessCounters.ts";
 import { createAccessCounters } from "../auth/accessCounters.ts";
@@ -38,7 +41,13 @@ export type AdmissionParts = Pick<RouteContext, "operator"> & {
   longResponseBytes?: number;
   /** The sessions of the console. Default: the console is turned off. */
   sessions?: ConsoleSessions;
+  /** Origins whose pages may send requests, or `*`. Default: none. */
+  corsOrigins?: readonly string[];
+  /** Default: those of a server that is not for development and has no names. */
+  hosts?: OwnHosts;
 };
+
+const noHosts: OwnHosts = { publicUrl: "", listensOn: "", allowed: [], isDevelopment: false };
 
 /**
  * The credentials of a request. `parameter` is the token in its query. `params` are the parameters in its
@@ -49,6 +58,8 @@ export type Credentials = {
   parameter: string | null;
   params: Readonly<Record<string, string>>;
   address: string | null;
+  /** Returns the value of a header. Absent if the page that sent the request was already checked. */
+  header?: PageRequest["header"];
   /** Present if the request may belong to a session of the console, or is for a route of the console. */
   browser?: BrowserRequest | undefined;
 };
@@ -82,8 +93,8 @@ export type AdmittedAtOnce = { proof: Proof; leave(): void };
  * The admission policy of one port. The framework and the fast path both admit requests by it, and no rule
  * of admission is anywhere else:
  *
- * - Who may send: `identify` checks credentials and the lockout after failed attempts. `admit` checks the
- *   rights of the token.
+ * - Who may send: `identify` checks the page that a request may come from, credentials, and the lockout after
+ *   failed attempts. `admit` checks the rights of the token.
  * - How much at once: `admit` and `receive` limit the bytes of request bodies in flight, in all and per
  *   account. `responses` limits the long responses in flight of an account.
  * - How fast: `admit` limits the requests per second of an account. `reasonFor` and `excess` limit the
@@ -100,6 +111,7 @@ export class AdmissionPolicy {
   readonly #bodies: RequestBodyLimits;
   readonly #bearer: ReturnType<typeof createAuthenticator>;
   readonly #identifyHolder: ReturnType<typeof createBasicAuthenticator>;
+  readonly #pages: PageSettings;
   #isClosing = false;
 
   constructor(parts: AdmissionParts) {
@@ -110,6 +122,7 @@ export class AdmissionPolicy {
     this.responses = new ResponseLimits(parts.longResponseBytes);
     this.#bearer = createAuthenticator({ store, now: () => parts.now() });
     this.#identifyHolder = createBasicAuthenticator(store);
+    this.#pages = { hosts: parts.hosts ?? noHosts, corsOrigins: parts.corsOrigins ?? [] };
   }
 
   /** Refuses all requests from now on. */
@@ -136,8 +149,9 @@ export class AdmissionPolicy {
   }
 
   #identify(route: Route, credentials: Credentials, look: Look): Caller | Promise<Caller> {
-    const { authorization, parameter, params, address, browser } = credentials;
+    const { authorization, parameter, params, address, browser, header } = credentials;
     const { store, sessions } = this.#parts;
+    if (header) checkPage({ ...route, authorization, header }, this.#pages);
     if (browser && sessions && takesSession(route) && authorization === undefined && parameter === null)
       return this.#identifySession(sessions, { route, browser, address });
     const from = (): { address: string | null } => ({ address });
@@ -170,9 +184,11 @@ export class AdmissionPolicy {
       case "token": {
         // Almost every token is cached, and a promise here would cost every publish 1 µs.
         const known = look.isFresh ? null : this.#bearer.getCached(authorization);
+        if (route.headerOnly && authorization === undefined && parameter !== null) throw headerOnlyRefusal();
+        const given = { authorization, parameter: route.headerOnly ? null : parameter };
         return known
           ? callerWith(known)
-          : this.#bearer.authenticate({ authorization, parameter, from, ...look }).then(callerWith);
+          : this.#bearer.authenticate({ ...given, from, ...look }).then(callerWith);
       }
     }
   }
@@ -229,7 +245,12 @@ export class AdmissionPolicy {
    * Returns "unknown" if the token has to be looked up first (`lookUp`), and null if the request needs
    * `identify` and `admit`. Throws `Refusal`.
    */
-  admitAtOnce(authorization: string, route: Route, bytes: number): AdmittedAtOnce | "unknown" | null {
+  admitAtOnce(
+    { authorization, header }: { authorization: string; header: PageRequest["header"] },
+    route: Route,
+    bytes: number,
+  ): AdmittedAtOnce | "unknown" | null {
+    checkPage({ ...route, authorization, header }, this.#pages);
     if (this.#isClosing || route.access !== "token" || isCounted(route) || bytes > maxReservedBytes)
       return null;
     const proof = this.#bearer.getCached(authorization);
@@ -317,6 +338,13 @@ function mustHoldPassword({ session: { opener } }: SessionProof): void {
       "session: this needs the account's password; log in with the user name and the password",
     );
 }
+
+const headerOnlyRefusal = (): Refusal =>
+  new Refusal(
+    "unauthorized",
+    "token: missing; this request takes it only in the header Authorization: Bearer <token>, " +
+      "so that a link cannot send it",
+  );
 
 const nobody: Caller = { proof: null, source: null, sender: "" };
 

@@ -1,5 +1,6 @@
-import { isIP } from "node:net";
 import { Refusal } from "../../core/values/errors.ts";
+import type { OwnHosts } from "./ownHosts.ts";
+import { checkOwnHost } from "./ownHosts.ts";
 
 /** The page that sent a request, as the request shows it. `host` is the host that the browser used. */
 export type BrowserRequest = {
@@ -60,41 +61,14 @@ export function formatConsoleCookie(
   return [`${consoleCookieName(kind, request)}=${value ?? ""}`, ...attributes].join("; ");
 }
 
-/** The hosts by which the console may be reached, in addition to loopback names and IP addresses. */
-export type ConsoleHosts = { publicUrl: string; listensOn: string };
-
 /**
  * Throws `Refusal` if a request was not sent by the console itself: if its host could be a name of a stranger
  * that points here (DNS rebinding), or if a page of another origin may have sent it.
  */
-export function checkConsoleRequest(request: BrowserRequest, hosts: ConsoleHosts): void {
-  if (!isAllowedHost(request.host, hosts))
-    throw new Refusal(
-      "forbidden",
-      `host: ${JSON.stringify(request.host.slice(0, 200))} is not an address of this server; ` +
-        "set --public-url to the URL where people open the console",
-    );
+export function checkConsoleRequest(request: BrowserRequest, hosts: OwnHosts): void {
+  checkOwnHost(request.host, hosts);
   if (!isSameOrigin(request))
     throw new Refusal("forbidden", "origin: only the console of this server may use its session");
-}
-
-function isAllowedHost(host: string, { publicUrl, listensOn }: ConsoleHosts): boolean {
-  const name = readHostName(host);
-  if (name === null) return false;
-  // A rebinding attack needs a name. An address cannot point elsewhere.
-  if (isIP(name.replace(/^\[|\]$/g, "")) !== 0) return true;
-  return (
-    name === "localhost" ||
-    name.endsWith(".localhost") ||
-    name === readHostName(URL.parse(publicUrl)?.host ?? "") ||
-    name === listensOn.toLowerCase()
-  );
-}
-
-/** Returns the host without its port, in lower case, or null if it is malformed. */
-function readHostName(host: string): string | null {
-  if (!/^(\[[\da-f:.]+\]|[\w.-]+)(:\d+)?$/i.test(host)) return null;
-  return URL.parse(`http://${host}`)?.hostname ?? null;
 }
 
 /**

@@ -9,8 +9,9 @@ import { Refusal } from "../../core/values/errors.ts";
 import { minute } from "../../core/values/time.ts";
 import type { Store } from "../../store/store.ts";
 import type { Proof, Right, SessionIdentity } from "./bearer.ts";
-import type { BrowserRequest, ConsoleHosts } from "./consoleRequest.ts";
+import type { BrowserRequest } from "./consoleRequest.ts";
 import { checkConsoleRequest, readConsoleCookie } from "./consoleRequest.ts";
+import type { OwnHosts } from "./ownHosts.ts";
 import { hashToken, isSameSecret } from "./token.ts";
 
 /** The services that console sessions use. `hosts` is null if the console is turned off. */
@@ -18,7 +19,7 @@ export type SessionParts = {
   store: Store;
   now(): Millis;
   operatorPassword: string | null;
-  hosts: ConsoleHosts | null;
+  hosts: OwnHosts | null;
 };
 
 /** The proof of a request with a session. */

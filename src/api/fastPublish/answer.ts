@@ -51,7 +51,11 @@ export function admit(
   const match = routes.find(head);
   if (match === null || !match.route.onFastPath) return null;
   try {
-    const admitted = admission.admitAtOnce(authorization, match.route, head.length);
+    const admitted = admission.admitAtOnce(
+      { authorization, header: findIn(rawHeaders) },
+      match.route,
+      head.length,
+    );
     if (admitted === null || admitted === "unknown") return admitted;
     const { proof, leave: release } = admitted;
     const admittedRequest: AdmittedRequest = { fast, match, proof, head, callerIp, since: parts.now() };
@@ -63,6 +67,18 @@ export function admit(
     return null;
   }
 }
+
+/**
+ * Returns a function that finds a header by its name in lower case. `rawHeaders` alternates names and values.
+ */
+const findIn =
+  (rawHeaders: readonly string[]) =>
+  (name: string): string | undefined => {
+    for (let at = 0; at < rawHeaders.length; at += 2)
+      if (rawHeaders[at]?.length === name.length && rawHeaders[at]?.toLowerCase() === name)
+        return rawHeaders[at + 1];
+    return undefined;
+  };
 
 /** Responds to a request that Node's parser has read, if the fast path can. Returns true if it does. */
 export function answerParsed(request: IncomingMessage, response: ServerResponse, fast: FastParts): boolean {

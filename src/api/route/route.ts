@@ -14,6 +14,7 @@ import type { Verb } from "../../core/model/rights.ts";
 import type { PlanName } from "../../core/model/accountTerms.ts";
 import type { Store } from "../../store/store.ts";
 import type { Proof } from "../auth/bearer.ts";
+import type { Access } from "../auth/pageRule.ts";
 import type { BrowserRequest } from "../auth/consoleRequest.ts";
 import { readJson } from "../http/json.ts";
 import type { LineStream } from "../http/lineStream.ts";
@@ -163,6 +164,8 @@ export type RouteDescription = {
    * Requires `operation`.
    */
   onFastPath?: true;
+  /** Ignores a token in the query, so that no link can have the effect of the route. */
+  headerOnly?: true;
   /** Refuses the cookie of a console session. The request must have a token. */
   refusesSession?: true;
   /**
@@ -191,11 +194,7 @@ export type RouteDescription = {
 
 /** A row of the route table. */
 export type Route = RouteDescription & {
-  /**
-   * Who may use the route: the holder of a token, of an account's password, or of the operator's; any caller;
-   * a caller that knows the secret of a source or the webhook of a run; or the web console, signed in or not.
-   */
-  access: "token" | "account" | "operator" | "open" | "source" | "hook" | "console";
+  access: Access;
   params: ParameterSchema;
   query: ParameterSchema;
   respond(incoming: IncomingRequest, context: RouteContext): Promise<RouteResponse>;

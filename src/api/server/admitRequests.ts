@@ -97,6 +97,10 @@ export const readCredentials = (request: FastifyRequest, route: Route, parts: Br
   parameter: request.split.token,
   params: readParams(request),
   address: readCallerIp(request),
+  header: (name) => {
+    const value = request.headers[name];
+    return Array.isArray(value) ? value.join() : value;
+  },
   browser: readBrowser(request, route, parts),
 });
 

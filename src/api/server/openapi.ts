@@ -114,10 +114,11 @@ const describeDeprecation = ({ about, deprecated }: Route): Json => {
   return { ...(deprecated && { deprecated: true }), ...(description !== "" && { description }) };
 };
 
-const describeSecurity = ({ access, takesTokens }: Route): Json[] => {
+const describeSecurity = ({ access, takesTokens, headerOnly }: Route): Json[] => {
   if (access === "account") return takesTokens ? [{ basic: [] }, { bearer: [] }] : [{ basic: [] }];
   if (access === "operator") return [{ operator: [] }];
-  return access === "token" ? [{ bearer: [] }, { svcToken: [] }, { upstashToken: [] }] : [];
+  if (access !== "token") return [];
+  return [{ bearer: [] }, ...(headerOnly ? [] : [{ svcToken: [] }, { upstashToken: [] }])];
 };
 
 /** Returns the operation id made from method and path, such as `getDlq` or `postDlqRetryByDlqId`. */

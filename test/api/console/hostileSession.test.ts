@@ -92,7 +92,7 @@ describe("a name that a stranger points at this server is refused", () => {
     const opened = await browser.logIn({ token });
     expect(opened.status).toBe(200);
     const refused = await browser.logIn({ token }, { host: "other.example.com" });
-    expect(refused.body.error).toContain("set --public-url");
+    expect(refused.body.error).toContain("--allow-host other.example.com, or with --public-url");
   });
 });
 

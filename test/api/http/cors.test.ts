@@ -112,7 +112,7 @@ describe("with an origin", () => {
     },
   );
 
-  test("requests with a password get no headers", async () => {
+  test("requests with a password are refused, and get no headers", async () => {
     const home = await createTestServer({ corsOrigins: ["*"] });
     for (const [url, authorization] of [
       ["/v2/svc/users", formatBasic("acc_1", "pass")],
@@ -121,7 +121,7 @@ describe("with an origin", () => {
     ] as const) {
       expect((await preflight(home, app, { url, method: "GET" })).statusCode).toBe(405);
       const answer = await from(home, app, { method: "GET", url, headers: { authorization } });
-      expect([url, answer.statusCode, corsOf(answer.headers)]).toEqual([url, 200, {}]);
+      expect([url, answer.statusCode, corsOf(answer.headers)]).toEqual([url, 403, {}]);
     }
   });
 

@@ -57,6 +57,7 @@ const makeRotateRoute = (method: "GET" | "POST", summary: string) =>
       "old pair can still verify deliveries with their next key, but not after a second rotation. A " +
       "second rotation within 24 hours is therefore refused unless it is forced.",
     changes: true,
+    ...(method === "GET" && { headerOnly: true }),
     query: z.object({
       force: choice(["true", "false"])
         .default("false")
