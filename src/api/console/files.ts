@@ -36,6 +36,12 @@ const securityHeaders = {
   "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
 };
 
+/**
+ * The number of parts in the path of a page. Each part makes the response a little longer than the page, so a
+ * path with any number of parts would be answered with many times its size.
+ */
+const maxParts = 20;
+
 /** Names of files under `assets/` contain a hash of their content, so their content never changes. */
 const cachedForever = "public, max-age=31536000, immutable";
 
@@ -75,7 +81,7 @@ export class ConsoleFiles {
       return send(response, { status: 503, headers: text, body: Buffer.from(notBuilt) });
     const file = this.#built.get(path.slice(1));
     if (file && path !== "/index.html") return this.#sendFile(file, path, { request, response });
-    if (path.startsWith("/assets/"))
+    if (path.startsWith("/assets/") || path.split("/", maxParts + 2).length > maxParts + 1)
       return send(response, { status: 404, headers: text, body: Buffer.from("This file does not exist.\n") });
     return this.#sendPage(path, { request, response });
   }

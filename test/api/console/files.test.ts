@@ -64,6 +64,16 @@ test("every page of the console is the same file, and names its files relative t
   }
 });
 
+test("a path of many parts gets a short refusal, and a long one gets the page alone", async () => {
+  const server = await serve();
+  expect((await open(server, `/console${"/a".repeat(20)}`)).status).toBe(200);
+  const deep = await open(server, `/console${"/".repeat(60_000)}`);
+  expect([deep.status, deep.body.length < 100]).toEqual([404, true]);
+  expect((await open(server, `/console${"/a".repeat(21)}`)).status).toBe(404);
+  const long = await open(server, `/console/messages/${"a".repeat(60_000)}`);
+  expect([long.status, long.body.length < 1_000]).toEqual([200, true]);
+});
+
 test("the address without a slash is redirected below the prefix of a proxy", async () => {
   const { status, headers } = await open(await serve(), "/console");
   expect([status, headers["location"]]).toEqual([308, "console/"]);
