@@ -10,6 +10,7 @@ import { createIdGenerator } from "../core/values/ids.ts";
 import { alarm, elapsed, systemClock, systemRandom } from "../clock/clock.ts";
 import type { KeySource } from "../store/sql/keyRing.ts";
 import type { OnDamage } from "../store/sqlite/fileCheck.ts";
+import type { ClockReport } from "../store/sqlite/storeTime.ts";
 import type { DiskReport } from "../store/sqlite/diskGuard.ts";
 import type { ReplicaReport } from "../store/replica/replica.ts";
 import { embeddedStore } from "../store/sqlite/embeddedStore.ts";
@@ -168,6 +169,7 @@ async function openFolder(
       onDamage,
       replica,
       onDisk: (report) => logDisk(log, report),
+      onClock: (report) => logClock(log, report),
     });
     const close = async (): Promise<void> => {
       await store.close();
@@ -198,6 +200,21 @@ const shortDiskWarning =
 const lowDiskError =
   "the disk is almost full: new messages are refused with disk-low, and what was accepted is delivered; " +
   "free some space, and the server resumes by itself (sizes in bytes)";
+
+function logClock(log: Logger, { clock, usedAt, followsClock }: ClockReport): void {
+  const times = { clock: new Date(clock), latestUsed: new Date(usedAt) };
+  if (followsClock) log.error(times, clockFarBehindError);
+  else log.warn(times, clockBehindWarning);
+}
+
+const clockBehindWarning =
+  "the clock is behind the latest time that the store has used; times of the store continue from there and " +
+  "advance at nine tenths of normal speed until the clock has caught up: synchronize the clock (NTP)";
+
+const clockFarBehindError =
+  "the clock is more than an hour behind the latest time that the store has used; the server follows the " +
+  "clock, so stored delays end later by the difference, and new messages may be sent before older ones: " +
+  "check the clock";
 
 const reclaimLimit = 1000;
 

@@ -6,6 +6,8 @@ import { openDisk } from "./sync.ts";
 import { WalCheckpoints } from "./walCheckpoint.ts";
 import { afterNextPoll } from "../batch/coalesce.ts";
 import { limits } from "../../core/values/limits.ts";
+import type { ClockReport } from "./storeTime.ts";
+import { createStoreTime, readLatestUsed } from "./storeTime.ts";
 import type { DiskReport } from "./diskGuard.ts";
 import { DiskGuard } from "./diskGuard.ts";
 import type { SqliteDatabase } from "./database.ts";
@@ -40,6 +42,8 @@ export type EmbeddedStoreOptions = {
   onBroken?(error: Error): void;
   /** Called when the disk has become low or short, and when it has room again. */
   onDisk?(report: DiskReport): void;
+  /** Called when the clock is behind the time of the store. */
+  onClock?(report: ClockReport): void;
   /** Keeps a second copy of the file. */
   replica?: StoreReplica | null;
   /** Receives each damage once. */
@@ -96,7 +100,8 @@ export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Stor
     checkpoint,
   });
   const diskGuard = guardDisk(options, disk, database);
-  const momentSource = { ...options.momentSource, isDiskLow: () => diskGuard.isLow() };
+  const now = await openTime(options, database);
+  const momentSource = { ...options.momentSource, now, isDiskLow: () => diskGuard.isLow() };
   // The connection must not be used for anything else in the middle of a transaction.
   const inSequence = createSequencer();
   const change = <T>(run: () => Promise<T>): Promise<T> =>
@@ -156,6 +161,18 @@ async function startReplica({ path, replica, database, commits }: OpenFiles): Pr
     throw error;
   }
 }
+
+/** Damage is reported where it is found. It must not keep a server from starting. */
+const openTime = async (
+  { momentSource, elapsed, onClock }: EmbeddedStoreOptions,
+  { connection }: SqliteDatabase,
+): Promise<() => Millis> =>
+  createStoreTime({
+    now: () => momentSource.now(),
+    elapsed,
+    latestUsed: await readLatestUsed(connection).catch(() => null),
+    ...(onClock && { onReport: onClock }),
+  });
 
 const guardDisk = (
   { path, elapsed, onDisk = () => undefined }: EmbeddedStoreOptions,

@@ -1,0 +1,93 @@
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { alarm, elapsed } from "../../../src/clock/clock.ts";
+import { embeddedStore } from "../../../src/store/sqlite/embeddedStore.ts";
+import type { ClockReport } from "../../../src/store/sqlite/storeTime.ts";
+import { createStoreTime } from "../../../src/store/sqlite/storeTime.ts";
+import { createSource, createTestFolder, sleepReal, StoreFixture, TestClock } from "../storeFixture.ts";
+
+const hour = 3_600_000;
+const year = 365 * 24 * hour;
+
+/** Opens a store like a server. Returns it with the reports about the clock. */
+async function start(path: string, clock: TestClock, seed: number) {
+  const reports: ClockReport[] = [];
+  const store = await embeddedStore({
+    path,
+    momentSource: createSource(clock, `nod_${seed}`, seed),
+    pause: sleepReal,
+    alarm,
+    elapsed,
+    onClock: (report) => reports.push(report),
+  });
+  return { world: new StoreFixture(store, clock, `nod_${seed}`), reports };
+}
+
+test("after a restart with the clock an hour back, order and delays stay as they were", async () => {
+  const path = join(createTestFolder(), "store.db");
+  const clock = new TestClock();
+  const before = await start(path, clock, 1);
+  await before.world.account();
+  const first = await before.world.send({ delay: 5_000 });
+  const usedAt = clock.now;
+  await before.world.store.close();
+
+  clock.now -= hour - 1;
+  const after = await start(path, clock, 2);
+  const second = await after.world.send({ delay: 5_000 });
+  expect(second > first).toBe(true);
+  expect(after.reports).toEqual([{ clock: clock.now, usedAt: usedAt + 1, followsClock: false }]);
+  const [dueFirst = 0, dueSecond = 0] = await Promise.all(
+    [first, second].map(async (id) => (await after.world.store.read.message("acc", id))?.state?.dueAt ?? 0),
+  );
+  expect(dueSecond).toBeGreaterThanOrEqual(dueFirst);
+  // The time of the store runs at nine tenths of the clock until the clock has caught up.
+  clock.now += 6_000;
+  await after.world.store.execute("claim", { limit: 10 });
+  expect(after.world.delivered().map(({ message }) => message.id)).toEqual([first, second]);
+  await after.world.store.close();
+});
+
+test("after a time in a far future, the store follows the clock", async () => {
+  const path = join(createTestFolder(), "store.db");
+  const clock = new TestClock();
+  const right = clock.now;
+  clock.now += 10 * year;
+  const before = await start(path, clock, 1);
+  await before.world.account();
+  await before.world.send();
+  await before.world.store.close();
+
+  clock.now = right;
+  const after = await start(path, clock, 2);
+  const id = await after.world.send({ delay: 5_000 });
+  expect((await after.world.store.read.message("acc", id))?.state?.dueAt).toBeLessThan(right + hour);
+  expect(after.reports).toEqual([{ clock: right, usedAt: right + 10 * year + 1, followsClock: true }]);
+  await after.world.store.close();
+});
+
+test("while a server runs, the time that passed is not lost when the clock goes back", () => {
+  const state = { clock: 10 * hour, elapsed: 0 };
+  const reports: ClockReport[] = [];
+  const now = createStoreTime({
+    now: () => state.clock,
+    elapsed: () => state.elapsed,
+    latestUsed: null,
+    onReport: (report) => reports.push(report),
+  });
+  expect(now()).toBe(10 * hour);
+  state.elapsed += 1_000;
+  state.clock -= hour / 2;
+  expect(now()).toBe(10 * hour + 900);
+  expect(reports).toEqual([{ clock: 9.5 * hour, usedAt: 10 * hour, followsClock: false }]);
+  // It catches up, and is never reported twice.
+  let last = now();
+  for (let step = 0; step < 400; step++) {
+    state.clock += 60_000;
+    state.elapsed += 60_000;
+    const next = now();
+    expect(next).toBeGreaterThan(last);
+    last = next;
+  }
+  expect([last, reports.length]).toEqual([state.clock, 1]);
+});
