@@ -148,19 +148,20 @@ export function makeDestinationRefusal(destination: string): Refusal {
   if (destination === "")
     return new Refusal(
       "invalid",
-      "destination: missing; use an http:// or https:// URL or the name of a URL group",
+      "destination: a non-empty destination must be provided; use a URL or a URL group",
     );
   const name = percentDecode(destination) ?? destination;
   const shown = JSON.stringify(shorten(name));
-  const problem = `${shown} is not an http:// or https:// URL or an existing URL group`;
+  const isName = parseGroupName(destination) !== null;
+  // Tests of clients look for "topic … not found".
+  const problem = isName
+    ? `topic ${shorten(name)} not found; use an existing URL group or a URL`
+    : `${shown} is not an http:// or https:// URL or an existing URL group`;
   const hint =
     /^[a-z0-9.-]+(:\d+)?\/|^[a-z0-9-]+:\d+$/i.test(name) && !name.startsWith("api/")
       ? `; did you mean http://${shorten(name)}?`
       : "";
-  return new Refusal(
-    parseGroupName(destination) === null ? "invalid" : "not-found",
-    `destination: ${problem}${hint}`,
-  );
+  return new Refusal(isName ? "not-found" : "invalid", `destination: ${problem}${hint}`);
 }
 
 /** Checks an absolute http or https URL. Throws `Refusal`, which names `field`. */

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { choice } from "../http/parameters.ts";
 
 const millis = (about: string) => z.int().describe(`${about}, in Unix milliseconds.`);
 const headers = (about: string) =>
@@ -228,6 +229,18 @@ export const notDoneSchema = z
   )
   .optional()
   .describe("The objects that were not changed, with the reasons. Absent if there are none.");
+
+/**
+ * The parameter that adds `failed` to the response of a bulk cancellation. The response has `cancelled` alone
+ * without it, because tests of clients compare it exactly.
+ */
+export const detailsParameter = {
+  details: choice(["true", "false"])
+    .optional()
+    .describe(
+      "`true`: with ids, the response has `failed`, the objects that were not cancelled. Default: `false`.",
+    ),
+};
 
 /** The body of every error response. */
 export const refusalSchema = z.object({

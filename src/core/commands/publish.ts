@@ -241,7 +241,7 @@ function publishOne(publishing: Publishing, input: MessageInput): PublishResult 
   if (all.length === 0)
     return {
       refused: "not-found",
-      message: `destination: URL group ${input.group} does not exist or has no endpoints`,
+      message: `destination: topic ${input.group} not found, or this URL group has no endpoints`,
     };
   const hostRefusal = findHostRefusal(
     account,

@@ -55,14 +55,14 @@ describe("a destination in the path", () => {
   });
 
   test.each([
-    ["group-1", 404, 'destination: "group-1" is not an http:// or https:// URL or an existing URL group'],
+    ["group-1", 404, "destination: topic group-1 not found; use an existing URL group or a URL"],
     [
       "shop.example:4000/hook",
       400,
       'destination: "shop.example:4000/hook" is not an http:// or https:// URL or an existing URL group; ' +
         "did you mean http://shop.example:4000/hook?",
     ],
-    ["group%2D1", 404, 'destination: "group-1" is not an http:// or https:// URL or an existing URL group'],
+    ["group%2D1", 404, "destination: topic group-1 not found; use an existing URL group or a URL"],
     ["api/llm", 400, 'destination: "api/llm" is not an http:// or https:// URL or an existing URL group'],
     [
       "ftp://e.example",
@@ -71,7 +71,7 @@ describe("a destination in the path", () => {
     ],
     ["a%20b", 400, 'destination: "a b" is not an http:// or https:// URL or an existing URL group'],
     ["%zz", 400, 'destination: "%zz" is not an http:// or https:// URL or an existing URL group'],
-    ["", 400, "destination: missing; use an http:// or https:// URL or the name of a URL group"],
+    ["", 400, "destination: a non-empty destination must be provided; use a URL or a URL group"],
     ["https://", 400, 'destination: "https://" is not a valid URL'],
     ["https:///x", 400, 'destination: "https:///x" is not a valid URL'],
     ["http://a:b:c/", 400, 'destination: "http://a:b:c/" is not a valid URL'],

@@ -262,7 +262,7 @@ describe("a publish to a group", () => {
     await broker.run("deleteGroup", acme);
     expect(await publish(broker)).toEqual({
       refused: "not-found",
-      message: "destination: URL group orders does not exist or has no endpoints",
+      message: "destination: topic orders not found, or this URL group has no endpoints",
     });
   });
 

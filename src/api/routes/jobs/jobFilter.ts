@@ -24,7 +24,7 @@ const filterSchemas = {
   "dlq.delete": deletedEntries,
   "runs.resume": continuedRunFilters,
   "runs.restart": continuedRunFilters,
-  "runs.cancel": runSelectionSchema.omit({ count: true, dryRun: true }),
+  "runs.cancel": runSelectionSchema.omit({ count: true, dryRun: true, details: true }),
   "messages.cancel": messageFilters,
 } as const satisfies Record<JobAction, z.ZodObject>;
 

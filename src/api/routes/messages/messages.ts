@@ -14,7 +14,7 @@ import { messageJson } from "../../views/messages.ts";
 import type { RouteContext } from "../../route/route.ts";
 import { route } from "../../route/route.ts";
 import { messageStatusSchema, statusJson } from "../../views/messageStatus.ts";
-import { notDoneSchema } from "../../views/schemas.ts";
+import { detailsParameter, notDoneSchema } from "../../views/schemas.ts";
 import { shorten } from "../../http/target.ts";
 
 const byId = z.object({ messageId: z.string() });
@@ -136,7 +136,7 @@ const cancelMany = route({
     "Cancels unfinished messages, oldest first: those with the given ids, or those that match all filters. " +
     "Without a filter, every unfinished message matches. " +
     "Messages of workflow runs are skipped; cancel the run instead. " +
-    "With ids, `failed` names the messages that were not cancelled, and why. " +
+    "With ids and `details=true`, `failed` names the messages that were not cancelled, and why. " +
     `One request cancels at most ${maxCancelled} messages.`,
   query: messageFilters.extend({
     count: boundedCount({ max: 500, defaultCount: meansAll }).describe(
@@ -145,6 +145,7 @@ const cancelMany = route({
         "messageIds is given.",
     ),
     ...dryRunParameter,
+    ...detailsParameter,
   }),
   answers: {
     200: {
@@ -162,8 +163,10 @@ const cancelMany = route({
     const max = isLimited ? query.count : maxCancelled;
     if (query.dryRun === "true")
       return { status: 200, body: await dryRun(createPageReader(context, account.id, filter), max) };
-    if (query.messageIds)
-      return { status: 200, body: await cancelNamed(context, account.id, query.messageIds) };
+    if (query.messageIds) {
+      const { cancelled, failed } = await cancelNamed(context, account.id, query.messageIds);
+      return { status: 200, body: { cancelled, ...(query.details === "true" && { failed }) } };
+    }
     const cancelled = await cancelOldest(context, account.id, { filter, max });
     return { status: 200, body: { cancelled } };
   },

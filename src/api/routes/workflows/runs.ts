@@ -15,7 +15,7 @@ import type { RouteContext } from "../../route/route.ts";
 import { route } from "../../route/route.ts";
 import { readScope } from "../../route/scope.ts";
 import { checkSegment } from "../../settings/segment.ts";
-import { notDoneSchema } from "../../views/schemas.ts";
+import { detailsParameter, notDoneSchema } from "../../views/schemas.ts";
 
 const byId = z.object({ workflowRunId: z.string().describe("The id of the run.") });
 const cancelledSchema = z.object({
@@ -174,6 +174,7 @@ export const runSelectionSchema = z.object({
       "if workflowRunIds is given.",
   ),
   ...dryRunParameter,
+  ...detailsParameter,
 });
 
 const cancelMany = route({
@@ -184,8 +185,8 @@ const cancelMany = route({
   instead: "GET lists runs, and DELETE cancels all active runs, unless it has filters",
   about:
     "Cancels the active runs with the given ids, or those that pass all filters, newest first. Without " +
-    "filters, cancels all active runs. Runs that do not exist or have ended are not counted; `failed` " +
-    "lists those of them that the request names.",
+    "filters, cancels all active runs. Runs that do not exist or have ended are not counted. With ids and " +
+    "`details=true`, `failed` lists them.",
   query: runSelectionSchema,
   answers: {
     200: {
@@ -199,8 +200,10 @@ const cancelMany = route({
     const isLimited = !query.workflowRunIds && query.count !== meansAll;
     const max = isLimited ? query.count : maxCancelled;
     if (query.dryRun === "true") return { status: 200, body: await dryRun(readPage, max) };
-    if (query.workflowRunIds)
-      return { status: 200, body: await cancelNamed(context, account.id, query.workflowRunIds) };
+    if (query.workflowRunIds) {
+      const { cancelled, failed } = await cancelNamed(context, account.id, query.workflowRunIds);
+      return { status: 200, body: { cancelled, ...(query.details === "true" && { failed }) } };
+    }
     return { status: 200, body: { cancelled: await cancelAll(context, account.id, { readPage, max }) } };
   },
 });

@@ -28,7 +28,9 @@ describe("a batch", () => {
     expect(reply.status).toBe(200);
     expect(reply.body).toEqual([
       { messageId: messages[0]?.id, url: messages[0]?.url },
-      { error: 'destination: "group" is not an http:// or https:// URL or an existing URL group' },
+      {
+        error: "destination: topic group not found; use an existing URL group or a URL",
+      },
       { error: 'queue: "a/b" is not a valid name; use at most 512 of A-Z, a-z, 0-9, ".", "_" and "-"' },
       {
         error:
@@ -87,7 +89,11 @@ describe("a batch", () => {
   });
 
   test.each([
-    [404, [{ destination: "group" }, { destination: "" }], /^message 1 of 2: destination: "group"/],
+    [
+      404,
+      [{ destination: "group" }, { destination: "" }],
+      /^message 1 of 2: destination: topic group not found/,
+    ],
     [
       412,
       [{ destination: url, headers: { "svc-retries": "1000000" } }, { destination: "group" }],

@@ -76,9 +76,9 @@ describe("the path of an enqueue", () => {
   });
 
   test.each([
-    ["q", 400, "destination: missing; use an http:// or https:// URL or the name of a URL group"],
-    ["q/", 400, "destination: missing; use an http:// or https:// URL or the name of a URL group"],
-    ["q/group", 404, 'destination: "group" is not an http:// or https:// URL or an existing URL group'],
+    ["q", 400, "destination: a non-empty destination must be provided; use a URL or a URL group"],
+    ["q/", 400, "destination: a non-empty destination must be provided; use a URL or a URL group"],
+    ["q/group", 404, "destination: topic group not found; use an existing URL group or a URL"],
     ["q/https://", 400, 'destination: "https://" is not a valid URL'],
     [
       "a%20b/https://e.example",

@@ -60,7 +60,7 @@ describe("a publish to a URL group", () => {
       }),
     });
     await add(home, [{ url: a }]);
-    const error = "destination: URL group orders does not exist or has no endpoints";
+    const error = "destination: topic orders not found, or this URL group has no endpoints";
     expect(await home.ask("POST", "/v2/publish/orders")).toMatchObject({ status: 404, body: { error } });
   });
 
@@ -261,7 +261,9 @@ describe("a batch with URL groups", () => {
         { messageId: messages[3]?.id, url: a },
         { messageId: expect.stringMatching(/^msg_/), url: b },
       ],
-      { error: 'destination: "nothing" is not an http:// or https:// URL or an existing URL group' },
+      {
+        error: "destination: topic nothing not found; use an existing URL group or a URL",
+      },
     ]);
     expect(messages.map(({ retries }) => retries)).toEqual([2, 2, 3, 7]);
     expect(messages.map(({ headers }) => headers)).toEqual([[["X", "g"]], [["X", "g"]], [], [["X", "i"]]]);

@@ -299,7 +299,7 @@ describe("cancelling", () => {
   test("with ids ignores other filters, skips unknown ids, and accepts the same as JSON", async () => {
     const { home, ids } = await four();
     const url =
-      `/v2/messages?messageIds=${ids.a},msg_unknown&messageIds=${ids.b}&messageIds=%00` +
+      `/v2/messages?details=true&messageIds=${ids.a},msg_unknown&messageIds=${ids.b}&messageIds=%00` +
       "&host=none.example&count=1";
     const stranger = (id: string) => ({ id, reason: "the message does not exist" });
     expect((await home.ask("DELETE", url)).body).toEqual({
@@ -309,8 +309,9 @@ describe("cancelling", () => {
     expect(
       (await home.ask("DELETE", "/v2/messages", { body: JSON.stringify({ messageIds: [ids.a, ids.c] }) }))
         .body,
-    ).toEqual({
-      cancelled: 1,
+    ).toEqual({ cancelled: 1 });
+    expect((await home.ask("DELETE", `/v2/messages?details=true&messageIds=${ids.a}`)).body).toEqual({
+      cancelled: 0,
       failed: [{ id: ids.a, reason: "the message has finished or was already cancelled" }],
     });
     expect((await home.ask("DELETE", "/v2/messages", { body: '{"label":"x","count":5}' })).body).toEqual({
@@ -335,7 +336,7 @@ describe("cancelling", () => {
       "?dlqIds=x",
       "",
       "dlqIds: unknown parameter; use messageIds, url, topicName, queueName, scheduleId, " +
-        "label, flowControlKey, callerIp, callerIP, fromDate, toDate, host, path, count, dryRun",
+        "label, flowControlKey, callerIp, callerIP, fromDate, toDate, host, path, count, dryRun, details",
     ],
     ["", '{"messageIds":[]}', "messageIds: is an empty list; leave it out to mean all"],
     ["", '{"messageIds":[{}]}', "messageIds: is not a string, a number, true, false or a list of these"],

@@ -104,7 +104,7 @@ describe("a source", () => {
   test.each([
     [{}, 400, "destination: is missing"],
     [{ destination: 1 }, 400, "destination: is missing or not a string"],
-    [{ destination: "" }, 400, "destination: missing"],
+    [{ destination: "" }, 400, "destination: a non-empty destination must be provided"],
     [{ destination: "ftp://x" }, 400, "destination: "],
     [{ destination: "nobody" }, 404, "or an existing URL group"],
     [{ destination, colour: "red" }, 400, "colour: unknown field"],

@@ -170,13 +170,15 @@ describe("cancelling many runs", () => {
     await home.ask("DELETE", `${path}/b`);
     const reply = await home.ask(
       "DELETE",
-      `${path}?workflowRunIds=a&workflowRunIds=b&workflowRunIds=unknown&workflowRunIds=a&count=1&label=x`,
+      `${path}?workflowRunIds=a&workflowRunIds=b&workflowRunIds=unknown&workflowRunIds=a` +
+        "&count=1&label=x&details=true",
     );
     expect(reply).toMatchObject({ status: 200 });
     const ended = (id: string) => ({ id, reason: "no active run has this id" });
     expect(reply.body).toEqual({ cancelled: 1, failed: [ended("b"), ended("unknown")] });
     expect((await home.ask("DELETE", `${path}?workflowRunIds=a%2Cb`)).body).toEqual({ cancelled: 1 });
-    expect((await home.ask("DELETE", `${path}?workflowRunIds=a`)).body).toEqual({
+    expect((await home.ask("DELETE", `${path}?workflowRunIds=a`)).body).toEqual({ cancelled: 0 });
+    expect((await home.ask("DELETE", `${path}?workflowRunIds=a&details=true`)).body).toEqual({
       cancelled: 0,
       failed: [ended("a")],
     });
@@ -310,7 +312,7 @@ describe("a message of an active run", () => {
       },
     });
     expect((await home.ask("DELETE", "/v2/messages")).body).toEqual({ cancelled: 0 });
-    expect(await home.ask("DELETE", `/v2/messages?messageIds=${first}`)).toMatchObject({
+    expect(await home.ask("DELETE", `/v2/messages?messageIds=${first}&details=true`)).toMatchObject({
       status: 200,
       body: {
         cancelled: 0,
