@@ -1,4 +1,5 @@
 import { Transform } from "node:stream";
+import type { IncomingMessage } from "node:http";
 import type { Readable } from "node:stream";
 import { Refusal } from "../../core/values/errors.ts";
 import type { AccountId } from "../../core/model/message.ts";
@@ -190,3 +191,10 @@ export function readReservedBytes(headers: {
   const declared = Number(headers["content-length"] ?? 0) || 0;
   return declared <= maxReservedBytes ? declared : null;
 }
+
+/**
+ * Reports whether a large body, or one of unknown length, is still arriving. The connection of such a request
+ * closes after a refusal. A small body is read, so that its connection stays open.
+ */
+export const isLargeBodyComing = ({ complete, headers }: IncomingMessage): boolean =>
+  !complete && readReservedBytes(headers) === null;

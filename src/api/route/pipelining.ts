@@ -2,10 +2,12 @@ import type { IncomingMessage, RequestListener, ServerResponse } from "node:http
 import type { Socket } from "node:net";
 import { Duplex } from "node:stream";
 import type { Millis } from "../../core/model/message.ts";
+import type { RefusedBodies } from "./refusedBodies.ts";
+import { strangerBytes } from "./refusedBodies.ts";
 import type { RouteContext } from "./route.ts";
 
-/** How the reading of connections is paced: the queue of long work, and timers. */
-export type Pacing = Pick<RouteContext, "longWork" | "wakeAfter">;
+/** How the reading of connections is paced: the queue of long work, timers, and what reads refused bodies. */
+export type Pacing = Pick<RouteContext, "longWork" | "wakeAfter"> & { refusedBodies: RefusedBodies };
 
 /**
  * A request of a connection, and the function that begins it in its turn. `request` is null for an action
@@ -39,7 +41,7 @@ export function afterResponses(socket: Duplex, act: () => void): void {
 export function inTurn(listener: RequestListener): RequestListener {
   return (request: IncomingMessage, response: ServerResponse) => {
     const { socket } = request;
-    if (socket instanceof PacedSocket) socket.latest = request;
+    if (socket instanceof PacedSocket) socket.begin(request);
     const line = getPending(socket);
     const begin = (): void => {
       response.once("close", () => endTurn(line, socket));
@@ -110,6 +112,9 @@ export class PacedSocket extends Duplex {
   #unread: Buffer | null = null;
   /** The latest request. Its body may still be arriving when it is answered. */
   latest: IncomingMessage | null = null;
+  /** The bytes that are read and dropped if the latest request is refused before its body has arrived. */
+  droppedBytes = strangerBytes;
+  #isDropping = false;
   #isReadRequested = false;
   /** Whether a piece waits for its turn. */
   #isQueued = false;
@@ -135,6 +140,12 @@ export class PacedSocket extends Duplex {
     socket.pause();
   }
 
+  /** Notes the request that begins. Nothing is known of its sender yet. */
+  begin(request: IncomingMessage): void {
+    this.latest = request;
+    this.droppedBytes = awaitsContinue(request) ? 0 : strangerBytes;
+  }
+
   get remoteAddress(): string | undefined {
     return this.#socket.remoteAddress;
   }
@@ -156,8 +167,24 @@ export class PacedSocket extends Duplex {
 
   destroySoon(): void {
     if (this.writable) this.end();
+    if (this.#isDropping || this.#dropBody()) return;
     if (this.writableFinished) this.destroy();
     else this.once("finish", () => this.destroy());
+  }
+
+  /** Reads and drops the rest of a body whose request has its response. Returns false if there is none. */
+  #dropBody(): boolean {
+    if (this.latest?.complete !== false || this.#hasEnded || this.#socket.destroyed) return false;
+    const unreadBytes = this.#unread?.length ?? 0;
+    this.#isDropping = this.#pacing.refusedBodies.drop({
+      socket: this.#socket,
+      maxBytes: this.droppedBytes - unreadBytes,
+      end: () => this.destroy(),
+    });
+    if (!this.#isDropping) return false;
+    this.#endPause?.();
+    this.#unread = null;
+    return true;
   }
 
   /** Reports whether bytes have arrived that were not passed on. */
@@ -178,6 +205,7 @@ export class PacedSocket extends Duplex {
   }
 
   #receive(bytes: Buffer): void {
+    if (this.#isDropping) return;
     this.#socket.pause();
     this.#unread = bytes;
     if (this.latest?.complete !== false) this.#smallReads = 0;
@@ -208,7 +236,7 @@ export class PacedSocket extends Duplex {
   }
 
   #pushNext(): void {
-    if (!this.#isReadRequested || this.#isQueued || !this.#mayRead()) return;
+    if (!this.#isReadRequested || this.#isQueued || this.#isDropping || !this.#mayRead()) return;
     const bytes = this.#unread;
     if (bytes === null) return this.#readMore();
     const { end, isLong } = this.#measurePiece(bytes);
@@ -265,6 +293,10 @@ export class PacedSocket extends Duplex {
     done(error);
   }
 }
+
+/** Reports whether the sender of a request waits for 100 Continue before it sends the body. */
+export const awaitsContinue = ({ headers, httpVersion }: IncomingMessage): boolean =>
+  httpVersion !== "1.0" && /\b100-continue\b/i.test(headers.expect ?? "");
 
 /** Returns the end of the given number of lines, or the end of the bytes if there are fewer lines. */
 function findLinesEnd(bytes: Buffer, lines: number): number {

@@ -11,6 +11,8 @@ import { corsHeaders, isPreflight, preflightHeaders } from "../http/cors.ts";
 import { readReservedBytes } from "../http/requestBodyLimits.ts";
 import type { Query, Target } from "../http/target.ts";
 import { splitQuery, splitTarget } from "../http/target.ts";
+import { PacedSocket, awaitsContinue } from "../route/pipelining.ts";
+import { strangerBytes } from "../route/refusedBodies.ts";
 import type { Route } from "../route/route.ts";
 import { listMethods } from "../route/route.ts";
 import type { RouteTable } from "../route/routeTable.ts";
@@ -66,6 +68,7 @@ export function admitRequests(api: FastifyInstance, { parts, admission, routes }
     };
     const letIn = (caller: Caller, route: Route): void => {
       request.caller = caller;
+      if (caller.sender !== "") readMoreIfRefused(request);
       const admitted = admission.admit({
         caller,
         route,
@@ -123,7 +126,11 @@ function receive(api: FastifyInstance, admission: AdmissionPolicy): void {
   // oxlint-disable-next-line max-params -- the framework calls its hooks so
   api.addHook("preParsing", (request, reply, payload, proceed) => {
     const { headers, method } = request.raw;
-    if (headers.expect !== undefined && isAwaited(request)) reply.raw.writeContinue();
+    if (headers.expect !== undefined && isAwaited(request)) {
+      reply.raw.writeContinue();
+      if (request.raw.socket instanceof PacedSocket) request.raw.socket.droppedBytes = strangerBytes;
+      if (request.caller && request.caller.sender !== "") readMoreIfRefused(request);
+    }
     // The body of a GET or a HEAD is never read.
     if (method === "GET" || method === "HEAD" || readReservedBytes(headers) !== null)
       return proceed(null, payload);
@@ -135,12 +142,18 @@ function receive(api: FastifyInstance, admission: AdmissionPolicy): void {
 
 /** Reports whether the sender waits for 100 Continue and its declared body is not too large. */
 function isAwaited({ raw, routeOptions }: FastifyRequest): boolean {
-  const { expect = "", "content-length": declared = "0" } = raw.headers;
-  return (
-    raw.httpVersion !== "1.0" &&
-    /\b100-continue\b/i.test(expect) &&
-    Number(declared) <= (routeOptions.bodyLimit ?? limits.messageBytes)
-  );
+  const { "content-length": declared = "0" } = raw.headers;
+  return awaitsContinue(raw) && Number(declared) <= (routeOptions.bodyLimit ?? limits.messageBytes);
+}
+
+/**
+ * Lets up to twice the limit of the route be read and dropped if the request is refused, because its sender
+ * is known. A sender that waits for 100 Continue sends no body unless it received one.
+ */
+function readMoreIfRefused({ raw, routeOptions }: FastifyRequest): void {
+  const { socket } = raw;
+  if (!(socket instanceof PacedSocket) || socket.droppedBytes === 0) return;
+  socket.droppedBytes = 2 * (routeOptions.bodyLimit ?? limits.messageBytes);
 }
 
 /**

@@ -14,9 +14,11 @@ import { LineStream } from "../http/lineStream.ts";
 import type { ResponseLimits } from "../http/responseLimits.ts";
 import type { Problem } from "../http/problems.ts";
 import { problemBody, toProblem } from "../http/problems.ts";
+import { isLargeBodyComing } from "../http/requestBodyLimits.ts";
 import { splitTarget } from "../http/target.ts";
 import { withActor, isAudited } from "../route/actor.ts";
 import { afterResponses } from "../route/pipelining.ts";
+import { RefusedBodies } from "../route/refusedBodies.ts";
 import type { RequestCounter, RequestLine } from "../route/requestLog.ts";
 import { shownPath } from "../route/requestLog.ts";
 import type { RouteResponse, IncomingRequest, RouteContext, Route } from "../route/route.ts";
@@ -103,8 +105,10 @@ export function createApi(options: ApiOptions): FastifyInstance {
   const context = { ...options, logTails };
   admitRequests(api, { parts: options, admission, routes });
   api.addHook("preClose", async () => logTails.close());
+  const refusedBodies = new RefusedBodies((after, wake) => options.wakeAfter(after, wake));
+  api.addHook("preClose", async () => refusedBodies.close());
   direct(api.server, {
-    pacing: options,
+    pacing: { longWork: options.longWork, wakeAfter: options.wakeAfter, refusedBodies },
     fastPath: hasFastPath(options)
       ? new FastPath(api.server, { parts: context, admission, routes, wakeWhenIdle: options.wakeWhenIdle })
       : null,
@@ -264,6 +268,7 @@ function toIncoming(request: FastifyRequest, options: ApiOptions): IncomingReque
 function sendProblem(request: FastifyRequest, reply: FastifyReply, problem: Problem): void {
   const { path } = splitTarget(request.originalUrl);
   request.fault = problem.fault;
+  if (isLargeBodyComing(request.raw)) reply.header("Connection", "close");
   reply.header(requestIdHeader, request.id);
   void reply.code(problem.status).headers(problemHeaders(path, problem)).send(problemBody(path, problem));
 }

@@ -6,6 +6,7 @@ import { readRequestId, requestIdHeader } from "../http/requestId.ts";
 import { problemHeaders } from "../http/responseHeaders.ts";
 import { corsHeaders } from "../http/cors.ts";
 import { limits } from "../../core/values/limits.ts";
+import { isLargeBodyComing } from "../http/requestBodyLimits.ts";
 import { problemBody, toProblem } from "../http/problems.ts";
 import type { RequestCounter, RequestLine } from "../route/requestLog.ts";
 import { shownPath } from "../route/requestLog.ts";
@@ -53,6 +54,7 @@ export function refuseEarly(
   };
   const requestId = readRequestId(request.rawHeaders);
   const more = {
+    ...(isLargeBodyComing(request) && { connection: "close" }),
     [requestIdHeader]: requestId,
     ...corsHeaders(context.corsOrigins ?? [], target.path, undefined),
     ...problemHeaders(target.path, problem),

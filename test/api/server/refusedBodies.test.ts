@@ -1,0 +1,129 @@
+import { once } from "node:events";
+import { connect } from "node:net";
+import type { Socket } from "node:net";
+import { request } from "undici";
+import { expect, onTestFinished, test } from "vitest";
+import { limits } from "../../../src/core/values/limits.ts";
+import { createTestServer, token } from "../testServer.ts";
+import { listen } from "../wire.ts";
+
+const path = "/v2/publish/https://example.com";
+const tooLarge = 2 * limits.messageBytes - 1024 * 1024;
+
+type Head = { length?: number; bearer?: string | null; more?: readonly string[] };
+
+const formatHead = ({ length = tooLarge, bearer = token, more = [] }: Head): string =>
+  [
+    `POST ${path} HTTP/1.1`,
+    "Host: x",
+    ...(bearer === null ? [] : [`Authorization: Bearer ${bearer}`]),
+    `Content-Length: ${length}`,
+    ...more,
+    "",
+    "",
+  ].join("\r\n");
+
+/** Opens a connection and sends a head. `errors` are those of the connection. */
+async function begin(port: number, head: Head) {
+  const socket = connect(port, "127.0.0.1");
+  onTestFinished(() => void socket.destroy());
+  const errors: unknown[] = [];
+  socket.on("error", (error) => errors.push(error));
+  await once(socket, "connect");
+  socket.write(formatHead(head));
+  return { socket, errors };
+}
+
+async function readAll(socket: Socket): Promise<string> {
+  const received: Buffer[] = [];
+  for await (const bytes of socket) received.push(bytes as Buffer);
+  return String(Buffer.concat(received));
+}
+
+const servers = { "the fast path": true, "the framework": false };
+
+for (const [name, fastPath] of Object.entries(servers))
+  test(`a client that reads after it has written everything gets the refusal, on ${name}`, async () => {
+    const port = await listen(await createTestServer({ fastPath }));
+    for (const [bearer, length, status] of [
+      [token, tooLarge, 413],
+      [null, 900_000, 401],
+      ["wrong", 900_000, 401],
+    ] as const) {
+      const { socket, errors } = await begin(port, { bearer, length });
+      await new Promise((resolve) => socket.write(Buffer.alloc(length), resolve));
+      const reply = await readAll(socket);
+      expect(reply).toMatch(new RegExp(`^HTTP/1.1 ${status} [^]*connection: close\r\n`, "i"));
+      expect(errors).toEqual([]);
+    }
+  });
+
+test("published clients of HTTP get the refusal of a body above the limit", async () => {
+  const port = await listen(await createTestServer());
+  const url = `http://127.0.0.1:${port}${path}`;
+  const sent = {
+    method: "POST",
+    headers: { Authorization: `Bearer ${token}` },
+    body: Buffer.alloc(tooLarge),
+  } as const;
+  for (let round = 0; round < 5; round++) {
+    expect((await fetch(url, sent)).status).toBe(413);
+    const { statusCode, body } = await request(url, sent);
+    await body.dump();
+    expect(statusCode).toBe(413);
+  }
+});
+
+test("the body of a sender that waits for 100 Continue is not read", async () => {
+  const port = await listen(await createTestServer());
+  const { socket } = await begin(port, { more: ["Expect: 100-continue"] });
+  const reply = await readAll(socket);
+  expect(reply).toMatch(/^HTTP\/1.1 413 [^]*connection: close\r\n/i);
+  expect(reply).not.toContain("100 Continue");
+});
+
+test("a client that sends more than the limit for strangers is disconnected", async () => {
+  const port = await listen(await createTestServer());
+  const { socket } = await begin(port, { bearer: null });
+  const closed = new Promise((resolve) => socket.once("close", resolve));
+  socket.resume().write(Buffer.alloc(8 * 1024 * 1024));
+  await closed;
+  expect(socket.destroyed).toBe(true);
+});
+
+test("clients that trickle or never end are closed after 2 s, and at most 100 are read at once", async () => {
+  const alarms: (() => void)[] = [];
+  const home = await createTestServer({
+    alarm: (_after, wake) => {
+      alarms.push(wake);
+      return () => undefined;
+    },
+  });
+  const port = await listen(home);
+  const connections = (): Promise<number> =>
+    new Promise((resolve) => home.api.server.getConnections((_error, count) => resolve(count)));
+  const sockets: Socket[] = [];
+  for (let number = 0; number < 200; number++) {
+    const { socket } = await begin(port, {});
+    // The client keeps its side open after the server has ended the other.
+    socket.allowHalfOpen = true;
+    socket.resume().write("a");
+    sockets.push(socket);
+  }
+  await expect.poll(connections).toBe(100);
+  for (const socket of sockets) if (!socket.destroyed) socket.write("b");
+  expect(alarms).toHaveLength(100);
+  for (const wake of alarms) wake();
+  await expect.poll(connections).toBe(0);
+});
+
+test("a server that stops closes them at once", async () => {
+  const home = await createTestServer({ alarm: () => () => undefined });
+  const port = await listen(home);
+  const { socket } = await begin(port, {});
+  socket.allowHalfOpen = true;
+  socket.resume();
+  await once(socket, "end");
+  await home.api.close();
+  expect(home.api.server.listening).toBe(false);
+});
