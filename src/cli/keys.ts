@@ -28,12 +28,11 @@ export function addKeyCommands<Flags extends object>(
     .description("show and rotate the keys that encrypt secrets; the server may be running");
   const command = (usage: string, about: string): Command =>
     withStoreFlags(keys.command(usage).description(about));
-  const reencrypt = (flags: Flags): Promise<void> =>
-    withAdmin(flags, async (admin) => {
-      const rows = await admin.sealAgain();
-      const version = readCurrentVersion(requireKeySource(readKeySource(flags).source));
-      print(`${rows} rows encrypted again, with key ${version}`);
-    });
+  const reencrypt = async (admin: ServerAdmin, flags: Flags): Promise<void> => {
+    const rows = await admin.sealAgain();
+    const version = readCurrentVersion(requireKeySource(readKeySource(flags).source));
+    print(`${rows} rows encrypted again, with key ${version}`);
+  };
 
   keys
     .command("new")
@@ -54,16 +53,20 @@ export function addKeyCommands<Flags extends object>(
       if (uses.has("clear")) print(`unencrypted  ${uses.get("clear") ?? 0} rows`);
     }),
   );
-  command("rotate", "add a key and encrypt everything again with it").action(async (flags: Flags) => {
+  command("rotate", "add a key and encrypt everything again with it").action((flags: Flags) => {
     const file = requireKeysFile(readKeySource(flags));
-    const lines = formatKeyLines(readFileSync(file, "utf8"), file);
-    const highest = Math.max(...lines.map((line) => Number.parseInt(line, 10)));
-    // The key must be on disk before anything is encrypted with it.
-    writeKeys(file, [makeKeyLine(highest + 1), ...lines]);
-    await reencrypt(flags);
+    return withAdmin(flags, async (admin) => {
+      // A server that does not respond would leave a key that encrypts nothing.
+      await admin.url();
+      const lines = formatKeyLines(readFileSync(file, "utf8"), file);
+      const highest = Math.max(...lines.map((line) => Number.parseInt(line, 10)));
+      // The key must be on disk before anything is encrypted with it.
+      writeKeys(file, [makeKeyLine(highest + 1), ...lines]);
+      await reencrypt(admin, flags);
+    });
   });
   command("reseal", "encrypt everything with the first key; continues an interrupted rotate").action(
-    reencrypt,
+    (flags: Flags) => withAdmin(flags, (admin) => reencrypt(admin, flags)),
   );
   command("forget <version>", "remove a key that no longer encrypts anything").action(
     (version: string, flags: Flags) =>

@@ -28,7 +28,7 @@ import { BundleRefused } from "../server/doctor/doctor.ts";
 import { addKeyCommands } from "./keys.ts";
 import { findKeySource, KeysRefused } from "../server/encryptionKeys.ts";
 import type { ServerAdmin } from "../server/accountAdmin.ts";
-import { connectToServerAdmin, ServerAdminRefused } from "../server/accountAdmin.ts";
+import { findServer, ServerAdminRefused } from "../server/accountAdmin.ts";
 import { systemClock } from "../clock/clock.ts";
 import { listen } from "./listen.ts";
 import { createLogOutput } from "./logOutput.ts";
@@ -188,21 +188,13 @@ withSettings(
     );
   }
   const account = named === undefined ? first : mustFindAccount(accounts, named);
-  const url = await findServerUrl(settings);
-  const urlNote =
-    url === null && settings.publicUrl === ""
-      ? "# no running server found; the URL is made of --host and --port\n"
-      : "";
-  print(`# ${account.name}\n${urlNote}${formatEnvironment(account, url ?? clientUrl(settings))}`);
+  const server = settings.databaseUrl === "" ? await findServer(settings.data) : "none";
+  const doubt = server === "silent" ? "the running server does not respond" : "no running server found";
+  const isDerived = typeof server === "string" && settings.publicUrl === "";
+  const urlNote = isDerived ? `# ${doubt}; the URL is made of --host and --port\n` : "";
+  const url = typeof server === "string" ? clientUrl(settings) : server.url;
+  print(`# ${account.name}\n${urlNote}${formatEnvironment(account, url)}`);
 });
-
-/** Returns the URL of the running server that uses the data folder, or null if no server responds. */
-const findServerUrl = ({ data, databaseUrl }: ServerConfig): Promise<string | null> =>
-  databaseUrl === ""
-    ? connectToServerAdmin(data)
-        .url()
-        .catch(() => null)
-    : Promise.resolve(null);
 
 program
   .command("listen")

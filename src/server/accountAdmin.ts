@@ -13,6 +13,8 @@ import type { Actor } from "../core/model/auditEntry.ts";
 import { Refusal } from "../core/values/errors.ts";
 import type { AccountId, Millis } from "../core/model/message.ts";
 import { limits } from "../core/values/limits.ts";
+import { second } from "../core/values/time.ts";
+import { idleAlarm } from "../clock/clock.ts";
 import type { TokenRequest } from "../core/commands/token.ts";
 import type { Token } from "../core/model/rights.ts";
 import { makeAccount } from "./credentials.ts";
@@ -135,6 +137,9 @@ const operationNames = Object.keys(operations) as OperationName[];
 /** Thrown if the server that uses the data folder does not respond to commands. The text says what to do. */
 export class ServerAdminRefused extends Error {}
 
+/** Thrown if that server takes a connection and then sends nothing, as if its process were suspended. */
+export class ServerSilent extends ServerAdminRefused {}
+
 /** Returns the administration of a store that this process has opened. */
 export function createServerAdmin(store: Store, parts: ServerAdminOptions): ServerAdmin {
   const tools: Tools = { ...parts, store, audited: withAuditActor(store, parts.actor) };
@@ -152,6 +157,13 @@ const toSocketPath = (folder: string): string => join(folder, "waypost.sock");
 const maxPathLength = 100;
 const canListenAt = (path: string): boolean =>
   process.platform !== "win32" && Buffer.byteLength(path) <= maxPathLength;
+
+/**
+ * How often a server that works on a request sends a sign of life, a space before its reply, and for how long
+ * a command waits for one.
+ */
+const signEvery: Millis = second;
+const longestSilence: Millis = 5 * second;
 
 /** The name of an operation, and its arguments by name. */
 type AdminRequest = { ask: OperationName } & Readonly<Record<string, unknown>>;
@@ -184,11 +196,22 @@ async function serveConnection(socket: Socket, admin: ServerAdmin): Promise<void
   socket.on("error", () => socket.destroy());
   try {
     const request = JSON.parse(await text(socket)) as AdminRequest;
-    socket.end(JSON.stringify(await makeReply(request, admin)));
+    await sendSign(socket);
+    const stopSigns = idleAlarm(socket, signEvery, () => socket.write(" "));
+    const reply = await makeReply(request, admin);
+    stopSigns();
+    socket.end(JSON.stringify(reply));
   } catch {
     socket.destroy();
   }
 }
+
+/**
+ * Sends a sign of life. Rejects if the command has given up: a server that was suspended must not carry out
+ * later what its operator has been told was not done.
+ */
+const sendSign = (socket: Socket): Promise<void> =>
+  new Promise((resolve, reject) => socket.write(" ", (error) => (error ? reject(error) : resolve())));
 
 async function makeReply(request: AdminRequest, admin: ServerAdmin): Promise<AdminReply> {
   try {
@@ -217,8 +240,9 @@ export function connectToServerAdmin(folder: string): ServerAdmin {
   const path = toSocketPath(folder);
   return createAdmin(async (name, args) => {
     const named = operations[name].names.map((argument, at) => [argument, args[at]] as const);
-    const reply = await sendRequest(path, { ask: name, ...Object.fromEntries(named) }).catch(
+    const reply = await sendRequest(folder, { ask: name, ...Object.fromEntries(named) }).catch(
       (error: unknown) => {
+        if (error instanceof ServerSilent) throw error;
         const why = existsSync(path) ? String(error) : "no socket for commands";
         throw new ServerAdminRefused(
           `${folder}: in use by a server that does not respond to commands (${why}); ` +
@@ -231,9 +255,38 @@ export function connectToServerAdmin(folder: string): ServerAdmin {
   });
 }
 
-async function sendRequest(path: string, request: AdminRequest): Promise<AdminReply> {
-  const socket = connect(path);
-  await once(socket, "connect");
-  socket.end(JSON.stringify(request));
-  return JSON.parse(await text(socket)) as AdminReply;
+/** What is known of a server that is silent. */
+export const silence =
+  `has sent nothing for ${longestSilence / second} s, so its process is suspended, overloaded ` +
+  "or waits for its disk";
+
+/** The server of a data folder: its URL, `silent` if it is there and does not respond, or `none`. */
+export type FoundServer = { url: string } | "silent" | "none";
+
+/** Finds the running server of a data folder. */
+export const findServer = (folder: string): Promise<FoundServer> =>
+  connectToServerAdmin(folder)
+    .url()
+    .then(
+      (url) => ({ url }),
+      (error: unknown) => (error instanceof ServerSilent ? "silent" : "none"),
+    );
+
+async function sendRequest(folder: string, request: AdminRequest): Promise<AdminReply> {
+  const socket = connect(toSocketPath(folder));
+  const stopWatch = idleAlarm(socket, longestSilence, () =>
+    socket.destroy(
+      new ServerSilent(
+        `${folder}: in use by a server that ${silence}; continue or restart it, ` +
+          "and check whether the command took effect before you run it again",
+      ),
+    ),
+  );
+  try {
+    await once(socket, "connect");
+    socket.end(JSON.stringify(request));
+    return JSON.parse(await text(socket)) as AdminReply;
+  } finally {
+    stopWatch();
+  }
 }

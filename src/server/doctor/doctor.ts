@@ -1,7 +1,7 @@
 import { closeSync, fsyncSync, openSync, writeSync } from "node:fs";
 import { availableParallelism, freemem, release, totalmem } from "node:os";
 import packageFile from "../../../package.json" with { type: "json" };
-import { connectToServerAdmin } from "../accountAdmin.ts";
+import { findServer } from "../accountAdmin.ts";
 import type { ExplainedSetting, ServerConfig } from "../config.ts";
 import { systemClock } from "../../clock/clock.ts";
 import type { TableName } from "../../core/decision/command.ts";
@@ -24,18 +24,13 @@ export async function diagnose(
   settings: ServerConfig,
   also?: (view: StoreView) => Promise<void>,
 ): Promise<Finding[]> {
-  const url =
-    settings.databaseUrl === ""
-      ? await connectToServerAdmin(settings.data)
-          .url()
-          .catch(() => null)
-      : null;
+  const server = settings.databaseUrl === "" ? await findServer(settings.data) : "none";
   // Nodes on PostgreSQL are not known here, so it is assumed that one runs.
-  const isServed = url !== null || settings.databaseUrl !== "";
+  const isServed = server !== "none" || settings.databaseUrl !== "";
   return [
     ...(await runChecks([...listMachineChecks(settings), ...listNetworkChecks()])),
     ...(await checkStore(settings, { isServed, ...(also && { also }) })),
-    ...(await runChecks(listServerChecks(settings, { url }))),
+    ...(await runChecks(listServerChecks(settings, server))),
   ];
 }
 

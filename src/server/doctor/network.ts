@@ -4,6 +4,8 @@ import { elapsed } from "../../clock/clock.ts";
 import type { Millis } from "../../core/model/message.ts";
 import type { ParsedUrl } from "../../core/values/url.ts";
 import { parseUrl } from "../../core/values/url.ts";
+import type { FoundServer } from "../accountAdmin.ts";
+import { silence } from "../accountAdmin.ts";
 import type { ServerConfig } from "../config.ts";
 import { formatProxy, openEgress, proxyWarning } from "../egressSettings.ts";
 import { toErrorText as toDeliveryErrorText } from "../../delivery/deliveryError.ts";
@@ -124,11 +126,18 @@ async function checkConnection(
 /** How long a server or a proxy may take for a response. */
 const responseTimeout: Millis = 5_000;
 
-/** Returns the checks of a running server. `url`: where it listens, or null if none responds. */
-export const listServerChecks = (settings: ServerConfig, { url }: { url: string | null }): Check[] => [
-  { name: "server", run: () => (url === null ? noServer(settings) : checkServer(url)) },
+/** Returns the checks of the server that runs with the settings, and of the proxy before it. */
+export const listServerChecks = (settings: ServerConfig, server: FoundServer): Check[] => [
+  { name: "server", run: () => judgeServer(settings, server) },
   { name: "proxy", run: () => checkProxy(settings.publicUrl) },
 ];
+
+function judgeServer(settings: ServerConfig, server: FoundServer): CheckResult | Promise<CheckResult> {
+  if (server === "none") return noServer(settings);
+  if (server === "silent")
+    return problem(`the server that uses ${settings.data} ${silence}`, "continue or restart its process");
+  return checkServer(server.url);
+}
 
 const noServer = ({ databaseUrl, data }: ServerConfig): CheckResult =>
   skipped(
