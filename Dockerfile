@@ -1,18 +1,24 @@
 # The server as an image: not root, and with nothing to write but /data. See docs/guides/operating.md.
 #
-#   docker build -t waypost .
+#   docker build --build-arg SOURCE_COMMIT=$(git rev-parse HEAD) -t waypost .
 #   docker run -p 8080:8080 -v waypost:/data --read-only waypost
 
+# The commit, which becomes part of the version. Empty for a release: --build-arg SOURCE_COMMIT=
+ARG SOURCE_COMMIT=unknown
+
 FROM node:24-bookworm-slim AS build
+ARG SOURCE_COMMIT
 WORKDIR /src
 COPY package.json package-lock.json .npmrc ./
 RUN npm ci --no-audit --no-fund
 COPY . .
-RUN node scripts/build/main.ts /app && mkdir /data
+RUN SOURCE_COMMIT=$SOURCE_COMMIT node scripts/build/main.ts /app && mkdir /data
 
 FROM node:24-bookworm-slim
 COPY --from=build /app /app
 COPY --from=build --chown=10001:10001 --chmod=700 /data /data
+ARG SOURCE_COMMIT
+LABEL org.opencontainers.image.revision=$SOURCE_COMMIT
 ENV NODE_ENV=production \
     WAYPOST_DATA=/data \
     WAYPOST_HOST=0.0.0.0

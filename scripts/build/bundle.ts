@@ -3,6 +3,7 @@ import { join, relative, sep } from "node:path";
 import type { OutputOptions, Plugin } from "rolldown";
 import { rolldown } from "rolldown";
 import type { BuiltConsole, ConsoleFile } from "../../src/api/console/files.ts";
+import { findCommit, formatVersion } from "../../src/server/commit.ts";
 import { readBuiltConsole } from "../../src/server/consoleFiles.ts";
 
 /** The files of a build. `packages` lists the folders of the packages that they contain. */
@@ -35,6 +36,7 @@ export async function bundle(home: string): Promise<Bundle> {
       "src/store/sqlite/workerCode.ts": () => `export const workerCode = ${toLiteral(worker.code)};`,
       "src/server/replicaWriterCode.ts": () => `export const writerCode = ${toLiteral(replica.code)};`,
       "src/server/consoleFiles.ts": () => toConsoleModule(readBuiltConsole()),
+      "src/server/version.ts": () => `export const version = ${toLiteral(readVersion(home))};`,
     },
   });
   const client = await bundleFile(home, { input: "src/client/main.ts", replacements: {} });
@@ -44,6 +46,16 @@ export async function bundle(home: string): Promise<Bundle> {
     replica: replica.code,
     packages: [...new Set([server, worker, client, replica].flatMap(({ packages }) => packages))].toSorted(),
   };
+}
+
+/**
+ * Returns the version of the build. `SOURCE_COMMIT` names its commit where git cannot, as in an image. It is
+ * empty for a release, which is built before its commit is made.
+ */
+function readVersion(home: string): string {
+  const { version } = JSON.parse(readFileSync(join(home, "package.json"), "utf8")) as { version: string };
+  const given = process.env["SOURCE_COMMIT"];
+  return formatVersion(version, given === undefined ? findCommit(home, version) : given.slice(0, 8) || null);
 }
 
 /** Returns the code of a module that has the files of the console in it, or none if it has not been built. */

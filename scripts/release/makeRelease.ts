@@ -64,7 +64,12 @@ const readVersion = (root: string): string =>
 function makeFiles(root: string, { version, out }: { version: string; out: string }): string[] {
   mkdirSync(out, { recursive: true });
   const run = (command: string, ...args: string[]): string =>
-    execFileSync(command, args, { cwd: root, encoding: "utf8", maxBuffer: 64 * 1024 * 1024 });
+    execFileSync(command, args, {
+      cwd: root,
+      encoding: "utf8",
+      maxBuffer: 64 * 1024 * 1024,
+      env: { ...process.env, SOURCE_COMMIT: "" },
+    });
   const content = join(out, "content");
   // Not through scripts/run.js, which would install again because the lock file has another version.
   const build = (script: string, target: string): string =>

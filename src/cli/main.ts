@@ -36,12 +36,12 @@ import { addMoveCommand, MoveRefused } from "./migrateStore.ts";
 import { onSignal, requireFreePort, runServer } from "./runServer.ts";
 import { makeSecret, readAccounts, withServerAdmin } from "./storeAccess.ts";
 import { CannotStart } from "./cannotStart.ts";
+import { version } from "../server/version.ts";
 import { clientUrl } from "../server/addresses.ts";
 import { StorageRefused, Unavailable } from "../store/store.ts";
 import { addTokenCommands } from "./token.ts";
 import { CommandFailed } from "../client/terminal/commandFailed.ts";
 import { hour } from "../core/values/time.ts";
-import packageFile from "../../package.json" with { type: "json" };
 
 // The server continues even if the program that reads its output has ended.
 for (const stream of [process.stdout, process.stderr]) {
@@ -64,8 +64,6 @@ const createPrinter =
 const infoLevel = 30;
 
 const print = (line: string): void => void process.stdout.write(`${line}\n`);
-
-const { version } = packageFile;
 
 const program = new Command("waypost")
   .description("An open-source, durable HTTP message queue that you host yourself.")

@@ -208,7 +208,7 @@ async function serveConnection(socket: Socket, admin: ServerAdmin): Promise<void
 
 /**
  * Sends a sign of life. Rejects if the command has given up: a server that was suspended must not carry out
- * later what its operator has been told was not done.
+ * later what its operator believes undone.
  */
 const sendSign = (socket: Socket): Promise<void> =>
   new Promise((resolve, reject) => socket.write(" ", (error) => (error ? reject(error) : resolve())));
@@ -255,7 +255,7 @@ export function connectToServerAdmin(folder: string): ServerAdmin {
   });
 }
 
-/** What is known of a server that is silent. */
+/** Describes a server that is silent, after its name. */
 export const silence =
   `has sent nothing for ${longestSilence / second} s, so its process is suspended, overloaded ` +
   "or waits for its disk";

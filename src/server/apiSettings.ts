@@ -1,8 +1,8 @@
 import { statfs } from "node:fs/promises";
 import { isIPv6 } from "node:net";
-import packageFile from "../../package.json" with { type: "json" };
 import type { OwnHosts } from "../api/auth/ownHosts.ts";
 import type { ServerConfig } from "./config.ts";
+import { version } from "./version.ts";
 
 /** Returns the settings that the API takes as they are. */
 export const toApiSettings = (settings: ServerConfig) => ({
@@ -18,7 +18,7 @@ export const toApiSettings = (settings: ServerConfig) => ({
   reservedPrices: settings.reservedPrices,
   trustProxy: settings.trustProxy.length > 0 ? settings.trustProxy : false,
   fastPath: settings.fastPath,
-  version: packageFile.version,
+  version,
   ...(settings.databaseUrl === "" && { disk: () => readDisk(settings.data) }),
   publicUrl: settings.publicUrl,
 });

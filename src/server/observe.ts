@@ -1,6 +1,5 @@
 import type { Server } from "node:http";
 import type { Logger } from "pino";
-import packageFile from "../../package.json" with { type: "json" };
 import { elapsed, systemClock } from "../clock/clock.ts";
 import { Metrics } from "../monitoring/metrics.ts";
 import { listenForScrapes, metricsPath } from "../monitoring/metricsServer.ts";
@@ -20,6 +19,7 @@ import { formatUrl } from "./addresses.ts";
 import type { ReplicaReport } from "../store/replica/replica.ts";
 import type { ServerConfig } from "./config.ts";
 import { toStorePath } from "./dataFolder.ts";
+import { version } from "./version.ts";
 
 /** The metrics of a server, and the samples of its store. */
 export type Observation = {
@@ -61,7 +61,7 @@ export function observe(settings: ServerConfig, observed: Observed): Observation
     formatMetrics(
       readMetrics({
         metrics,
-        build: { version: packageFile.version, store: isEmbedded ? "sqlite" : "postgres" },
+        build: { version, store: isEmbedded ? "sqlite" : "postgres" },
         sample: () => sampler.last,
         now: () => systemClock.now(),
         inFlight,
@@ -112,7 +112,7 @@ const createExporter = (
     ? null
     : new SpanExporter({
         target: { endpoint, headers },
-        source: { version: packageFile.version, node },
+        source: { version, node },
         clock: systemClock,
         warn: (message) => log.warn(message),
       });

@@ -1,5 +1,4 @@
 import type { Logger } from "pino";
-import packageFile from "../../package.json" with { type: "json" };
 import type { ServerConfig } from "./config.ts";
 import { findFolderWarning, lockDataFolder, toStorePath } from "./dataFolder.ts";
 import { checkKeys, prepareKeys } from "./encryptionKeys.ts";
@@ -17,6 +16,7 @@ import { embeddedStore } from "../store/sqlite/embeddedStore.ts";
 import type { Store } from "../store/store.ts";
 import { StorageRefused } from "../store/store.ts";
 import { createReplica } from "./replica.ts";
+import { version } from "./version.ts";
 import { minute } from "../core/values/time.ts";
 
 /**
@@ -83,7 +83,7 @@ async function openDatabase(
   const store = await postgresStore({
     ...location,
     node,
-    version: packageFile.version,
+    version,
     random: systemRandom,
     elapsed,
     onOutdated,

@@ -1,5 +1,4 @@
 import { setFlagsFromString } from "node:v8";
-import packageFile from "../../package.json" with { type: "json" };
 import type { FastifyInstance } from "fastify";
 import type { Logger } from "pino";
 import { createAccessCounters } from "../api/auth/accessCounters.ts";
@@ -45,6 +44,7 @@ import { MaintenanceScheduler } from "../maintenance/scheduler.ts";
 import type { OnDamage } from "../store/sqlite/fileCheck.ts";
 import type { Store } from "../store/store.ts";
 import { toApiSettings, toOwnHosts, toPrices, toRetention } from "./apiSettings.ts";
+import { version } from "./version.ts";
 
 /** A running server. `stop` shuts it down in order and resolves when everything has ended. */
 export type RunningServer = {
@@ -101,7 +101,7 @@ export async function serve(
     const proxy = formatProxy(settings);
     if (proxy !== null) log.warn({ proxy }, proxyWarning);
     const kind = settings.databaseUrl === "" ? "sqlite" : "postgres";
-    log.info({ version: packageFile.version, store: kind, node, recovered: opened.recovered }, "started");
+    log.info({ version, store: kind, node, recovered: opened.recovered }, "started");
     return served;
   } catch (error) {
     await opened.close();

@@ -63,7 +63,7 @@ const compose = z.strictObject({
   services: z.record(
     z.string(),
     z.strictObject({
-      build: z.string().optional(),
+      build: z.strictObject({ context: z.string(), args: z.record(z.string(), z.string()) }).optional(),
       image: z.string(),
       ports: z.array(z.string().regex(/^127\.0\.0\.1:\d+:\d+$/)).optional(),
       volumes: z.array(z.string().regex(/^[a-z]+:\/\S+$/)).optional(),

@@ -17,6 +17,7 @@ import { delimiter, dirname, join } from "node:path";
 import { createInterface } from "node:readline";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { writePackage } from "../../scripts/build/writePackage.ts";
+import { findCommit, formatVersion } from "../../src/server/commit.ts";
 import { parseBlocks } from "./documents.ts";
 import { developmentToken, startDestination, temporaryFolder } from "./waypost.ts";
 
@@ -123,6 +124,15 @@ describe("the package", () => {
       ...["CHANGELOG.md", "LICENSE", "NOTICE", "README.md", "THIRD-PARTY-LICENSES.txt", "package.json"],
     ]);
     expect(tarball.size).toBeLessThan(2 * 2 ** 20);
+  });
+
+  test("names the commit that it was built from", () => {
+    const { version } = JSON.parse(readFileSync(installed("package.json"), "utf8")) as { version: string };
+    const { stdout } = spawnSync("npx", ["--no-install", "waypost", "--version"], {
+      cwd: application,
+      encoding: "utf8",
+    });
+    expect(stdout).toBe(`${formatVersion(version, findCommit(home, version))}\n`);
   });
 
   test("depends on nothing but the packaged Node.js, and can be published", () => {

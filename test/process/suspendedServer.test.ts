@@ -16,7 +16,7 @@ async function startSuspended() {
   return { server, data };
 }
 
-test("every tool gives up on a suspended server and says so, and the server then drops the command", async () => {
+test("every tool gives up on a suspended server, and the server later drops the command", async () => {
   const { server, data } = await startSuspended();
   const keys = readFileSync(join(data, "keys"), "utf8");
   const run = (...args: string[]) => runWaypost([...args, "--data", data]).ended;

@@ -1,8 +1,8 @@
 import { closeSync, fsyncSync, openSync, writeSync } from "node:fs";
 import { availableParallelism, freemem, release, totalmem } from "node:os";
-import packageFile from "../../../package.json" with { type: "json" };
 import { findServer } from "../accountAdmin.ts";
 import type { ExplainedSetting, ServerConfig } from "../config.ts";
+import { version } from "../version.ts";
 import { systemClock } from "../../clock/clock.ts";
 import type { TableName } from "../../core/decision/command.ts";
 import { tables } from "../../store/sql/tables.ts";
@@ -67,7 +67,7 @@ export async function writeBundle(
     const findings = await diagnose(settings, async (view) => void (rows = await countRows(view)));
     const content = {
       createdAt: new Date(systemClock.now()).toISOString(),
-      waypost: packageFile.version,
+      waypost: version,
       node: process.versions.node,
       system: {
         ...{ platform: process.platform, arch: process.arch, release: release() },
