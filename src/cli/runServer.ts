@@ -83,6 +83,7 @@ export async function runServer(
   const consoleUrl = served.consoleUrl(signsIn ? served.accounts[0]?.id : undefined);
   if (consoleUrl !== null)
     print(`console at ${consoleUrl}${signsIn ? " (signed in, good once, for ten minutes)" : ""}`);
+  if (served.lacksConsole) print("no console: it is not built; npm run build:console builds it");
   print(`running at ${served.url}`);
 }
 

@@ -55,10 +55,12 @@ export type RunningServer = {
   accounts: readonly Account[];
   created: readonly Account[];
   /**
-   * Returns where the console is, or null if it is turned off. With an account, the address has a code that
+   * Returns where the console is, or null if it is turned off or not built. With an account, the address has a code that
    * signs in once, within ten minutes, from this machine.
    */
   consoleUrl(account?: AccountId): string | null;
+  /** Whether the console is turned on and has not been built. */
+  lacksConsole: boolean;
   stop(): Promise<void>;
 };
 
@@ -204,10 +206,11 @@ async function serveStore(
     accounts: [...present, ...created],
     created,
     consoleUrl: (account) => {
-      if (!consoleParts) return null;
+      if (!consoleParts?.consoleFiles.isBuilt) return null;
       const code = account === undefined ? "" : `#code=${consoleParts.sessions.createCode(account)}`;
       return `${formatUrl(settings.host, api.server.address())}/console/${code}`;
     },
+    lacksConsole: consoleParts?.consoleFiles.isBuilt === false,
     stop: async () => {
       isStopping = true;
       adminServer?.close();

@@ -124,6 +124,24 @@ describe("an installation for production", () => {
     expect(npm()).toBe(false);
   });
 
+  test("announces a console only if it has one", async () => {
+    const { folder, env } = production();
+    const run = async () => {
+      const args = [join(folder, "bin/waypost.js"), "start", "--port", "0", "--data", join(folder, "data")];
+      const server = start(process.execPath, args, { cwd: folder, env });
+      const { status } = await fetch(`${await server.ready}/console/`);
+      server.child.kill("SIGTERM");
+      return { status, printed: await server.ended };
+    };
+    const without = await run();
+    expect(without).toMatchObject({ status: 503, printed: /no console: .* npm run build:console builds it/ });
+    expect(without.printed).not.toContain("console at");
+    cpSync(join(home, "console/dist"), join(folder, "console/dist"), { recursive: true });
+    const having = await run();
+    expect(having).toMatchObject({ status: 200, printed: /console at http:\S+\/console\// });
+    expect(having.printed).not.toContain("no console");
+  });
+
   test("that lacks a package reports the command that installs it", () => {
     const { folder, npm, env } = production();
     rmSync(join(folder, "node_modules/fastify"));

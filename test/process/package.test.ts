@@ -135,6 +135,25 @@ describe("the package", () => {
     expect(stdout).toBe(`${formatVersion(version, findCommit(home, version))}\n`);
   });
 
+  test("is small without the packaged Node.js, which a present one replaces", async () => {
+    const folder = temporaryFolder();
+    writeFileSync(join(folder, "package.json"), `{ "private": true }`);
+    const options = ["--omit=optional", "--prefer-offline", "--no-audit", "--no-fund"];
+    const packed = join(dirname(application), "waypost-0.1.0.tgz");
+    const { status, stderr } = spawnSync("npm", ["install", ...options, packed], {
+      cwd: folder,
+      encoding: "utf8",
+    });
+    expect({ status, stderr }).toEqual({ status: 0, stderr: "" });
+    const files = readdirSync(join(folder, "node_modules"), { recursive: true, encoding: "utf8" });
+    const bytes = files.reduce((sum, name) => sum + lstatSync(join(folder, "node_modules", name)).size, 0);
+    expect(bytes).toBeLessThan(8 * 2 ** 20);
+    const main = join(folder, "node_modules/waypost/launch/waypost.js");
+    const server = await start(process.execPath, [main, "dev", "--port", "0"]);
+    await expectDelivery({ url: server.url, token: developmentToken });
+    await server.stop();
+  });
+
   test("depends on nothing but the packaged Node.js, and can be published", () => {
     const facts = JSON.parse(readFileSync(installed("package.json"), "utf8")) as Record<string, unknown>;
     expect(

@@ -46,7 +46,7 @@ test("a commit is part of the version, unless the tag of the version marks it", 
   expect([findCommit(worktree, "1.2.3"), findCommit(worktree, "1.2.4")]).toEqual([null, first]);
 });
 
-test("there is no commit without a repository of its own, without commits, and without git", () => {
+test("there is no commit without its own repository, without commits, and without git", () => {
   const { root } = makeRepository();
   expect(findCommit(join(root, "node_modules/waypost"), "1.2.3")).toBe(null);
   const empty = temporaryFolder();

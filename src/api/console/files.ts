@@ -62,6 +62,11 @@ export class ConsoleFiles {
     this.#log = log;
   }
 
+  /** Whether there is a console. Otherwise the pages say how to build it. */
+  get isBuilt(): boolean {
+    return this.#built !== null;
+  }
+
   /** Responds to a request and returns true. Returns false if the request is not for the console. */
   answer(request: IncomingMessage, response: ServerResponse): boolean {
     const { method = "", url = "" } = request;
