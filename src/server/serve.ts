@@ -164,7 +164,6 @@ async function serveStore(
     isHeld: () => work.holdWatch.isHeld,
   });
   const work = createWork(settings, { store, log, newId, node, egress, observation });
-  const { dispatcher, scheduler, jobRunner } = work;
   let isStopping = false;
   const createAdmin = (actor: Actor) =>
     createServerAdmin(store, {
@@ -196,9 +195,9 @@ async function serveStore(
   const adminServer =
     settings.databaseUrl === "" ? await listenForAdmin(settings.data, createAdmin(commandLine)) : null;
   await work.holdWatch.start();
-  dispatcher.start();
-  scheduler.start();
-  jobRunner.start();
+  work.dispatcher.start();
+  work.scheduler.start();
+  work.jobRunner.start();
   return {
     url: formatUrl(settings.host, api.server.address()),
     accountUrl: accountApi && formatUrl(settings.host, accountApi.server.address()),
