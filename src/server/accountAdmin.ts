@@ -138,7 +138,7 @@ const operationNames = Object.keys(operations) as OperationName[];
 export class ServerAdminRefused extends Error {}
 
 /** Thrown if that server takes a connection and then sends nothing, as if its process were suspended. */
-export class ServerSilent extends ServerAdminRefused {}
+class ServerSilent extends ServerAdminRefused {}
 
 /** Returns the administration of a store that this process has opened. */
 export function createServerAdmin(store: Store, parts: ServerAdminOptions): ServerAdmin {

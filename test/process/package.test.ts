@@ -128,7 +128,7 @@ describe("the package", () => {
 
   test("names the commit that it was built from", () => {
     const { version } = JSON.parse(readFileSync(installed("package.json"), "utf8")) as { version: string };
-    const { stdout } = spawnSync("npx", ["--no-install", "waypost", "--version"], {
+    const { stdout } = spawnSync("npx", ["waypost", "--version"], {
       cwd: application,
       encoding: "utf8",
     });
