@@ -6,8 +6,8 @@ import { join } from "node:path";
 const longestSearch = 5_000;
 
 /**
- * Returns the commit of a checkout as eight digits. Returns null if it is the commit of the release, which the
- * tag of the version marks, if the folder is not a checkout, or if git is not installed.
+ * Returns the commit of a checkout as eight digits. Returns null if it is the commit of the release, which
+ * the tag of the version marks, if the folder is not a checkout, or if git is not installed.
  */
 export function findCommit(home: string, version: string): string | null {
   // Without its own .git, an installation inside another repository would get the commit of that one.

@@ -55,8 +55,8 @@ export type RunningServer = {
   accounts: readonly Account[];
   created: readonly Account[];
   /**
-   * Returns where the console is, or null if it is turned off or not built. With an account, the address has a code that
-   * signs in once, within ten minutes, from this machine.
+   * Returns where the console is, or null if it is turned off or not built. With an account, the address has
+   * a code that signs in once, within ten minutes, from this machine.
    */
   consoleUrl(account?: AccountId): string | null;
   /** Whether the console is turned on and has not been built. */
