@@ -1,5 +1,5 @@
 import { notRunning, RunningDeliveries, type Running, toLeaseRef } from "./runningDeliveries.ts";
-import { Refusal } from "../core/values/errors.ts";
+import { isUnavailable } from "../core/values/errors.ts";
 import { type DeliveryCapacity, findShortage, laneName } from "../core/admission/capacity.ts";
 import { leavesReserve } from "../core/fairness/lastPart.ts";
 import { memory, spans } from "../core/values/limits.ts";
@@ -365,21 +365,17 @@ export class Dispatcher {
   async #settle(outcome: Outcome, canWait: boolean): Promise<Settled | null> {
     const { store, clock, log } = this.#options;
     const until = clock.now() + spans.lease;
-    let wasUnavailable = false;
+    let wasAway = false;
     for (;;) {
       try {
         return await store.execute("settle", outcome, { canWait });
       } catch (error) {
-        const isUnavailable = error instanceof Refusal && error.code === "unavailable" && !this.#isStopping;
-        if (!(isUnavailable && wasUnavailable))
-          log.failure(`could not store the outcome of ${outcome.messageId}`, error);
-        wasUnavailable = isUnavailable;
-        if (isUnavailable) this.#unavailableAt = clock.now();
-        if (!isUnavailable && clock.now() >= until) return null;
-        await clock.sleep(
-          clock.now() + (isUnavailable ? retryPause / 4 : retryPause),
-          new AbortController().signal,
-        );
+        const isAway = isUnavailable(error) && !this.#isStopping;
+        if (!(isAway && wasAway)) log.failure(`could not store the outcome of ${outcome.messageId}`, error);
+        wasAway = isAway;
+        if (isAway) this.#unavailableAt = clock.now();
+        if (!isAway && clock.now() >= until) return null;
+        await clock.sleep(clock.now() + (isAway ? retryPause / 4 : retryPause), new AbortController().signal);
       }
     }
   }

@@ -23,7 +23,12 @@ const pageSize = 100;
 const entryRefusals: ReadonlySet<ErrorCode> = new Set(["invalid", "not-found", "limit-exceeded"]);
 
 /** Refusals that end by themselves, after which the same portion is tried again. */
-const passingRefusals: ReadonlySet<ErrorCode> = new Set(["unavailable", "busy", "stopping"]);
+const passingRefusals: ReadonlySet<ErrorCode> = new Set([
+  "unavailable",
+  "outcome-unknown",
+  "busy",
+  "stopping",
+]);
 
 const isLasting = (error: unknown): error is Refusal =>
   error instanceof Refusal && !passingRefusals.has(error.code);

@@ -197,7 +197,10 @@ export class NoRoom extends Unavailable {}
 export const lacksRoom = (error: unknown): boolean =>
   error instanceof NoRoom || (error instanceof Error && lacksRoom(error.cause));
 
-/** The connection was lost before the commit was sent, so nothing of the batch was stored. */
+/**
+ * The transaction ended before its commit was sent, because the connection was lost or its time was over.
+ * Nothing of the batch was stored.
+ */
 export class Interrupted extends Unavailable {}
 
 /**

@@ -3,9 +3,9 @@ import { readdirSync, readFileSync } from "node:fs";
 import { onTestFinished } from "vitest";
 import { expect, test } from "vitest";
 import { startPostgres } from "../postgres.ts";
-import { ask } from "../store/postgres/postgresDatabase.ts";
+import { waitForStandby } from "../store/postgres/standby.ts";
 import type { Process } from "./waypost.ts";
-import { developmentToken, startWaypost, temporaryFolder } from "./waypost.ts";
+import { developmentToken, startDestination, startWaypost, temporaryFolder } from "./waypost.ts";
 
 // A database that hangs instead of refusing: its processes are stopped, or its standby is missing.
 
@@ -45,12 +45,6 @@ function parentOf(pid: string): number {
   } catch {
     return 0;
   }
-}
-
-/** Sets the standby that commits wait for. */
-async function waitForStandby(url: string, name: string): Promise<void> {
-  await ask(url, `alter system set synchronous_standby_names = '${name}'`);
-  await ask(url, "select pg_reload_conf()");
 }
 
 const signal = (pids: readonly number[], name: NodeJS.Signals): void => {
@@ -112,4 +106,52 @@ test("a server is not ready while its database waits for a missing standby", asy
   await waitForStandby(postgres.url, "");
   expect(await waiting).toMatchObject({ status: 200 });
   await until(async () => (await readiness(server)) === 200);
+});
+
+/**
+ * How long a request may take, in milliseconds. The server answers within 15 s of its last byte. The rest is
+ * for a slow machine.
+ */
+const patience = 20_000;
+
+test("publishes without a standby for 60 s are answered in time, and repeats are stored once", async () => {
+  const postgres = await startPostgres({ more: { synchronous_commit: "on" } });
+  onTestFinished(() => postgres.stop());
+  const destination = await startDestination();
+  const folder = temporaryFolder();
+  const where = ["--port", "0", "--data", folder, "--database-url", postgres.url];
+  const server = await startWaypost(["dev", ...where]);
+  const publish = async (order: number) => {
+    const began = performance.now();
+    const reply = await fetch(`${server.url}/v2/publish/${destination.url}/${order}`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${developmentToken}`, "svc-deduplication-id": `order-${order}` },
+    });
+    const body: { code?: string } = JSON.parse(await reply.text());
+    return { status: reply.status, code: body.code, took: performance.now() - began };
+  };
+  expect(await publish(0)).toMatchObject({ status: 200 });
+  await waitForStandby(postgres.url, "missing");
+  const pending: ReturnType<typeof publish>[] = [];
+  for (let order = 1; order <= 120; order++) {
+    pending.push(publish(order));
+    await new Promise((resolve) => setTimeout(resolve, 500));
+  }
+  const answers = await Promise.all(pending);
+  expect(Math.max(...answers.map(({ took }) => took))).toBeLessThan(patience);
+  expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([503]));
+  expect(new Set(answers.map(({ code }) => code))).toEqual(new Set(["outcome-unknown", "unavailable"]));
+  await waitForStandby(postgres.url, "");
+  await until(async () => (await readiness(server)) === 200);
+  for (const [index, { code }] of answers.entries()) {
+    const { status } = await publish(index + 1);
+    // A repeat of a stored message is accepted without a second message (202).
+    expect(code === "unavailable" ? [200] : [200, 202], `order ${index + 1}: ${code}`).toContain(status);
+  }
+  const paths = (): Set<string> => new Set(destination.arrivals.map(({ path }) => path));
+  await expect.poll(() => paths().size, { timeout: 120_000 }).toBe(121);
+  const ids = destination.arrivals.map(
+    ({ headers }) => headers["svc-message-id"] ?? headers["upstash-message-id"],
+  );
+  expect(new Set(ids).size, "messages").toBe(121);
 });

@@ -5,6 +5,7 @@ import { noBytes } from "../../core/model/message.ts";
 import type { AdmissionPolicy } from "../admission/policy.ts";
 import type { Proof } from "../auth/bearer.ts";
 import { findAddress } from "../http/address.ts";
+import { answerInTime } from "../http/answerTime.ts";
 import { readRequestId } from "../http/requestId.ts";
 import { formatIgnored, problemHeaders } from "../http/responseHeaders.ts";
 import { corsHeaders, hasOrigin } from "../http/cors.ts";
@@ -136,9 +137,10 @@ async function respondTo(admittedRequest: AdmittedRequest, body: Bytes): Promise
   const { method } = head;
   const requestId = readRequestId(head.rawHeaders);
   const target = splitTarget(head.target);
-  const answered = await runRoute(admittedRequest, target, body).then(toLoggedResponse, (error: unknown) =>
-    toRefusalResponse(target, error),
-  );
+  const answered = await answerInTime(() => runRoute(admittedRequest, target, body), {
+    wakeAfter: parts.wakeAfter,
+    outcome: "unknown",
+  }).then(toLoggedResponse, (error: unknown) => toRefusalResponse(target, error));
   const { status, fault } = answered;
   const text = JSON.stringify(answered.body);
   parts.log(status, () => ({

@@ -1,9 +1,18 @@
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
+import type { Millis } from "../../core/model/message.ts";
+import { second } from "../../core/values/time.ts";
+import { waitAtMost } from "../http/answerTime.ts";
 import type { FastParts } from "./answer.ts";
 import { admit, answerParsed } from "./answer.ts";
 import type { HandOver, PlainService } from "./sockets.ts";
 import { PlainSocket } from "./sockets.ts";
+
+/**
+ * How long a request waits here for the look-up of its token. After that, the framework waits for the same
+ * look-up and answers in time.
+ */
+const maxLookUp: Millis = second / 2;
 
 /**
  * Responds itself to the requests of a few routes (`onFastPath` in the route table). On a busy server, nearly
@@ -27,7 +36,9 @@ export class FastPath {
       forget: (socket) => void this.#sockets.delete(socket),
       admit: (head, callerIp) => {
         const admitted = admit(head, callerIp, fast);
-        return admitted === "unknown" ? admission.lookUp(head.authorization ?? "") : admitted;
+        return admitted === "unknown"
+          ? waitAtMost(maxLookUp, admission.lookUp(head.authorization ?? ""), parts.wakeAfter)
+          : admitted;
       },
     };
   }

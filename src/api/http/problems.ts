@@ -9,6 +9,8 @@ import { rateLimitHeaders } from "./rateLimitHeaders.ts";
 export type Problem = {
   status: number;
   error: string;
+  /** Why the server cannot take the request now. Only with status 503. */
+  code?: ErrorCode;
   fault: string | null;
   headers?: Readonly<Record<string, string>>;
   /** In seconds. */
@@ -16,10 +18,10 @@ export type Problem = {
 };
 
 /** Returns the body of a refusal. Account endpoints have their own form. */
-export const problemBody = (path: string, { status, error }: Problem): Record<string, string> =>
+export const problemBody = (path: string, { status, error, code }: Problem): Record<string, string> =>
   isAccountPath(path)
     ? { code: (STATUS_CODES[status] ?? String(status)).toLowerCase().replaceAll(" ", "-"), message: error }
-    : { error };
+    : { error, ...(code && { code }) };
 
 /** Reports whether a path belongs to the account endpoints. */
 export const isAccountPath = (path: string): boolean => /^\/v2\/(svc|qstash|admin)(\/|$)/i.test(path);
@@ -36,6 +38,7 @@ export function toProblem(thrown: unknown, maxBytes: number): Problem {
     return {
       status: errorCodes[code].status,
       error: message,
+      ...(errorCodes[code].status === 503 && { code }),
       fault: readCause(thrown),
       ...(dayLimit && { headers: rateLimitHeaders(dayLimit) }),
       ...(retryAfter !== undefined && { retryAfter }),

@@ -149,6 +149,11 @@ export type RouteDescription = {
    */
   streams?: true;
   /**
+   * Marks a bulk action, which consists of many batches. Each batch has its own time limit, so the request
+   * may take longer than others.
+   */
+  runsManyBatches?: true;
+  /**
    * Overrides what the method says: true for a GET that changes something, false for a POST that changes
    * nothing.
    */

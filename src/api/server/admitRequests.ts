@@ -5,6 +5,7 @@ import { limits } from "../../core/values/limits.ts";
 import type { AdmissionPolicy, Caller, Credentials, Leave } from "../admission/policy.ts";
 import type { BrowserParts } from "./browser.ts";
 import { readBrowser } from "./browser.ts";
+import { answerInTime } from "../http/answerTime.ts";
 import { findAddress } from "../http/address.ts";
 import { requestIdHeader } from "../http/requestId.ts";
 import { corsHeaders, isPreflight, preflightHeaders } from "../http/cors.ts";
@@ -13,7 +14,7 @@ import type { Query, Target } from "../http/target.ts";
 import { splitQuery, splitTarget } from "../http/target.ts";
 import { PacedSocket, awaitsContinue } from "../route/pipelining.ts";
 import { strangerBytes } from "../route/refusedBodies.ts";
-import type { Route } from "../route/route.ts";
+import type { Route, RouteContext } from "../route/route.ts";
 import { listMethods } from "../route/route.ts";
 import type { RouteTable } from "../route/routeTable.ts";
 import { routedPath } from "../route/routeTable.ts";
@@ -27,6 +28,8 @@ declare module "fastify" {
     fault: string | null;
     /** How long the request took until its response began. Only for a response without an end. */
     beganAfter: Millis | null;
+    /** How long the request waited until it was admitted. Its body may arrive after that. */
+    admittedAfter: Millis | null;
   }
   interface FastifyContextConfig {
     route?: Route;
@@ -34,7 +37,7 @@ declare module "fastify" {
 }
 
 type Door = {
-  parts: { corsOrigins?: readonly string[] } & BrowserParts;
+  parts: { corsOrigins?: readonly string[] } & BrowserParts & Pick<RouteContext, "wakeAfter">;
   admission: AdmissionPolicy;
   routes: RouteTable;
 };
@@ -44,7 +47,7 @@ type Door = {
  * route exists and its sender may use it.
  */
 export function admitRequests(api: FastifyInstance, { parts, admission, routes }: Door): void {
-  for (const name of ["target", "split", "caller", "fault", "beganAfter"] as const)
+  for (const name of ["target", "split", "caller", "fault", "beganAfter", "admittedAfter"] as const)
     api.decorateRequest<unknown>(name, null);
   receive(api, admission);
   api.addHook("preClose", async () => admission.close());
@@ -64,6 +67,7 @@ export function admitRequests(api: FastifyInstance, { parts, admission, routes }
     const enter = (leave: Leave): void => {
       // The response is closed when it was sent or when the connection broke.
       if (leave) reply.raw.once("close", leave);
+      request.admittedAfter = reply.elapsedTime;
       proceed();
     };
     const letIn = (caller: Caller, route: Route): void => {
@@ -86,7 +90,10 @@ export function admitRequests(api: FastifyInstance, { parts, admission, routes }
       const { route } = request.routeOptions.config;
       if (request.is404 || !route) return refuseUnknown(request, reply, routes);
       const caller = admission.identify(route, readCredentials(request, route, parts));
-      if (caller instanceof Promise) caller.then((found) => letIn(found, route)).catch(refuse);
+      if (caller instanceof Promise)
+        answerInTime(() => caller, { wakeAfter: parts.wakeAfter, outcome: "notStored" })
+          .then((found) => letIn(found, route))
+          .catch(refuse);
       else letIn(caller, route);
     } catch (error) {
       refuse(error);

@@ -1,5 +1,6 @@
 import Fastify from "fastify";
 import type { FastifyInstance, FastifyReply, FastifyRequest, onSendHookHandler } from "fastify";
+import { answerInTime, answerTime, bulkAnswerTime } from "../http/answerTime.ts";
 import { readRequestId, requestIdHeader } from "../http/requestId.ts";
 import { limits } from "../../core/values/limits.ts";
 import type { AccountId } from "../../core/model/message.ts";
@@ -218,7 +219,12 @@ function addRoute(api: FastifyInstance, row: Route, { options, context, admissio
         ignored = [],
         headers = {},
         cookies = [],
-      } = await (reader === null ? make() : responseLimits.runInTurn(reader, make));
+      } = await answerInTime(() => (reader === null ? make() : responseLimits.runInTurn(reader, make)), {
+        wakeAfter: options.wakeAfter,
+        time: (row.runsManyBatches ? bulkAnswerTime : answerTime) - (request.admittedAfter ?? 0),
+        outcome: changesAnything(row) ? "unknown" : "read",
+        dropLate: (late) => void (late.body instanceof LineStream && late.body.destroy()),
+      });
       if (body instanceof LineStream) {
         const recheck = () => admission.recheck(row, readCredentials(request, row, options));
         return sendLines(request, reply.code(status).headers(headers), { ...options, body, recheck });

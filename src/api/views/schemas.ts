@@ -245,4 +245,11 @@ export const detailsParameter = {
 /** The body of every error response. */
 export const refusalSchema = z.object({
   error: z.string().describe("The field, the problem, and how to fix it."),
+  code: z
+    .string()
+    .optional()
+    .describe(
+      "For status 503, why the server cannot take the request now. After `outcome-unknown`, the request " +
+        "may have been stored; after any other code, it was not.",
+    ),
 });

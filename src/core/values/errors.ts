@@ -29,7 +29,13 @@ export const errorCodes = {
       "from one client or for one user name",
   },
   "headers-too-large": { status: 431, meaning: "the request line and headers are larger than the limit" },
-  unavailable: { status: 503, meaning: "the storage is unavailable; retry later" },
+  unavailable: { status: 503, meaning: "the storage is unavailable; nothing was stored; retry later" },
+  "outcome-unknown": {
+    status: 503,
+    meaning:
+      "the storage is unavailable, and the request may or may not have been stored; " +
+      "a repeat with the same deduplication id creates no second message",
+  },
   "disk-low": {
     status: 503,
     meaning: "the disk of the server is almost full; nothing new is accepted until there is room",
@@ -73,6 +79,27 @@ export class Refusal extends Error {
     this.remainingQuota = remainingQuota;
   }
 }
+
+const unavailableTexts = {
+  read: "retry later",
+  notStored: "nothing was stored; retry later",
+  unknown:
+    "the request may or may not have been stored; check before you retry; " +
+    "a repeat with the same deduplication id creates no second message",
+  outdated: "the tables belong to another server version; nothing was stored; retry later",
+} as const;
+
+/** Returns the refusal of a request while the storage is unavailable. The cause is for the log only. */
+export function makeUnavailable(outcome: keyof typeof unavailableTexts, cause?: Error): Refusal {
+  const code = outcome === "unknown" ? "outcome-unknown" : "unavailable";
+  const refusal = new Refusal(code, `storage unavailable: ${unavailableTexts[outcome]}`);
+  refusal.cause = cause;
+  return refusal;
+}
+
+/** Reports whether a request was refused because the storage is unavailable, whether or not it was stored. */
+export const isUnavailable = (error: unknown): boolean =>
+  error instanceof Refusal && (error.code === "unavailable" || error.code === "outcome-unknown");
 
 /** An item that an action on many items did not process, and the reason. */
 export type NotDone = { id: string; reason: string };

@@ -2,7 +2,7 @@ import type { CommandResult, CommandName, CommandInput } from "../../core/comman
 import { passEffects } from "./effects.ts";
 import { changesAccounts, hasCaller } from "../../core/commands/index.ts";
 import type { ErrorCode } from "../../core/values/errors.ts";
-import { Refusal, errorCodes } from "../../core/values/errors.ts";
+import { Refusal, errorCodes, makeUnavailable } from "../../core/values/errors.ts";
 import { noCapacity } from "../../core/admission/capacity.ts";
 import type { Millis } from "../../core/model/message.ts";
 import type { NodeRecord } from "../../core/nodes/nodeState.ts";
@@ -35,10 +35,11 @@ const tickInterval: Millis = 500;
  */
 const doubtfulTicks = 4;
 /**
- * The number of ticks, 10 s, after which a call that still waits for a batch is refused, if a caller waits
- * for its result.
+ * The number of ticks, 5 s, after which a call that still waits for a batch is refused, if a caller waits
+ * for its result. Together with the longest batch (`batchTimeout` on PostgreSQL), this is less than the time
+ * within which a request is answered.
  */
-const maxTicks = 20;
+const maxTicks = 10;
 
 /**
  * `weight`: the cost of the call for a transaction, see `core/fairness/weight.ts`. `ticks`: how long the call
@@ -260,10 +261,7 @@ class GroupCommit {
     });
     if (late.length === 0) return;
     this.#waiting.splice(0, this.#waiting.length, ...kept);
-    rejectAll(
-      late,
-      makeUnavailable(new Unavailable("the batch in flight has taken longer than 10 s"), notStored),
-    );
+    rejectAll(late, makeUnavailable("notStored", new Unavailable("no batch has taken the call for 5 s")));
   }
 
   close(): Promise<void> {
@@ -322,11 +320,9 @@ class GroupCommit {
   async #runSeparately(batch: WaitingCall[], error: Error): Promise<void> {
     if (error instanceof Unavailable) {
       this.#health.fail(error);
-      if (error instanceof Outdated) return rejectAll(batch, makeOutdated(error));
-      return rejectAll(
-        batch,
-        makeUnavailable(error, error instanceof Interrupted ? notStored : outcomeUnknown),
-      );
+      if (error instanceof Outdated) return rejectAll(batch, makeUnavailable("outdated", error));
+      const outcome = error instanceof Interrupted ? "notStored" : "unknown";
+      return rejectAll(batch, makeUnavailable(outcome, error));
     }
     if (batch.length === 1) return rejectAll(batch, error);
     for (const call of batch) await this.#runBatch([call]);
@@ -337,30 +333,10 @@ class GroupCommit {
   }
 }
 
-const outcomeUnknown = "the request may or may not have been stored; check before you retry";
-const notStored = "nothing was stored; retry later";
-
-/** The refusal of a request while the storage is unavailable. The cause is for the log only. */
-const makeUnavailable = (cause: Error, advice = "retry later"): Refusal =>
-  toUnavailableRefusal(cause, `storage unavailable: ${advice}`);
-
-/** The refusal of a node whose version is too old for the tables. Newer nodes accept the request. */
-const makeOutdated = (cause: Error): Refusal =>
-  toUnavailableRefusal(
-    cause,
-    "storage unavailable: the tables belong to another server version; nothing was stored; retry later",
-  );
-
-function toUnavailableRefusal(cause: Error, message: string): Refusal {
-  const refusal = new Refusal("unavailable", message);
-  refusal.cause = cause;
-  return refusal;
-}
-
 /** Returns the result of a read, or rejects with a refusal if the storage is unavailable. */
 export function withUnavailableRefusal<T>(result: Promise<T>): Promise<T> {
   return result.catch((error: unknown) => {
-    throw error instanceof Unavailable ? makeUnavailable(error) : error;
+    throw error instanceof Unavailable ? makeUnavailable("read", error) : error;
   });
 }
 

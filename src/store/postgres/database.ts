@@ -14,9 +14,10 @@ import { mergeStoreCounts } from "../sql/counts.ts";
 import { isReplaced, isSchemaKnown, replacedSchema } from "../sql/schema.ts";
 import { createPostgresTables } from "./schema.ts";
 export { inFoundation } from "./schema.ts";
+export { openPostgresReads } from "./readers.ts";
 export { slowRoundTrip } from "./session.ts";
 import { LogPartitions } from "./logPartitions.ts";
-import { isMissingPartition } from "./partitions.ts";
+import { isMissingPartition, MissingPartition } from "./partitions.ts";
 import type { PeerChannel } from "./peerChannel.ts";
 import { openPeerChannel } from "./peerChannel.ts";
 import { NodeSessionLease, readNodes } from "./sessionLease.ts";
@@ -24,7 +25,7 @@ import { NodeRow } from "./nodeRow.ts";
 import { requireOwnConnections } from "./pooling.ts";
 import type { Readers } from "./readers.ts";
 import { openReaders } from "./readers.ts";
-import type { DatabaseLocation, PostgresOptions } from "./session.ts";
+import type { PostgresOptions } from "./session.ts";
 import {
   avoidHost,
   connect,
@@ -35,17 +36,23 @@ import {
   slowRoundTrip,
 } from "./session.ts";
 import { writeProbe } from "./probe.ts";
-import { readSqlState, isIdleTimeout, isOutOfResources } from "./databaseErrors.ts";
+import {
+  isContention,
+  isIdleTimeout,
+  isOutOfResources,
+  readSqlState,
+  uniqueViolation,
+} from "./databaseErrors.ts";
 import { createConnection, runPlain } from "./connection.ts";
+import { batchTimeout, beforeDeadline, lateText, makeLate, withDeadline } from "./deadline.ts";
 import { whileHostAnswers } from "./hostProbe.ts";
 import { createQueries } from "../queries/index.ts";
 import { RecentHistories } from "../histories/recentHistories.ts";
 import { RecentTimeIndex } from "../batch/recentTimeIndex.ts";
 import { runSqlBatch } from "../sql/transaction.ts";
 import { readNextDueAt, createSqlReads } from "../sql/reads.ts";
-import type { StorageReads } from "../queries/storageReads.ts";
 import type { MomentSource, Store } from "../store.ts";
-import { Interrupted, Outdated, StorageRefused, Unavailable } from "../store.ts";
+import { Interrupted, Outdated, Unavailable } from "../store.ts";
 import { createSequencer } from "../sequencer.ts";
 
 /**
@@ -120,11 +127,13 @@ export function createPostgresBackend(
 ): StoreBackend {
   return {
     runBatch: (calls, capacity) =>
-      runSqlBatch({ database, momentSource }, calls, capacity).catch((error: unknown) => {
-        throw isContention(error)
-          ? new Unavailable("the storage is locked by other transactions; retry later", { cause: error })
-          : error;
-      }),
+      database
+        .withDeadline((deadline) => runSqlBatch({ database, momentSource, deadline }, calls, capacity))
+        .catch((error: unknown) => {
+          throw isContention(error)
+            ? new Interrupted("the storage is locked by other transactions", { cause: error })
+            : error;
+        }),
     read: createQueries(createSqlReads(readers.connection)),
     nextDueAt: () => readNextDueAt(readers.connection),
     probe: (bytes) => database.probe(bytes),
@@ -139,52 +148,12 @@ export function createPostgresBackend(
   };
 }
 
-/**
- * Opens the storage reads alone, for tools that inspect a database without changing it. `name` must be unique
- * among all processes. Throws `StorageRefused` if the database has no store.
- */
-export async function openPostgresReads(
-  location: DatabaseLocation,
-  { name }: { name: string },
-): Promise<{ connection: DatabaseConnection; storageReads: StorageReads; close(): Promise<void> }> {
-  await requireOwnConnections(location, { name });
-  const { connection, close } = openReaders(location);
-  const [schemaTable] = await connection.query("select to_regclass('store_schema')::text as name", []);
-  if (schemaTable?.name) return { connection, storageReads: createSqlReads(connection), close };
-  await close();
-  throw new StorageRefused('the database has no store yet; "waypost start --database-url <url>" creates one');
-}
-
-/**
- * Reports whether the error is a serialization failure, a deadlock or a lock timeout. No command causes these
- * errors, so running the commands of a batch separately would not help.
- */
-const isContention = (error: unknown): boolean =>
-  ["40001", "40P01", "55P03"].includes(readSqlState(error) ?? "");
-/** The SQLSTATE of the error if another node has created the same row. */
-const uniqueViolation = "23505";
-
 const countedRoundTrips = 5;
 
 /** The longest pause between two tries of a transaction, in milliseconds. */
 const maxPause: Millis = 100;
 /** The longest lock timeout. It applies after many tries of a transaction. */
 const maxLockTimeout: Millis = 2_000;
-
-/**
- * The log has no partition for the time of a transaction. The partition is created with no transaction open,
- * because a pooler may have only one connection for this node.
- */
-class MissingPartition extends Error {
-  readonly created: Promise<void>;
-  constructor(created: Promise<void>) {
-    super("the log has no partition for this time");
-    this.created = created;
-    // The error reaches the callers that wait for the partition. If no caller waits yet, an error without a
-    // handler would end the process.
-    created.catch(() => undefined);
-  }
-}
 
 type WriterSession = { client: Client; connection: DatabaseConnection; endError?: unknown };
 
@@ -201,6 +170,7 @@ export class PostgresDatabase implements Database {
   peers: PeerChannel | null = null;
   readonly #nodeRow: NodeRow;
   #session: WriterSession | null = null;
+  #opening: Promise<WriterSession> | null = null;
   #startedAt: Millis = 0;
   /** `#startedAt` by the clock of this node. */
   #startedAtLocal: Millis = 0;
@@ -250,17 +220,23 @@ export class PostgresDatabase implements Database {
    * Runs transactions one after another. On one connection, a second transaction would become part of the
    * first.
    */
-  transaction<T>(run: TransactionBody<T>): Promise<T> {
-    return this.#inSequence(() => this.#withPartition(run));
+  transaction<T>(run: TransactionBody<T>, deadline?: AbortSignal): Promise<T> {
+    const inTurn = (end: AbortSignal): Promise<T> => this.#inSequence(() => this.#withPartition(run, end));
+    return deadline === undefined ? this.withDeadline(inTurn) : inTurn(deadline);
   }
 
-  async #withPartition<T>(run: TransactionBody<T>): Promise<T> {
+  /** Runs a function with the deadline of a batch. */
+  withDeadline<T>(run: (deadline: AbortSignal) => Promise<T>): Promise<T> {
+    return withDeadline(run, { time: this.#options.batchTimeout ?? batchTimeout, pause: this.#pause });
+  }
+
+  async #withPartition<T>(run: TransactionBody<T>, deadline: AbortSignal): Promise<T> {
     try {
-      return await this.#runOnce(run);
+      return await this.#runOnce(run, deadline);
     } catch (error) {
       if (!(error instanceof MissingPartition)) throw error;
-      await error.created;
-      return this.#runOnce(run);
+      await beforeDeadline(deadline, error.created);
+      return this.#runOnce(run, deadline);
     }
   }
 
@@ -286,16 +262,23 @@ export class PostgresDatabase implements Database {
     });
   }
 
-  async #runOnce<T>(run: TransactionBody<T>): Promise<T> {
-    const session = await this.#open();
-    return whileHostAnswers(this.#inSession(session, run), {
-      client: session.client,
-      location: this.#options,
-      pause: this.#pause,
-    });
+  async #runOnce<T>(run: TransactionBody<T>, deadline: AbortSignal): Promise<T> {
+    const session = await beforeDeadline(deadline, this.#open());
+    const { client } = session;
+    const cut = (): void => cutConnection(client);
+    deadline.addEventListener("abort", cut, { once: true });
+    try {
+      return await whileHostAnswers(this.#inSession(session, run, deadline), {
+        client,
+        location: this.#options,
+        pause: this.#pause,
+      });
+    } finally {
+      deadline.removeEventListener("abort", cut);
+    }
   }
 
-  async #inSession<T>(session: WriterSession, run: TransactionBody<T>): Promise<T> {
+  async #inSession<T>(session: WriterSession, run: TransactionBody<T>, deadline: AbortSignal): Promise<T> {
     let isCommitting = false;
     try {
       const startTime = this.#begin(session);
@@ -304,6 +287,7 @@ export class PostgresDatabase implements Database {
       if (beginResult.status === "rejected") throw beginResult.reason;
       if (runResult.status === "rejected") throw runResult.reason;
       const result = runResult.value;
+      if (deadline.aborted) throw makeLate();
       isCommitting = true;
       await runPlain(session.client, "commit");
       this.#nodeRow.committed();
@@ -317,10 +301,10 @@ export class PostgresDatabase implements Database {
       }
       this.#drop(session);
       if (!isCommitting || isIdleTimeout(error) || isIdleTimeout(session.endError))
-        throw new Interrupted(error.message, { cause: error });
+        throw deadline.aborted ? makeLate(error) : new Interrupted(error.message, { cause: error });
       // The host may have lost its standby, or may no longer be the primary.
       avoidHost(session.client, this.#options);
-      throw error;
+      throw deadline.aborted ? new Unavailable(lateText, { cause: error }) : error;
     }
   }
 
@@ -328,8 +312,14 @@ export class PostgresDatabase implements Database {
     await this.#inSequence(async () => this.#session?.client.end());
   }
 
-  async #open(): Promise<WriterSession> {
-    if (this.#session) return this.#session;
+  /** Returns the connection. A transaction whose deadline has passed leaves the opening to the next one. */
+  #open(): Promise<WriterSession> {
+    if (this.#session) return Promise.resolve(this.#session);
+    this.#opening ??= this.#openSession().finally(() => (this.#opening = null));
+    return this.#opening;
+  }
+
+  async #openSession(): Promise<WriterSession> {
     const client = await connect(this.#options, { kind: "writer" }).catch((error: unknown) => {
       throw error instanceof Unavailable ? new Interrupted(error.message, { cause: error }) : error;
     });

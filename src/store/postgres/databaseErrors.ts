@@ -6,6 +6,15 @@ export const readSqlState = (error: unknown): string | undefined =>
   error instanceof DatabaseError ? error.code : undefined;
 
 /**
+ * Reports whether the error is a serialization failure, a deadlock or a lock timeout. No command causes these
+ * errors, so running the commands of a batch separately would not help.
+ */
+export const isContention = (error: unknown): boolean =>
+  ["40001", "40P01", "55P03"].includes(readSqlState(error) ?? "");
+/** The SQLSTATE of the error if another node has created the same row. */
+export const uniqueViolation = "23505";
+
+/**
  * Reports whether the database has ended a transaction because it waited too long for the next statement.
  * That statement has not run.
  */

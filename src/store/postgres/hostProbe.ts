@@ -5,7 +5,7 @@ import { avoidHost, cutConnection, probeHost } from "./session.ts";
 import { Interrupted, Unavailable } from "../store.ts";
 
 /** A database that has not answered for this long is probed on a second connection. */
-const probeAfter: Millis = 5_000;
+const probeAfter: Millis = 2_000;
 /** The probe must answer within this time. */
 const probeTimeout: Millis = 3_000;
 
@@ -21,7 +21,7 @@ export class HostSilent extends Unavailable {}
 
 /**
  * Waits for `answer`, which needs `client`. If a host vanishes without closing the connection (packets
- * dropped, processes stopped), only a statement timeout would notice it, after 35 s. After every 5 s without
+ * dropped, processes stopped), only a statement timeout would notice it, after 35 s. After every 2 s without
  * an answer, the same host is therefore asked `select 1` on a second connection. If the host does not answer
  * within 3 s, the connection is cut, and the next connection is tried with another host first. `answer` then
  * fails as after any lost connection. This function throws `HostSilent`, or the error of `answer` if that

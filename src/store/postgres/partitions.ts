@@ -75,3 +75,18 @@ export function readCoveredRange(
     to = next.to;
   return { from: here.from, to };
 }
+
+/**
+ * The log has no partition for the time of a transaction. The partition is created with no transaction open,
+ * because a pooler may have only one connection for this node.
+ */
+export class MissingPartition extends Error {
+  readonly created: Promise<void>;
+  constructor(created: Promise<void>) {
+    super("the log has no partition for this time");
+    this.created = created;
+    // The error reaches the callers that wait for the partition. If no caller waits yet, an error without a
+    // handler would end the process.
+    created.catch(() => undefined);
+  }
+}

@@ -8,7 +8,10 @@ import type { DatabaseLocation } from "./session.ts";
 import { connect, runRead, canPrepare } from "./session.ts";
 import { createConnection } from "./connection.ts";
 import { HostSilent, whileHostAnswers } from "./hostProbe.ts";
-import { Unavailable } from "../store.ts";
+import { StorageRefused, Unavailable } from "../store.ts";
+import { createSqlReads } from "../sql/reads.ts";
+import type { StorageReads } from "../queries/storageReads.ts";
+import { requireOwnConnections } from "./pooling.ts";
 
 const readerCount = 4;
 /** A read that has waited this long for a connection is refused. */
@@ -23,7 +26,7 @@ type Pause = (time: Millis, wake: AbortSignal) => Promise<void>;
 /**
  * Opens up to four connections for reads, each when it is first needed. If the connection of a read is lost,
  * the read is repeated once. A read fails with `Unavailable` if it has waited 10 s for a free connection, or
- * if the database has not answered for 8 s. Without `pause`, a read waits as long as the driver does.
+ * if the database has not answered for 5 s. Without `pause`, a read waits as long as the driver does.
  */
 export function openReaders(location: DatabaseLocation, pause: Pause = untilWoken): Readers {
   const pool = new ReaderPool(location, pause);
@@ -41,6 +44,22 @@ export function openReaders(location: DatabaseLocation, pause: Pause = untilWoke
     },
     close: () => pool.close(),
   };
+}
+
+/**
+ * Opens the storage reads alone, for tools that inspect a database without changing it. `name` must be unique
+ * among all processes. Throws `StorageRefused` if the database has no store.
+ */
+export async function openPostgresReads(
+  location: DatabaseLocation,
+  { name }: { name: string },
+): Promise<{ connection: DatabaseConnection; storageReads: StorageReads; close(): Promise<void> }> {
+  await requireOwnConnections(location, { name });
+  const { connection, close } = openReaders(location);
+  const [schemaTable] = await connection.query("select to_regclass('store_schema')::text as name", []);
+  if (schemaTable?.name) return { connection, storageReads: createSqlReads(connection), close };
+  await close();
+  throw new StorageRefused('the database has no store yet; "waypost start --database-url <url>" creates one');
 }
 
 const untilWoken: Pause = (_, wake) =>

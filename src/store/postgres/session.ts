@@ -39,6 +39,8 @@ export type PostgresOptions = DatabaseLocation & {
   clock: { now(): Millis; sleep(until: Millis, wake: AbortSignal): Promise<void> };
   /** Replaces the database's clock in tests. */
   now?: () => Millis;
+  /** The maximum time of a batch. Default: see `batchTimeout` in `deadline.ts`. */
+  batchTimeout?: Millis;
   /**
    * Called with the round trip to the database in milliseconds, after the first one and whenever the fastest
    * of five exceeds `slowRoundTrip`.

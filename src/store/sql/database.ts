@@ -10,10 +10,12 @@ export interface Database {
   /**
    * Runs `run` as one transaction. `startTime` resolves to the time of the transaction once it has begun.
    * Statements that are run before then are sent together with the beginning. If the transaction cannot
-   * begin, it fails, regardless of the results of these statements.
+   * begin, it fails, regardless of the results of these statements. When `deadline` is aborted, the
+   * transaction fails at once: with `Interrupted`, if its commit was not sent.
    */
   transaction<T>(
     run: (connection: DatabaseConnection, startTime: Promise<Millis | null>) => Promise<T>,
+    deadline?: AbortSignal,
   ): Promise<T>;
   /**
    * Reports whether a transaction may be run again after this error because it stored nothing. Either another

@@ -27,10 +27,10 @@ const maxInterruptions = 2;
 
 /**
  * Runs a batch as one transaction. Runs it again with fresh rows if another node changed a row first, or if
- * the connection was lost before the commit.
+ * the connection was lost before the commit. No try begins after the deadline.
  */
 export async function runSqlBatch(
-  { database, momentSource }: BatchRunner,
+  { database, momentSource, deadline }: BatchRunner,
   calls: readonly CommandCall[],
   capacity: DeliveryCapacity,
 ): Promise<BatchResult> {
@@ -65,7 +65,7 @@ export async function runSqlBatch(
         if (writeResult.status === "rejected") throw writeResult.reason;
         if (loadResult.status === "rejected") throw loadResult.reason;
         return { set, histories };
-      });
+      }, deadline);
       database.recent?.record(set);
       recentTimeIndex.record(set.effects.newTimeIndexEntries);
       const result = histories.finish();
@@ -75,13 +75,17 @@ export async function runSqlBatch(
       const mayTryAgain =
         error instanceof Interrupted ? ++interruptions <= maxInterruptions : attempt < maxConflicts;
       if (!mayTryAgain || !database.isConflict(error)) throw error;
+      if (deadline?.aborted) throw new Interrupted("the batch was not stored in time", { cause: error });
       await database.pause?.(attempt);
     }
   }
 }
 
-/** The database to which batches are written, and the source of their time and ids. */
-type BatchRunner = { database: Database; momentSource: MomentSource };
+/**
+ * The database to which a batch is written, the source of its time and ids, and the end of its time, over all
+ * tries. Without `deadline`, a batch may take any time.
+ */
+type BatchRunner = { database: Database; momentSource: MomentSource; deadline?: AbortSignal };
 
 /** `idDroppedWholeBefore`: see `Database.logTruncation`. `touchNodeRow`: see `Database.touchNodeRow`. */
 type WriteOptions = {

@@ -95,7 +95,7 @@ describe("over a connection", () => {
     await closed;
     const statuses = [...received.join("").matchAll(/HTTP\/1\.1 (\d+)/g)].map(([, status]) => status);
     expect(statuses).toEqual(["200", "503"]);
-    expect(received.join("")).toContain('{"error":"the server is stopping; retry later"}');
+    expect(received.join("")).toContain('{"error":"the server is stopping; retry later","code":"stopping"}');
   });
 });
 

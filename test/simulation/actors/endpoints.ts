@@ -157,7 +157,7 @@ export class Endpoints {
       // A retriable refusal says nothing about the run.
       if (
         !(error instanceof Refusal) ||
-        ["unavailable", "stopping", "storage-quota-exceeded"].includes(error.code)
+        ["unavailable", "outcome-unknown", "stopping", "storage-quota-exceeded"].includes(error.code)
       )
         return failing;
       this.#context.cover("refused post");

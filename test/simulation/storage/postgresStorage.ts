@@ -193,6 +193,7 @@ class WatchedDatabase extends PostgresDatabase {
 
   override async transaction<T>(
     run: (connection: DatabaseConnection, started: Promise<number | null>) => Promise<T>,
+    deadline?: AbortSignal,
   ): Promise<T> {
     const watched = async (connection: DatabaseConnection, started: Promise<number | null>): Promise<T> => {
       const written: Written[] = [];
@@ -206,7 +207,7 @@ class WatchedDatabase extends PostgresDatabase {
     };
     let isStored = false;
     try {
-      const made = await super.transaction(watched);
+      const made = await super.transaction(watched, deadline);
       isStored = true;
       return made;
     } finally {

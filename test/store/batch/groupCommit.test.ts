@@ -236,7 +236,7 @@ test("an unavailable storage takes no changes until a probe is stored, even if b
   expect(await store.takesChanges()).toBe(true);
   fails = true;
   expect(await store.takesChanges()).toBe(true);
-  await expect(store.execute("settle", outcome)).rejects.toMatchObject({ code: "unavailable" });
+  await expect(store.execute("settle", outcome)).rejects.toMatchObject({ code: "outcome-unknown" });
   expect(await Promise.all([store.takesChanges(), store.takesChanges()])).toEqual([false, false]);
   expect(trials).toBe(1);
   fails = false;
@@ -337,7 +337,7 @@ test("a store takes no changes and is not probed while a batch has run for more 
   expect([await store.takesChanges(), store.isInDoubt(), probes()]).toEqual([true, false, 0]);
 });
 
-test("a call without a batch after 10 s is refused and never stored; outcomes and claims wait", async () => {
+test("a call without a batch after 5 s is refused and never stored; outcomes and claims wait", async () => {
   const { store, batches, passHalfSeconds, endBatch } = openSlowStore();
   const first = store.execute("publish", publishNothing);
   await passHalfSeconds(1);
@@ -345,7 +345,7 @@ test("a call without a batch after 10 s is refused and never stored; outcomes an
   const refusal = late.catch((error: unknown) => error);
   const settled = store.execute("settle", outcome);
   const claimed = store.execute("claim", { limit: 1 });
-  await passHalfSeconds(20);
+  await passHalfSeconds(10);
   const young = store.execute("publish", publishNothing);
   await passHalfSeconds(1);
   expect(await refusal).toMatchObject({
@@ -376,7 +376,7 @@ test("a store in doubt is probed at most once per second", async () => {
     pause: () => new Promise((resolve) => passes.push(resolve)),
     close: async () => undefined,
   });
-  await expect(store.execute("settle", outcome)).rejects.toMatchObject({ code: "unavailable" });
+  await expect(store.execute("settle", outcome)).rejects.toMatchObject({ code: "outcome-unknown" });
   for (let asked = 0; asked < 5; asked++) expect(await store.takesChanges()).toBe(false);
   expect(probes).toBe(1);
   for (const pass of passes.splice(0)) pass();

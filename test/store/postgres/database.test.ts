@@ -203,7 +203,7 @@ test("a connection cut during a commit is reported as uncertain, and nothing is 
     world.publish([makeInput({ delay: 1 })]),
   ]);
   for (const one of all)
-    expect(one).toMatchObject({ status: "rejected", reason: { name: "Refusal", code: "unavailable" } });
+    expect(one).toMatchObject({ status: "rejected", reason: { name: "Refusal", code: "outcome-unknown" } });
   // The server may complete the commit after the connection was cut.
   await expect.poll(() => count(url)).toBe(2);
   expect(await world.send({ delay: 1 })).toMatch(/^msg_/);

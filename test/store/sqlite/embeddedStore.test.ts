@@ -98,11 +98,16 @@ test("after a disk failure nothing is stored until the file is opened again", as
   await settleDown();
   waiting[0]?.fail(new Error("EIO: i/o error, fdatasync"));
   expect(await ending).toMatchObject([
-    { reason: { code: "unavailable", message: expect.stringContaining("may or may not have been stored") } },
+    {
+      reason: {
+        code: "outcome-unknown",
+        message: expect.stringContaining("may or may not have been stored"),
+      },
+    },
   ]);
   slow(false);
-  await expect(world.send()).rejects.toMatchObject({ code: "unavailable" });
-  await expect(world.store.execute("claim", { limit: 1 })).rejects.toMatchObject({ code: "unavailable" });
+  await expect(world.send()).rejects.toMatchObject({ code: "outcome-unknown" });
+  await expect(world.store.execute("claim", { limit: 1 })).rejects.toMatchObject({ code: "outcome-unknown" });
   expect([told, world.delivered().length]).toEqual([["EIO: i/o error, fdatasync"], 0]);
   await world.store.close();
   const next = await openWorld(path);
@@ -134,9 +139,9 @@ test.each(["here", "elsewhere"])(
     await world.account();
     const kept = await world.send({ delay: 1_000 });
     disk.fails = true;
-    await expect(world.send()).rejects.toMatchObject({ code: "unavailable" });
+    await expect(world.send()).rejects.toMatchObject({ code: "outcome-unknown" });
     disk.fails = false;
-    await expect(world.send()).rejects.toMatchObject({ code: "unavailable" });
+    await expect(world.send()).rejects.toMatchObject({ code: "outcome-unknown" });
     expect(await world.store.takesChanges()).toBe(false);
     expect([told, world.delivered().length]).toEqual([[`EIO: i/o error, fdatasync, ${way}`], 0]);
     await world.store.close();
@@ -197,7 +202,7 @@ test("a locked file delays nothing else, and is unavailable after 100 tries", as
   const turning = setInterval(() => turns++, 1);
   // The calls are made together. They are not tried one after another, each with all its tries.
   for (const one of await Promise.allSettled(all))
-    expect(one).toMatchObject({ status: "rejected", reason: { code: "unavailable" } });
+    expect(one).toMatchObject({ status: "rejected", reason: { code: "outcome-unknown" } });
   clearInterval(turning);
   expect(pauses).toBe(99);
   rival.exec("rollback");
@@ -218,7 +223,7 @@ test("after a failed change, a nearly full disk takes no change, even the smalle
   expect(await store.takesChanges()).toBe(true);
   const rival = new DatabaseSync(path);
   rival.exec("begin immediate");
-  await expect(store.execute("claim", { limit: 1 })).rejects.toMatchObject({ code: "unavailable" });
+  await expect(store.execute("claim", { limit: 1 })).rejects.toMatchObject({ code: "outcome-unknown" });
   rival.exec("rollback");
   rival.close();
   expect(await store.takesChanges()).toBe(false);
@@ -244,8 +249,8 @@ test("nothing is acknowledged after the files were removed under a server", asyn
   await world.account();
   expect(await world.send()).toMatch(/^msg_/);
   rmSync(dirname(path), { recursive: true });
-  await expect(world.send()).rejects.toMatchObject({ code: "unavailable" });
-  await expect(world.send()).rejects.toMatchObject({ code: "unavailable" });
+  await expect(world.send()).rejects.toMatchObject({ code: "outcome-unknown" });
+  await expect(world.send()).rejects.toMatchObject({ code: "outcome-unknown" });
   expect([told, world.delivered().length]).toEqual([
     [`${path}-wal was removed, renamed or replaced while the server used it`],
     1,
@@ -268,7 +273,7 @@ test.each([
   await world.account();
   await world.send();
   act(`${path}${end}`);
-  await expect(world.send()).rejects.toMatchObject({ code: "unavailable" });
+  await expect(world.send()).rejects.toMatchObject({ code: "outcome-unknown" });
   expect(await world.store.takesChanges()).toBe(false);
   expect([told, world.delivered().length]).toEqual([
     [`${path}${end} was removed, renamed or replaced while the server used it`],
@@ -304,7 +309,7 @@ test("nothing is stored after a failed sync of a checkpoint, because the log mus
   for (let round = 0; round < 4; round++)
     await world.publish(Array.from({ length: 10 }, () => makeInput({ body, delay: 1 })));
   await settleDown();
-  await expect(world.send()).rejects.toMatchObject({ code: "unavailable" });
+  await expect(world.send()).rejects.toMatchObject({ code: "outcome-unknown" });
   expect(told).toEqual(["disk I/O error"]);
 });
 

@@ -65,6 +65,7 @@ const retry = route({
 const retryMany = route({
   method: "POST",
   path: "/v2/dlq/retry",
+  runsManyBatches: true,
   tag: "Dead letter queue",
   summary: "Retry many dead letters",
   about:

@@ -110,6 +110,7 @@ const remove = route({
 const removeMany = route({
   method: "DELETE",
   path: "/v2/dlq",
+  runsManyBatches: true,
   tag: "Dead letter queue",
   summary: "Delete many dead letters",
   about:

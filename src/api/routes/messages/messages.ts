@@ -129,6 +129,7 @@ const maxCancelled = 1_000_000;
 const cancelMany = route({
   method: "DELETE",
   path: "/v2/messages",
+  runsManyBatches: true,
   tag: "Messages",
   summary: "Cancel many messages",
   instead: "GET lists unfinished messages, and POST /v2/publish/{destination} creates one",

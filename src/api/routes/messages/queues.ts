@@ -200,6 +200,7 @@ const maxPortions = 200;
 const remove = route({
   method: "DELETE",
   path: "/v2/queues/{name}",
+  runsManyBatches: true,
   tag: "Queues",
   summary: "Delete a queue",
   about:

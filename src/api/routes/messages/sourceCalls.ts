@@ -1,6 +1,6 @@
 import { hash } from "node:crypto";
 import { z } from "zod";
-import { Refusal } from "../../../core/values/errors.ts";
+import { Refusal, isUnavailable } from "../../../core/values/errors.ts";
 import { limits, spans } from "../../../core/values/limits.ts";
 import type { MessageInput } from "../../../core/model/message.ts";
 import type { PublishResult } from "../../../core/commands/publish.ts";
@@ -207,7 +207,7 @@ const hashDeduplicationKey = (...context: readonly string[]): string =>
  * sender to retry. The reason may reveal the destination, so the sender does not receive it.
  */
 async function refuseCall(sourceCall: SourceCall, error: unknown): Promise<never> {
-  if (!(error instanceof Refusal) || error.code === "unavailable") throw error;
+  if (!(error instanceof Refusal) || isUnavailable(error)) throw error;
   await storeRejection(sourceCall, error.message);
   const isSenderFault = error.code === "invalid" || error.code === "too-large";
   throw new Refusal(isSenderFault ? error.code : "unavailable", `call: cannot be published; ${seeOwner}`);

@@ -105,6 +105,7 @@ export const makeContinueManyRoute = (from: ContinueFrom): Route =>
   route({
     method: "POST",
     path: `/v2/workflows/dlq/${continuations[from].name}`,
+    runsManyBatches: true,
     tag: failedRunsTag,
     summary: `${continuations[from].summary} many failed workflow runs`,
     about:

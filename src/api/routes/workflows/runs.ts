@@ -180,6 +180,7 @@ export const runSelectionSchema = z.object({
 const cancelMany = route({
   method: "DELETE",
   path: "/v2/workflows/runs",
+  runsManyBatches: true,
   tag: "Workflow runs",
   summary: "Cancel many runs",
   instead: "GET lists runs, and DELETE cancels all active runs, unless it has filters",

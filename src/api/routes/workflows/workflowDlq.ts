@@ -116,6 +116,7 @@ const remove = route({
 const removeMany = route({
   method: "DELETE",
   path: "/v2/workflows/dlq",
+  runsManyBatches: true,
   tag,
   summary: "Delete many failed workflow runs",
   about:

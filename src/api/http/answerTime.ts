@@ -1,0 +1,72 @@
+import { makeUnavailable } from "../../core/values/errors.ts";
+import type { Millis } from "../../core/model/message.ts";
+import { minute, second } from "../../core/values/time.ts";
+
+/**
+ * How long a request may take until its response begins, without the time in which its body arrives. The
+ * response then begins within 15 s of the last byte, even if the server is slow. A response without an end
+ * has begun when its stream is open, and has its own rules from then on.
+ */
+export const answerTime: Millis = 14 * second;
+/** The time of a bulk action. It consists of many batches, and each of them has its own time limit. */
+export const bulkAnswerTime: Millis = 2 * minute;
+
+/** Calls `wake` once after a time, unless the returned function is called before. */
+type WakeAfter = (after: Millis, wake: () => void) => () => void;
+
+type AnswerOptions<T> = {
+  wakeAfter: WakeAfter;
+  /** The time that is left. Default: `answerTime`. */
+  time?: Millis;
+  /** Whether a request whose work has not ended in time was stored, as far as is known. */
+  outcome: "read" | "notStored" | "unknown";
+  /** Called with the result of work that ends too late. */
+  dropLate?(result: T): void;
+};
+
+/**
+ * Returns the result of the work for a request, or throws `Refusal` if the work has not ended in time: any
+ * part of it may hang. The work itself continues. It does not begin if no time is left.
+ */
+export function answerInTime<T>(
+  work: () => Promise<T>,
+  { wakeAfter, time = answerTime, outcome, dropLate }: AnswerOptions<T>,
+): Promise<T> {
+  if (time <= 0)
+    return Promise.reject(makeUnavailable("notStored", new Error("the request was admitted too late")));
+  return new Promise((resolve, reject) => {
+    let isLate = false;
+    const stop = wakeAfter(time, () => {
+      isLate = true;
+      reject(
+        makeUnavailable(
+          outcome,
+          new Error(`the request was not answered within ${Math.ceil(time / 1_000)} s`),
+        ),
+      );
+    });
+    work().then(
+      (result) => {
+        stop();
+        if (isLate) dropLate?.(result);
+        else resolve(result);
+      },
+      (error: unknown) => {
+        stop();
+        // After the refusal, this changes nothing.
+        reject(error instanceof Error ? error : new Error(String(error)));
+      },
+    );
+  });
+}
+
+/** Waits for work, but at most for a time. Never rejects. */
+export const waitAtMost = (time: Millis, work: Promise<unknown>, wakeAfter: WakeAfter): Promise<void> =>
+  new Promise((resolve) => {
+    const stop = wakeAfter(time, resolve);
+    const end = (): void => {
+      stop();
+      resolve();
+    };
+    work.then(end, end);
+  });
