@@ -255,7 +255,8 @@ export class SimulatedNode {
       const leased = result.deliveries.map(({ message }) => message.id).join(" ");
       virtualTime.note(`${this.id} commit: ${names} | free ${capacity.free} | leased ${leased}`);
       const deliveries = result.deliveries.map(withSentBody);
-      await checker.committed({ node: this.id, calls, result: { ...result, deliveries }, capacity });
+      const rowsMet = this.#storage.rowsMet?.();
+      await checker.committed({ node: this.id, calls, result: { ...result, deliveries }, capacity, rowsMet });
       if (calls.some(({ name }) => name === "createJob")) this.#cluster.lookForJobs();
       return result;
     };

@@ -7,6 +7,7 @@ import { maxLostAttempts } from "../../../src/core/values/limits.ts";
 import type { Delivery, StoredMessage, MessageInput } from "../../../src/core/model/message.ts";
 import type { Retention } from "../../../src/core/commands/retention.ts";
 import type { Batch, ObservedBatch, AssertHolds } from "./observedBatch.ts";
+import { listKeysMet } from "./observedBatch.ts";
 import { AccountChecker } from "./accounts.ts";
 import { findBrokenShare } from "./capacityShares.ts";
 import { AccountLimitChecker } from "./limits/accountLimits.ts";
@@ -241,11 +242,14 @@ export class InvariantChecker {
     const created = new Set<MessageHistory>();
     const retried = mapRetried(observed, this.messageHistories);
     const inputs = mapInputs(observed, this.#storage.tables, this.assertHolds);
-    const changedWaitlists = new Set(
-      changes.hostWaitlists
+    // A batch may have looked for a waitlist before another node created it, and then counts as the earlier
+    // one, because no row existed for it to lock.
+    const changedWaitlists = new Set([
+      ...changes.hostWaitlists
         .flatMap(({ before, after }) => [before ?? [], after ?? []].flat())
         .map(({ account, host }) => `${account}\n${host}`),
-    );
+      ...listKeysMet(observed, "hostWaitlists"),
+    ]);
     for (const { before, after } of changes.storedMessages) {
       if (after) {
         this.assertHolds(before === undefined, `a stored message is written once: ${after.id}`);

@@ -1,4 +1,5 @@
 import type { DeliveryCapacity } from "../../../src/core/admission/capacity.ts";
+import type { TableName } from "../../../src/core/decision/command.ts";
 import type { LogRow, MessageState } from "../../../src/core/model/message.ts";
 import type { BatchResult, CommandCall } from "../../../src/store/store.ts";
 import type { Changes } from "../storage/changes.ts";
@@ -9,10 +10,18 @@ export type Batch = {
   calls: readonly CommandCall[];
   result: BatchResult;
   capacity: DeliveryCapacity;
+  /** The rows that other nodes wrote while the batch ran, by table and key. */
+  rowsMet?: ReadonlySet<string> | undefined;
 };
 
 /** A batch with its changes. */
 export type ObservedBatch = Batch & { changes: Changes };
+
+/** Returns the keys of the rows of a table that other nodes wrote while the batch ran. */
+export const listKeysMet = ({ rowsMet }: Batch, table: TableName): string[] =>
+  [...(rowsMet ?? [])].flatMap((name) =>
+    name.startsWith(`${table}\n`) ? [name.slice(table.length + 1)] : [],
+  );
 
 /** Checks an invariant. If it does not hold, the run has found a fault. */
 export type AssertHolds = (holds: boolean, promise: string) => void;

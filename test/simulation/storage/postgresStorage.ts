@@ -156,6 +156,7 @@ function createNodeStorage({
     ) as unknown as Queries,
     nextDueAt: () => inTurn(() => parts.nextDueAt()),
     forgetBefore: (time) => inTurn(async () => parts.forgetBefore?.(time)),
+    rowsMet: () => database.met,
     hangUp: () => void inTurn(() => proxy.closeConnections()),
     close: () => (ending ??= end()),
   };
@@ -184,6 +185,10 @@ class WatchedDatabase extends PostgresDatabase {
   readonly #watch: RowWatch;
   readonly #proxy: FlakyProxy;
   #last: { made: unknown; written: Written[] } = { made: null, written: [] };
+  /** The number of transactions that were committed when the last one of this node began. */
+  #beganAfter = 0;
+  /** The rows that other nodes wrote while the last transaction of this node ran. */
+  met: ReadonlySet<string> = new Set();
 
   constructor(options: PostgresOptions, { watch, proxy }: { watch: RowWatch; proxy: FlakyProxy }) {
     super(options);
@@ -197,6 +202,7 @@ class WatchedDatabase extends PostgresDatabase {
   ): Promise<T> {
     const watched = async (connection: DatabaseConnection, started: Promise<number | null>): Promise<T> => {
       const written: Written[] = [];
+      this.#beganAfter = this.#watch.commits;
       const noting = this.#watch.recordWrites(connection, written);
       const made = await run(this.turnTaker?.wrapConnection(noting) ?? noting, started);
       this.#last = { made, written };
@@ -211,6 +217,7 @@ class WatchedDatabase extends PostgresDatabase {
       isStored = true;
       return made;
     } finally {
+      this.met = this.#watch.listWrittenAfter(this.#beganAfter);
       // Also if the response was lost.
       if (isStored || this.#proxy.isStored) this.#watch.add(this.#last.written);
     }

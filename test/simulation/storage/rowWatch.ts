@@ -12,6 +12,9 @@ import { noChanges } from "./changes.ts";
 /** The key of a row that a statement has inserted, updated or deleted. */
 export type Written = { table: TableName; key: string[] };
 
+/** Returns a name for a row of any table. */
+const nameRow = (table: TableName, ...key: readonly string[]): string => [table, ...key].join("\n");
+
 /** Compares the rows of a database with their previous state, for rows that were written since. */
 export class RowWatch {
   readonly tables: { [T in TableName]: Map<string, Rows[T]> } = {
@@ -46,6 +49,8 @@ export class RowWatch {
     serverSettings: new Map(),
   };
   readonly #written: Written[] = [];
+  /** The rows that each transaction has written, in the order of the commits. */
+  readonly #commits: (readonly Written[])[] = [];
 
   /** Returns the same connection, with its writes recorded. */
   recordWrites(connection: DatabaseConnection, written: Written[]): DatabaseConnection {
@@ -61,6 +66,18 @@ export class RowWatch {
   /** Marks recorded writes as committed. */
   add(written: readonly Written[]): void {
     this.#written.push(...written);
+    this.#commits.push(written);
+  }
+
+  /** The number of transactions that have been committed. */
+  get commits(): number {
+    return this.#commits.length;
+  }
+
+  /** Returns the rows that were written by the transactions after the first `count`, by `nameRow`. */
+  listWrittenAfter(count: number): ReadonlySet<string> {
+    const rows = this.#commits.slice(count).flat();
+    return new Set(rows.map(({ table, key }) => nameRow(table, ...key)));
   }
 
   /** Returns the changes since the last time, in order. */

@@ -45,6 +45,11 @@ export type NodeStorage = Omit<StoreBackend, "runBatch"> & {
     capacity: DeliveryCapacity,
     loss?: ConnectionLoss | null,
   ): Promise<BatchResult>;
+  /**
+   * Returns the rows that other nodes wrote while the last batch of this node ran, by table and key. Missing
+   * if batches never overlap.
+   */
+  rowsMet?(): ReadonlySet<string>;
   /** Cuts all connections while they are idle. */
   hangUp?(): void;
 };

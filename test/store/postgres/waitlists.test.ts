@@ -1,8 +1,10 @@
 import { Client } from "pg";
 import { expect, onTestFinished, test, vi } from "vitest";
 import type { MessageInput } from "../../../src/core/model/message.ts";
+import { spans } from "../../../src/core/values/limits.ts";
 import { freshDatabase } from "../../postgres.ts";
-import { openNode } from "./postgresDatabase.ts";
+import { ask, openNode } from "./postgresDatabase.ts";
+import { openNodes } from "./severalNodes.ts";
 import type { Cost } from "./counting.ts";
 import { counting } from "./counting.ts";
 import { closeAfterTest, makeInput, StoreFixture, TestClock } from "../storeFixture.ts";
@@ -129,4 +131,50 @@ test("two nodes that serve the same keys in opposite order have no deadlocks", a
   );
   expect(hosts.reduce((sum, { node }) => sum + node.delivered().length, 0)).toBe(2 * count);
   expect(deadlocks).toEqual([]);
+});
+
+/**
+ * Makes batches that store a message to a URL wait before their commit. Returns a function that ends this.
+ */
+async function holdCommits(url: string, to: string): Promise<() => Promise<unknown>> {
+  await ask(url, "create table gate (is_open boolean)");
+  await ask(
+    url,
+    `create function wait_at_gate() returns trigger language plpgsql as $$ begin
+      while not exists (select 1 from gate) loop perform pg_sleep(0.01); end loop;
+      return new;
+    end $$`,
+  );
+  await ask(
+    url,
+    `create trigger wait before insert on stored_messages for each row
+      when (new.detail like '%${to}%') execute function wait_at_gate()`,
+  );
+  return () => ask(url, "insert into gate values (true)");
+}
+
+// A waitlist for capacity is a row, and a row that does not exist cannot be locked. A batch that has not
+// found it counts as earlier than the batch that creates it, although it is committed later.
+test("a message that was decided before a waitlist existed may be sent before its messages", async () => {
+  const { url, clock, worlds } = await openNodes();
+  const [a, b] = worlds;
+  const open = await holdCommits(url, "one.example/early");
+  // Node b has no capacity, so the message is left for a claim, which holds it.
+  b.capacity = { total: 10, perHost: 0 };
+  const early = a.send({ url: "https://one.example/early" });
+  await expect
+    .poll(() => ask(url, "select 1 from pg_stat_activity where wait_event = 'PgSleep'"), { timeout: 20_000 })
+    .toHaveLength(1);
+  const waiting = await b.send({ url: "https://one.example/waiting" });
+  expect(await b.claim()).toEqual([]);
+  expect(await ask(url, "select host from host_waitlists")).toEqual([{ host: "one.example" }]);
+  await open();
+  const sent = await early;
+  expect(a.delivered().map(({ message }) => message.id)).toEqual([sent]);
+  // Each batch that begins later finds the waitlist, and waits behind its message.
+  const late = await a.send({ url: "https://one.example/late" });
+  expect(a.delivered()).toEqual([]);
+  clock.now += spans.waitlistCheck;
+  const claimed = [...(await a.claim()), ...(await a.claim())];
+  expect(claimed.map(({ message }) => message.id)).toEqual([waiting, late]);
 });
