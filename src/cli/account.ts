@@ -1,11 +1,11 @@
 import type { Command } from "commander";
-import { makeReadOnlyToken } from "../api/auth/token.ts";
 import type { AccountChange } from "../core/commands/account.ts";
 import { parseAccountChange, mustFindAccount, isDurationLimit } from "../core/commands/accountRequest.ts";
 import { Refusal } from "../core/values/errors.ts";
 import type { Account } from "../core/model/message.ts";
 import {
   defaultTimeout,
+  isUnlimited,
   toLimitFlag,
   limitNames,
   readLimits,
@@ -144,11 +144,15 @@ const formatAccountLine = (account: Account): string =>
 const formatDropped = ({ log, deadLetters }: NonNullable<Account["dropped"]>): string =>
   `${deadLetters} dead letters, ${log} log entries`;
 
-/** Returns the text of `account show`. It omits the password and the main token, unlike `credentials`. */
+/** Returns the text of `account show`. It omits the password and the tokens. */
 function formatAccount(account: Account): string {
   const limits = readLimits(account);
   const formatLimit = (name: LimitName): string =>
-    isDurationLimit(name) ? `${limits[name] / 1000}s` : String(limits[name]);
+    isUnlimited(name, limits[name])
+      ? "no limit"
+      : isDurationLimit(name)
+        ? `${limits[name] / 1000}s`
+        : String(limits[name]);
   const formatOwn = (name: LimitName): string => (account.limits?.[name] === undefined ? "" : "  (its own)");
   return [
     `id: ${account.id}`,
@@ -158,7 +162,6 @@ function formatAccount(account: Account): string {
     `Standard Webhooks: ${account.signsStandard ? "on" : "off"}`,
     `hosts: ${account.allowedHosts?.join(", ") ?? "any"}`,
     `created: ${new Date(account.createdAt).toISOString()}`,
-    `read-only token: ${makeReadOnlyToken(account)}`,
     ...(account.dropped ? [`deleted because of a limit: ${formatDropped(account.dropped)}`] : []),
     ...(typeof account.reservedPrice === "number"
       ? [`reserved-price: ${account.reservedPrice}  (its own)`]

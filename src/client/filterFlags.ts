@@ -7,7 +7,14 @@ import { parseTime } from "./terminal/times.ts";
  * A flag that selects entries, and the parameter of the API that it sets. Only times and whole numbers are
  * read here; the server checks all other values.
  */
-type FilterFlag = { flag: string; parameter: string; about: string; kind?: "time" | "number" };
+type FilterFlag = {
+  flag: string;
+  parameter: string;
+  about: string;
+  kind?: "time" | "number";
+  /** What tables print for some values of the parameter. The flag takes both. */
+  words?: Readonly<Record<string, string>>;
+};
 
 /** The flags of a command by name. A flag may be repeated unless it is a time. */
 export type FilterFlags = readonly FilterFlag[];
@@ -70,10 +77,18 @@ const workflow: FilterFlag = { flag: "workflow", parameter: "workflowUrl", about
 /** The filters of a bulk cancel of runs. */
 export const cancelledRunFilters: FilterFlags = [workflow, host, path, label, key, caller, since, until];
 
+/** The states of runs, and the words that tables print for them. */
+export const runStates: Readonly<Record<string, string>> = {
+  RUN_STARTED: "running",
+  RUN_SUCCESS: "success",
+  RUN_FAILED: "failed",
+  RUN_CANCELED: "cancelled",
+};
+
 /** The filters of the list of runs. */
 export const runFilters: FilterFlags = [
   ...cancelledRunFilters,
-  { flag: "state", parameter: "state", about: "RUN_STARTED, RUN_SUCCESS, RUN_FAILED or RUN_CANCELED" },
+  { flag: "state", parameter: "state", about: "running, success, failed or cancelled", words: runStates },
 ];
 
 /** The filters of failed runs. */
@@ -101,17 +116,21 @@ export function readFilters(
   now: number,
 ): Record<string, NonNullable<ApiQuery[string]>> {
   const given: Record<string, NonNullable<ApiQuery[string]>> = {};
-  for (const { flag, parameter, kind } of filters) {
+  for (const { flag, parameter, kind, words = {} } of filters) {
     const value = flags[flag.replaceAll(/-(\w)/g, (_, letter: string) => letter.toUpperCase())];
     if (kind === "time") {
       if (typeof value === "string") given[parameter] = parseTime(`--${flag}`, value, now);
     } else if (Array.isArray(value))
       given[parameter] = value.map((one) =>
-        kind === "number" ? parseWhole(`--${flag}`, String(one)) : String(one),
+        kind === "number" ? parseWhole(`--${flag}`, String(one)) : toValue(words, String(one)),
       );
   }
   return given;
 }
+
+/** Returns the value that a table prints as this word, or the word itself. */
+const toValue = (words: Readonly<Record<string, string>>, word: string): string =>
+  Object.entries(words).find(([, printed]) => printed === word)?.[0] ?? word;
 
 /** Parses a whole number from 0 to `max`. */
 export function parseWhole(flag: string, text: string, max = 999_999_999): number {

@@ -7,7 +7,7 @@ import { ageField, field, labels, longField } from "./columns.ts";
 import { CommandFailed } from "./terminal/commandFailed.ts";
 import type { Fields } from "./terminal/fields.ts";
 import { readLine, readNumber, readObject, readObjects, readRaw } from "./terminal/fields.ts";
-import { cancelledRunFilters, failedRunFilters, runFilters } from "./filterFlags.ts";
+import { cancelledRunFilters, failedRunFilters, runFilters, runStates } from "./filterFlags.ts";
 import { addListCommand } from "./listCommand.ts";
 import { describeBody } from "./messages.ts";
 import { toSafeLine } from "./terminal/safeText.ts";
@@ -161,13 +161,7 @@ const stateStyles: Readonly<Record<string, "green" | "red" | "yellow" | "cyan">>
 
 function toStateWord(run: Fields): string {
   const state = readLine(run, "workflowState");
-  const words: Readonly<Record<string, string>> = {
-    RUN_STARTED: "running",
-    RUN_SUCCESS: "success",
-    RUN_FAILED: "failed",
-    RUN_CANCELED: "cancelled",
-  };
-  return words[state] ?? state;
+  return runStates[state] ?? state;
 }
 
 function formatTook(run: Fields): string {

@@ -234,6 +234,9 @@ test("an action with ids of runs leaves runs whose ids begin with them", async (
   await expect
     .poll(async () => (await run("runs", "list", "--state", "RUN_FAILED")).out)
     .toMatch(/(\w+ +failed .*\n){3}/);
+  const asPrinted = await expectDone(run, "runs", "list", "--state", "failed", "--state", "running");
+  expect(asPrinted.out).toMatch(/(\w+ +failed .*\n){3}/);
+  expect((await expectDone(run, "runs", "list", "--state", "success")).out).toBe("no runs\n");
   expect((await expectDone(run, "runs", "restart", tea, cake, "--dry-run")).out).toMatch(
     /^would restart 2 failed runs/,
   );

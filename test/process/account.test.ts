@@ -36,7 +36,9 @@ async function expectToWork(ask: ReturnType<typeof asking>, url: string | null):
   expect((await ask("list")).out).toContain(`${id}  active  free  shop\n`);
   const shown = await ask("show", "shop");
   expect(shown.out).toMatch(/^retries: 5 {2}\(its own\)\ndelay: 86400s {2}\(its own\)\ntimeout: 900s$/m);
+  expect(shown.out).toMatch(/^storage-bytes: no limit$/m);
   expect(shown.out).not.toContain(token);
+  expect(shown.out).not.toMatch(/read-only/);
 
   expect(await ask("disable", "shop")).toMatchObject({ code: 0, out: `${id}  passive  free  shop\n` });
   if (url !== null)

@@ -185,6 +185,10 @@ function findLimit(account: Terms, name: LimitName): number | null {
 /** Returns the largest value that an account may be given for a limit, which is the limit of the server. */
 export const serverLimit = (name: LimitName): number => selfHosted[name];
 
+/** Reports whether this value of a limit limits nothing. */
+export const isUnlimited = (name: LimitName, value: number): boolean =>
+  value >= selfHosted[name] && [unlimited, unlimitedBytes].includes(selfHosted[name]);
+
 /** The names of all limits. */
 export const limitNames = Object.keys(selfHosted).filter((name): name is LimitName => name in selfHosted);
 
