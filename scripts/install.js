@@ -1,5 +1,5 @@
 // Plain JavaScript for Node 20 without dependencies, so that a new machine needs only Node and npm.
-import { spawnSync } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { existsSync, linkSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -80,8 +80,12 @@ function isAlive(pid) {
 
 function runNpm() {
   const missing = !existsSync(join(home, "node_modules"));
-  const reason = missing ? "first run, about half a minute" : "they differ from package-lock.json";
-  process.stderr.write(`waypost: installing dependencies (${reason}): npm ci\n`);
+  const reason = missing ? "first run" : "they differ from package-lock.json";
+  process.stderr.write(
+    `waypost: installing the dependencies into node_modules with "npm ci" (${reason}; ` +
+      "about 700 MB on disk, half a minute or several minutes on a slow network)\n",
+  );
+  const progress = reportProgress();
   const { error, status } = spawnSync(
     "npm",
     ["ci", "--include=dev", "--include=optional", "--no-audit", "--no-fund", "--loglevel=error"],
@@ -91,6 +95,7 @@ function runNpm() {
       shell: process.platform === "win32",
     },
   );
+  progress.kill();
   if (error)
     fail(
       `npm could not be started (${error.message}). ` +
@@ -102,6 +107,13 @@ function runNpm() {
         "Check the network and the npm registry settings, then run the command again.",
     );
 }
+
+/** Starts a process that prints the progress of npm, because this one waits for npm. */
+const reportProgress = () =>
+  spawn(process.execPath, [join(home, "scripts", "installProgress.js")], {
+    cwd: home,
+    stdio: ["ignore", "ignore", "inherit"],
+  }).on("error", () => {});
 
 /** Reports whether a module is the one that Node.js was started with. */
 export const isMain = (url) =>

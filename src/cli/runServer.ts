@@ -81,8 +81,8 @@ export async function runServer(
   if (served.accountUrl !== null) print(`accounts at ${served.accountUrl}`);
   if (served.metricsUrl !== null) print(`metrics at ${served.metricsUrl}`);
   const consoleUrl = served.consoleUrl(signsIn ? served.accounts[0]?.id : undefined);
-  if (consoleUrl !== null)
-    print(`console at ${consoleUrl}${signsIn ? " (signed in, good once, for ten minutes)" : ""}`);
+  const signedIn = signsIn ? " (signed in, good once, for ten minutes, from this machine)" : "";
+  if (consoleUrl !== null) print(`console at ${consoleUrl}${signedIn}`);
   if (served.lacksConsole) print("no console: it is not built; npm run build:console builds it");
   print(`running at ${served.url}`);
 }

@@ -12,7 +12,7 @@ type FilterFlag = {
   parameter: string;
   about: string;
   kind?: "time" | "number";
-  /** What tables print for some values of the parameter. The flag takes both. */
+  /** The words that tables print for values of the parameter. The flag takes both. */
   words?: Readonly<Record<string, string>>;
 };
 

@@ -207,7 +207,7 @@ async function serveStore(
     consoleUrl: (account) => {
       if (!consoleParts?.consoleFiles.isBuilt) return null;
       const code = account === undefined ? "" : `#code=${consoleParts.sessions.createCode(account)}`;
-      return `${formatUrl(settings.host, api.server.address())}/console/${code}`;
+      return `${url()}/console/${code}`;
     },
     lacksConsole: consoleParts?.consoleFiles.isBuilt === false,
     stop: async () => {

@@ -67,6 +67,7 @@ describe("waypost start", () => {
         "--public-url",
         "https://queue.example/",
       ]);
+      await expect.poll(() => second.out()).toMatch(/console at https:\/\/queue\.example\/console\/["\n]/);
       const asked = await print("credentials", "shop");
       expect(variable(asked, "WAYPOST_URL")).toBe("https://queue.example");
       expect(asked).not.toContain("# no server");

@@ -179,6 +179,30 @@ test("the development server of a checkout installs missing packages", () => {
   expect(npm()).toBe(true);
 });
 
+test("the first start of a checkout says what it does, and how far it is", async () => {
+  const { folder, env } = production();
+  mkdirSync(join(folder, ".git"));
+  // An npm that waits until its progress was printed.
+  const commands = temporaryFolder();
+  writeFileSync(
+    join(commands, "npm"),
+    `#!/bin/sh\nwhile [ ! -e ${commands}/go ]; do sleep 0.1; done\nexit 1\n`,
+  );
+  chmodSync(join(commands, "npm"), 0o755);
+  const child = spawn(process.execPath, [join(folder, "bin/waypost.js"), "dev"], {
+    env: { PATH: `${commands}:${env.PATH}` },
+    stdio: ["ignore", "ignore", "pipe"],
+  });
+  let said = "";
+  child.stderr.on("data", (part: Buffer) => (said += part.toString()));
+  await expect.poll(() => said, { timeout: 60_000 }).toMatch(/^waypost: \d+ of \d+ packages$/m);
+  expect(said).toMatch(/^waypost: installing the dependencies into node_modules with "npm ci" \(/);
+  writeFileSync(join(commands, "go"), "");
+  // The pipe closes when the process that prints the progress has ended as well.
+  await once(child, "close");
+  expect(said).toContain("npm ci failed");
+});
+
 describe("a launcher that is killed ends its server in order:", () => {
   const serve = ["--port", "0"];
 

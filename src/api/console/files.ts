@@ -51,7 +51,8 @@ const notBuilt =
 
 /**
  * Responds to requests for the files of the console, from memory. The files contain nothing of any account,
- * so they need no session. Every path that is not a file is a page of the console and gets `index.html`.
+ * so they need no session. Every path that is not a file is a page of the console and gets `index.html`. A
+ * browser that opens `/` is redirected to the console, if it has been built.
  */
 export class ConsoleFiles {
   readonly #built: BuiltConsole;
@@ -70,10 +71,13 @@ export class ConsoleFiles {
   /** Responds to a request and returns true. Returns false if the request is not for the console. */
   answer(request: IncomingMessage, response: ServerResponse): boolean {
     const { method = "", url = "" } = request;
-    if ((method !== "GET" && method !== "HEAD") || !url.startsWith("/console")) return false;
+    if ((method !== "GET" && method !== "HEAD") || !/^\/(console|\?|$)/.test(url)) return false;
     const { path } = splitTarget(url);
-    if (!/^\/console(\/|$)/.test(path) || path === "/console/session") return false;
-    const status = this.#respond(path.slice("/console".length), request, response);
+    const isRoot = path === "/" && this.#built !== null && takesHtml(request);
+    if (!isRoot && (!/^\/console(\/|$)/.test(path) || path === "/console/session")) return false;
+    const status = isRoot
+      ? send(response, { status: 302, headers: { Location: "console/", ...notKept }, body: null })
+      : this.#respond(path.slice("/console".length), request, response);
     const requestId = readRequestId(request.rawHeaders);
     this.#log(status, () => ({ requestId, method, path, status, ms: 0, account: null }));
     return true;
@@ -111,6 +115,12 @@ export class ConsoleFiles {
     return send(response, { status: 200, headers, body, isHead: request.method === "HEAD" });
   }
 }
+
+/** Reports whether a request is that of a person's browser for a page. Programs do not ask for HTML. */
+const takesHtml = ({ headers: { accept = "" } }: IncomingMessage): boolean =>
+  /(^|[\s,])text\/html\s*($|[,;])/i.test(accept);
+
+const notKept = { "Cache-Control": "no-store", Vary: "Accept" };
 
 type Exchange = { request: IncomingMessage; response: ServerResponse };
 const text = { "Content-Type": "text/plain; charset=utf-8", "Cache-Control": "no-store" };

@@ -76,7 +76,7 @@ function toStartInput(
       `${shortenSetting(written["workflow-calltype"])}: ` +
         "a request to a third party cannot start a run; give Workflow-Init: false",
     );
-  const invoke = values["workflow-invoke"] ? readInvoke(input) : null;
+  const invoke = values["workflow-invoke"] ? readInvoke(input, runId) : null;
   const post: RunPost = {
     kind: "start",
     runId,
@@ -211,7 +211,10 @@ const invokeSchema = z.object({
 /**
  * Reads the body with which a run invokes another run: the payload, and the step that waits (protocol 6.12).
  */
-function readInvoke({ body, headers }: MessageInput): { payload: Bytes; invoker: InvokerPost } {
+function readInvoke(
+  { body, headers }: MessageInput,
+  invokedRun: string,
+): { payload: Bytes; invoker: InvokerPost } {
   checkInvokeDepth(headers);
   const given = parseObject(invokeSchema, readJson(body, { names: maxNames }), "body");
   const { workflowRunId, workflowRunCreatedAt: createdAt, workflowUrl, step } = given;
@@ -222,13 +225,21 @@ function readInvoke({ body, headers }: MessageInput): { payload: Bytes; invoker:
     );
   mustBeStep(step);
   checkUrl("body.workflowUrl", workflowUrl);
-  const runId = checkSegment("body.workflowRunId", workflowRunId);
-  const sentWith = readForwardedHeaders("body.headers", toHeaderList(given.headers));
+  const posted = toHeaderList(given.headers);
+  const runId = checkSegment(
+    "body.workflowRunId",
+    // In version 0.2.9 of the client, this is the invoked run. The headers then name the invoking run.
+    (workflowRunId === invokedRun && findRunId(posted)) || workflowRunId,
+  );
+  const sentWith = readForwardedHeaders("body.headers", posted);
   return {
     payload: Buffer.from(given.body ?? ""),
     invoker: { runId, createdAt, url: workflowUrl, headers: sentWith, step },
   };
 }
+
+const findRunId = (headers: HeaderList): string | undefined =>
+  headers.find(([name]) => /^(svc|upstash)-workflow-runid$/i.test(name))?.[1];
 
 /**
  * Throws `Refusal` if invocations nest runs more deeply than `limits.invokeDepth`. The client counts the runs

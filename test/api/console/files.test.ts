@@ -44,6 +44,27 @@ async function open(server: Awaited<ReturnType<typeof createTestServer>>, path: 
 
 const serve = () => createTestServer({ console: { built } });
 
+test("a browser that opens / is led to the console, and programs and other paths are not", async () => {
+  const server = await serve();
+  const browser = { accept: "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8" };
+  for (const path of ["/", "/?utm_source=x"]) {
+    const { status, headers } = await open(server, path, { headers: browser });
+    expect([status, headers["location"], headers["cache-control"]]).toEqual([302, "console/", "no-store"]);
+  }
+  expect((await open(server, "/", { headers: browser, method: "HEAD" })).status).toBe(302);
+  for (const [path, more] of [
+    ["/", {}],
+    ["/", { headers: { accept: "*/*" } }],
+    ["/", { headers: { accept: "application/json, text/htmlx" } }],
+    ["/", { headers: browser, method: "POST" }],
+    ["//", { headers: browser }],
+    ["/other", { headers: browser }],
+  ] as const)
+    expect([path, (await open(server, path, more)).headers["location"]]).toEqual([path, undefined]);
+  for (const without of [await createTestServer(), await createTestServer({ console: { built: null } })])
+    expect((await open(without, "/", { headers: browser })).status).toBe(404);
+});
+
 test("every page of the console is the same file, and names its files relative to itself", async () => {
   const server = await serve();
   for (const [path, up] of [

@@ -43,6 +43,16 @@ describe("an invocation", () => {
       ...(token === undefined ? {} : { token }),
     });
 
+  test("of client 0.2.9, which names the invoked run, reports to the run of its headers", async () => {
+    const home = await createTestServer();
+    await start(home, "parent");
+    const body = invoking({ workflowRunId: "child", workflowRunCreatedAt: undefined });
+    expect(await invoke(home, body)).toMatchObject({ status: 200 });
+    takeHistories(home);
+    await home.store.execute("finishRun", { account: "acc_1", runId: "child", body: Buffer.from('"r"') });
+    expect(home.deliveries[0]?.message).toMatchObject({ url: endpoint, run: { runId: "parent" } });
+  });
+
   test("starts a run with the payload, whose end is a step of the invoking run", async () => {
     const home = await createTestServer();
     await start(home, "parent");
