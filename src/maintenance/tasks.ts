@@ -1,4 +1,5 @@
 import type { systemClock } from "../clock/clock.ts";
+import { createContentCheckTask } from "./checkContents.ts";
 import { createSpaceTask } from "./giveBackSpace.ts";
 import { createSpendingDuty } from "./meterSpending.ts";
 import { createEarlyRemovalTask } from "./removeEarly.ts";
@@ -22,5 +23,6 @@ export const createTasks = ({ store, clock, retention, prices, onRemovedEarly }:
   createSpendingDuty({ store, clock, prices }),
   createStorageTask({ store, clock }),
   createSpaceTask({ store, clock }),
+  createContentCheckTask({ store, clock }),
   createEarlyRemovalTask({ store, clock, retention, onRemoved: onRemovedEarly }),
 ];

@@ -72,6 +72,12 @@ export interface Store {
    */
   giveBackSpace?(): Promise<boolean>;
   /**
+   * Reads all of the table after the given one (null: the first one) with its indexes, and reports damage
+   * like a read that meets it. Returns the name of the table, or null after the last one. If this property is
+   * missing, the database does this by itself.
+   */
+  checkTable?(after: string | null): Promise<string | null>;
+  /**
    * Whether all deliveries of all nodes are held. Nodes read it and send nothing meanwhile. The store itself
    * does not enforce it.
    */

@@ -55,7 +55,7 @@ type WaitingCall = CommandCall & {
 };
 
 /** The functions of a storage from which a store is created. */
-export type StoreBackend = Pick<Store, "giveBackSpace" | "isDiskLow" | "isDiskShort"> & {
+export type StoreBackend = Pick<Store, "checkTable" | "giveBackSpace" | "isDiskLow" | "isDiskShort"> & {
   runBatch: RunBatch;
   read: Queries;
   nextDueAt(): Promise<Millis | null>;
@@ -110,6 +110,7 @@ export function createGroupCommitStore(backend: StoreBackend): Store {
     ...(backend.isDiskLow && { isDiskLow: backend.isDiskLow }),
     ...(backend.isDiskShort && { isDiskShort: backend.isDiskShort }),
     ...(backend.giveBackSpace && { giveBackSpace: backend.giveBackSpace }),
+    ...(backend.checkTable && { checkTable: backend.checkTable }),
     hold: backend.hold ?? createHoldInMemory(),
     forgetBefore: async (time) => backend.forgetBefore?.(time),
     close: () => group.close(),

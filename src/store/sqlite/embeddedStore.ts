@@ -21,7 +21,7 @@ import { readNextDueAt } from "../sql/reads.ts";
 import { openChecked } from "./openChecked.ts";
 import type { CommandCall, MomentSource, Store } from "../store.ts";
 import { NoRoom, Unavailable } from "../store.ts";
-import { startCheckpointThread, startReadingThread } from "./worker.ts";
+import { startCheckpointThread, startCheckThread, startReadingThread } from "./worker.ts";
 import { createSequencer } from "../sequencer.ts";
 import { WalIndex } from "../replica/walIndex.ts";
 
@@ -89,6 +89,7 @@ export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Stor
   const closeFiles = await startReplica({ path, replica, database, commits });
   const reading = startReadingThread({ path, keys }, onDamage);
   const checkpointing = openCheckpointing({ path, keys }, onDamage);
+  const checking = startCheckThread({ path, keys }, onDamage);
   const checkpoint = async (): Promise<{ isWhole: boolean }> => {
     const { isWhole, failed } = await checkpointing.checkpoint();
     if (failed !== undefined) commits.fail(new Error(failed));
@@ -124,6 +125,7 @@ export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Stor
     nextDueAt: () => withUnavailableRefusal(inSequence(() => readNextDueAt(database.connection))),
     isDiskLow: () => diskGuard.isLow(),
     isDiskShort: () => diskGuard.isShort(),
+    checkTable: checking.checkTable,
     ...createUpkeep({ database, commits, walCheckpoints, diskGuard, inSequence, change }),
     elapsed,
     probe: async (bytes) => {
@@ -132,7 +134,7 @@ export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Stor
       await commits.sync();
     },
     close: async () => {
-      await Promise.all([reading.close(), checkpointing.close(), replica?.close()]);
+      await Promise.all([reading.close(), checkpointing.close(), checking.close(), replica?.close()]);
       closeFiles();
     },
   });

@@ -17,6 +17,10 @@ export const formatRemedy = (path: string): string =>
   `if "pragma integrity_check" finds damage in indexes alone, ` +
   `else sqlite3 ${path} .recover, which saves what can be read`;
 
+/** Returns the report of a database file that contradicts itself. */
+export const formatDifference = (path: string, text: string): string =>
+  `${path}: damaged: ${text}; what it sends and shows may be incomplete; ${formatRemedy(path)}`;
+
 /** SQLite never uses the page at this offset, because it locks bytes of the page. */
 const lockByteOffset = 0x40000000;
 

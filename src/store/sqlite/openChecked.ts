@@ -1,6 +1,8 @@
 import { rmSync } from "node:fs";
 import type { OnDamage } from "./fileCheck.ts";
-import { checkFiles, formatRemedy } from "./fileCheck.ts";
+import { checkFiles, formatDifference, formatRemedy } from "./fileCheck.ts";
+import { findDifferences } from "./contentCheck.ts";
+import type { DatabaseConnection } from "../sql/database.ts";
 import type { SqliteDatabase, SqliteOptions } from "./database.ts";
 import { openSqlite } from "./database.ts";
 import { listColumns } from "../sql/statements.ts";
@@ -23,6 +25,8 @@ export async function openChecked(path: string, options: SqliteOptions): Promise
     if (cut) await database.connection.query("pragma wal_checkpoint(truncate)", []);
     await database.createTables();
     await checkTables(database, path);
+    await requireTables(database, path);
+    if (path !== ":memory:") await checkContents(path, options);
     return database;
   } catch (error) {
     database.close();
@@ -51,6 +55,52 @@ function keepLogCopy(path: string, { frame, frames, checkpointed }: LogDamage, o
       `${path}-wal: damaged at frame ${frame}; ${lost}; if the cause is a power failure, they were never ` +
       `acknowledged; otherwise compare the last published messages with the stored ones; ${copy}`,
   });
+}
+
+/** Reports what contradicts itself in a store. A page that cannot be read is reported by the connection. */
+async function checkContents(path: string, { keys = null, onDamage }: SqliteOptions): Promise<void> {
+  if (!onDamage) return;
+  const { connection, close } = openSqlite(path, { readOnly: true, keys, onDamage });
+  try {
+    for (const { isFile, text } of await findDifferences(connection))
+      onDamage({ isFile, text: formatDifference(path, text) });
+  } catch (error) {
+    if (!(error instanceof StorageRefused)) throw error;
+  } finally {
+    close();
+  }
+}
+
+/**
+ * Throws `StorageRefused` if the tables and indexes of a store are not those of this version. A newer version
+ * may have added columns.
+ */
+async function requireTables({ connection }: SqliteDatabase, path: string): Promise<void> {
+  const fresh = openSqlite(":memory:");
+  await fresh.createTables();
+  const expected = await readTables(fresh.connection);
+  fresh.close();
+  const present = await readTables(connection);
+  for (const [name, words] of expected) {
+    const others = present.get(name);
+    if (others && words.every((word) => countOf(word, others) >= countOf(word, words))) continue;
+    const what = others ? "is altered" : "is missing";
+    throw new StorageRefused(`${path}: damaged: the definition of ${name} ${what}; ${formatRemedy(path)}`);
+  }
+}
+
+const countOf = (word: string, words: readonly string[]): number =>
+  words.filter((other) => other === word).length;
+
+/** Returns the words that define each table and index. */
+async function readTables(connection: DatabaseConnection): Promise<Map<string, string[]>> {
+  const sql = "select type, name, tbl_name, coalesce(sql, '') as sql from sqlite_schema";
+  return new Map(
+    (await connection.query(sql, [])).map(({ type, name, tbl_name: table, sql: definition }) => [
+      String(name),
+      [String(type), String(table), ...(String(definition).match(/\w+|[^\s\w"]/g) ?? [])],
+    ]),
+  );
 }
 
 /**

@@ -40,6 +40,18 @@ export function startCheckpointThread(
   return { checkpoint: () => thread.send({ kind: "checkpoint" }), close: thread.close };
 }
 
+/**
+ * Returns a function that checks all pages of the table after the given one, on a thread, and returns its
+ * name. Null represents no table. The thread starts with the first check.
+ */
+export function startCheckThread(
+  location: ThreadLocation,
+  onDamage?: OnDamage,
+): { checkTable(after: string | null): Promise<string | null>; close(): Promise<void> } {
+  const thread = createLazyThread({ role: "check", ...location }, onDamage);
+  return { checkTable: (after) => thread.send({ kind: "check", after }), close: thread.close };
+}
+
 type WithoutRequestId<Request> = Request extends { id: number } ? Omit<Request, "id"> : never;
 type Thread = {
   send<Answer>(request: WithoutRequestId<ThreadRequest>): Promise<Answer>;

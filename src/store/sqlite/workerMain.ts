@@ -8,7 +8,9 @@ import { createSqlReads } from "../sql/reads.ts";
 import type { SqliteDatabase } from "./database.ts";
 import { openSqlite } from "./database.ts";
 import { StorageRefused, Unavailable } from "../store.ts";
+import { checkPages, listTables } from "./contentCheck.ts";
 import type { Damage } from "./fileCheck.ts";
+import { formatDifference } from "./fileCheck.ts";
 import type { KeySource } from "../sql/keyRing.ts";
 import type { Queries } from "../queries/index.ts";
 
@@ -17,6 +19,7 @@ import type { Queries } from "../queries/index.ts";
 /** A request to a storage thread. */
 export type ThreadRequest =
   | { id: number; kind: "checkpoint" }
+  | { id: number; kind: "check"; after: string | null }
   | { id: number; kind: "read"; query: keyof Queries; args: readonly unknown[] }
   | { id: number; kind: "close" };
 /** The reply of a storage thread. */
@@ -31,7 +34,7 @@ export type ThreadFind = { damage: Damage };
  */
 export type CheckpointResult = { isWhole: boolean; failed?: string };
 /** The work of a storage thread, and its file. */
-export type ThreadRole = { role: "reading" | "checkpoint"; path: string; keys: KeySource };
+export type ThreadRole = { role: "reading" | "checkpoint" | "check"; path: string; keys: KeySource };
 
 const { role, path, keys } = workerData as ThreadRole;
 const port = parentPort;
@@ -68,7 +71,7 @@ async function handleRequest(request: ThreadRequest): Promise<ThreadReply> {
   try {
     // If the file cannot be opened, for example because too many files are open, the caller gets the error
     // and the next request tries again.
-    handler ??= createHandler(openSqlite(path, { readOnly: role === "reading", keys, onDamage }));
+    handler ??= createHandler(openSqlite(path, { readOnly: role !== "checkpoint", keys, onDamage }));
     return { id: request.id, value: await handler(request) };
   } catch (error) {
     return toFailureReply(request.id, error);
@@ -83,10 +86,24 @@ function createHandler(database: SqliteDatabase): (request: ThreadRequest) => Pr
         return (queries[request.query] as (...args: readonly unknown[]) => Promise<unknown>)(...request.args);
       case "checkpoint":
         return runCheckpoint(database);
+      case "check":
+        return checkTable(database, request.after);
       case "close":
         return database.close();
     }
   };
+}
+
+/**
+ * Reads all pages of a table and its indexes, and reports what is damaged. Returns the name
+ * of the table, or null after the last one.
+ */
+async function checkTable({ connection }: SqliteDatabase, after: string | null): Promise<string | null> {
+  const table = (await listTables(connection)).find((name) => after === null || name > after);
+  if (table === undefined) return null;
+  for (const text of await checkPages(connection, table))
+    onDamage({ isFile: true, text: formatDifference(path, text) });
+  return table;
 }
 
 /**
