@@ -345,6 +345,7 @@ export class Dispatcher {
    */
   #offerReleased({ message }: Delivery): void {
     if (this.#shortage !== null && findShortage(this.readCapacity()) !== this.#shortage) this.wake();
+    if (this.#waitingHosts.isEmpty) return;
     const { total } = this.#options.capacity;
     const capacity = { total, free: total - this.deliveries.count };
     void this.#waitingHosts.ended(message.account, (account) =>

@@ -24,6 +24,11 @@ export class WaitingHosts {
     this.#wake = wake;
   }
 
+  /** Reports whether no host waits. */
+  get isEmpty(): boolean {
+    return this.#byAccount.size === 0;
+  }
+
   /** Notes a lane (`laneName`) that got no delivery. */
   note(lane: string): void {
     const account = readLaneAccount(lane);

@@ -171,8 +171,9 @@ function headersFor(
   { requestId, bytes, target, parts }: Sent,
 ): Record<string, string> {
   const all: Record<string, string> = { "x-request-id": requestId };
-  for (const [name, value] of Object.entries(corsHeaders(parts.corsOrigins ?? [], target.path, undefined)))
-    all[name.toLowerCase()] = value;
+  if (parts.corsOrigins?.length)
+    for (const [name, value] of Object.entries(corsHeaders(parts.corsOrigins, target.path, undefined)))
+      all[name.toLowerCase()] = value;
   for (const [name, value] of Object.entries(headers)) all[name.toLowerCase()] = value;
   all["content-type"] = "application/json; charset=utf-8";
   all["content-length"] = String(bytes);

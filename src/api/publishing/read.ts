@@ -250,12 +250,8 @@ function listValues(rawHeaders: readonly string[], name: string): string[] {
 function readContentHeaders(rawHeaders: readonly string[], proof: IncomingRequest["proof"]): HeaderList {
   const found: [string, string][] = [];
   for (const name of ["Content-Type", "Content-Encoding"]) {
-    const at = rawHeaders.findIndex(
-      (header, index) =>
-        index % 2 === 0 && header.length === name.length && header.toLowerCase() === name.toLowerCase(),
-    );
-    const value = rawHeaders[at + 1] ?? "";
-    if (at >= 0 && !(proof && containsToken(value, proof.token))) found.push([name, value]);
+    const [value] = listValues(rawHeaders, name.toLowerCase());
+    if (value !== undefined && !(proof && containsToken(value, proof.token))) found.push([name, value]);
   }
   return found;
 }

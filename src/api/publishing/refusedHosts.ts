@@ -24,11 +24,19 @@ export function makePublishWarnings(
   inputs: readonly DeliveredUrls[],
   results: readonly PublishResult[],
 ): string[] {
+  const { refusedHost } = warningContext.context;
+  if (!refusedHost || inputs.every((input) => hasOneHost(input) && !refusedHost(readHost(input)))) return [];
   return makeHostWarnings(
     warningContext,
     inputs.flatMap((input, at) => listResultDestinations(input, results[at])),
   );
 }
+
+/** Reports whether a message is delivered to one URL and has no callbacks, like most messages. */
+const hasOneHost = ({ group, callback, failureCallback }: DeliveredUrls): boolean =>
+  group === null && callback === null && failureCallback === null;
+
+const readHost = ({ url }: Pick<DeliveredUrls, "url">): string => parseUrl(url)?.hostname ?? "";
 
 function listResultDestinations(input: DeliveredUrls, result: PublishResult | undefined): Destination[] {
   if (!result || "refused" in result) return [];
@@ -72,7 +80,7 @@ export function makeHostWarnings(
   const hosts = new Map<string, RefusedHost>();
   const groups = new Set<string>();
   for (const { url, group } of destinations) {
-    const host = parseUrl(url)?.hostname ?? "";
+    const host = readHost({ url });
     const key = isBound ? `${host} ${group ?? ""}` : host;
     if (checked.has(key)) continue;
     checked.add(key);

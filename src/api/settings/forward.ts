@@ -3,6 +3,7 @@ import { Refusal } from "../../core/values/errors.ts";
 import { limits } from "../../core/values/limits.ts";
 import type { HeaderList } from "../../core/model/message.ts";
 import { canonicalName, connectionHeaders } from "../../core/values/headers.ts";
+import { memoize } from "../../core/values/memoize.ts";
 import type { Proof } from "../auth/bearer.ts";
 import { withoutConsoleCookies } from "../auth/consoleRequest.ts";
 import { parseBrandedName } from "../http/brand.ts";
@@ -120,13 +121,9 @@ const shortestPassword = 24;
  * often.
  */
 export function containsToken(value: string, token: string): boolean {
-  const unpaddedToken = toStandardBase64(token).replace(/=+$/, "");
-  const password = parsePassword(token);
-  const secrets =
-    password === null || password.length < shortestPassword
-      ? [unpaddedToken]
-      : [unpaddedToken, toStandardBase64(password)];
-  const shortest = Math.min(...secrets.map(({ length }) => length));
+  const { secrets, shortest } = listSecrets(token);
+  // Most values are shorter than a token.
+  if (value.length < shortest) return false;
   let texts = [value];
   for (let times = 0; times <= maxEncodings; times++) {
     // Decoding shortens a text, so one that is already too short cannot contain a secret.
@@ -138,6 +135,17 @@ export function containsToken(value: string, token: string): boolean {
   }
   return texts.length > 0;
 }
+
+/** Returns the secrets that a token contains, and the length of the shortest one. */
+const listSecrets = memoize((token: string): { secrets: string[]; shortest: number } => {
+  const unpaddedToken = toStandardBase64(token).replace(/=+$/, "");
+  const password = parsePassword(token);
+  const secrets =
+    password === null || password.length < shortestPassword
+      ? [unpaddedToken]
+      : [unpaddedToken, toStandardBase64(password)];
+  return { secrets, shortest: Math.min(...secrets.map(({ length }) => length)) };
+}, 1_000);
 
 /**
  * Returns the possible decodings of a text: the whole text percent-decoded, and each part that is long enough

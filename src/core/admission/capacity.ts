@@ -1,5 +1,5 @@
 import { reduceShare } from "../fairness/failingLanes.ts";
-import { leavesReserve, leavesReserveAfterBody } from "../fairness/lastPart.ts";
+import { leavesLastPart, leavesReserve, leavesReserveAfterBody } from "../fairness/lastPart.ts";
 import type { AccountId } from "../model/message.ts";
 
 /**
@@ -122,6 +122,12 @@ export function leavesShareToOthers(
   { lane, size }: NextDelivery,
 ): boolean {
   if (!heldByAccount) return true;
+  // If the last part stays free, it does not matter what the account holds.
+  if (
+    leavesLastPart({ total: heldByAccount.deliveries.total, free: free - taken.all }, 1) &&
+    leavesLastPart({ total: heldByAccount.bytes.total, free: bytes.free - taken.bytes }, size)
+  )
+    return true;
   const account = readLaneAccount(lane);
   const ownDeliveries = (heldByAccount.deliveries.byAccount.get(account) ?? 0) + (taken.account ?? 0);
   const ownBytes = (heldByAccount.bytes.byAccount.get(account) ?? 0) + (taken.accountBytes ?? 0);

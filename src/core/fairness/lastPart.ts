@@ -29,4 +29,8 @@ export function leavesReserveAfterBody(
   return own < last || free - Math.max(1, size) >= last;
 }
 
+/** Reports whether the last eighth of a capacity stays free after `wanted` is taken. */
+export const leavesLastPart = ({ total, free }: { total: number; free: number }, wanted: number): boolean =>
+  free - Math.max(1, wanted) >= sizeOfLastPart(total);
+
 const sizeOfLastPart = (total: number): number => Math.floor(total * lastPart);

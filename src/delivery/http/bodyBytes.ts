@@ -127,7 +127,7 @@ export class BodyByteBudget {
       close: () => {
         if (isGranted) this.#granted--;
         isGranted = false;
-        add(-held);
+        if (held > 0) add(-held);
         this.#grantWaiting();
       },
     };
@@ -143,6 +143,7 @@ export class BodyByteBudget {
    * behind it. A response whose account has reached its share blocks only other responses of the account.
    */
   #grantWaiting(): void {
+    if (this.#waiting.size === 0) return;
     const full = new Set<AccountId>();
     for (const waiting of this.#waiting) {
       const { account, bytes } = waiting;

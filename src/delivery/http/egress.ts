@@ -85,10 +85,16 @@ export function createEgress({
     : createResolver({ lookUp: lookUpWithSystem, ask: createServerLookup(), isListed: createHostsCheck() });
   // Names whose last lookup returned a forbidden address, each with that address.
   const refused = new BoundedMap<string, string>(1_000);
+  // What the rules say of an address never changes.
+  const callable = new BoundedMap<string, true>(1_000);
   const refusedHost: RefusedHosts = (host) => {
+    if (callable.get(host)) return null;
     const address = host.replace(/^\[|\]$/g, "");
-    if (isIP(address) !== 0)
-      return mayCall(address) ? null : { address, allow: findAllowEntry(address), isResolved: false };
+    if (isIP(address) !== 0) {
+      if (!mayCall(address)) return { address, allow: findAllowEntry(address), isResolved: false };
+      callable.set(host, true);
+      return null;
+    }
     if (isLoopbackName(host) && !loopback.some(mayCall))
       return { address: host, allow: loopbackNetworks, isResolved: false };
     const denied = refused.get(host);
