@@ -30,7 +30,9 @@ function sleep(until: Millis, wake: AbortSignal): Promise<void> {
     };
     const wait = (): void => {
       const left = Math.min(endsAt - performance.now(), until - Date.now());
-      if (left > 0) timer = setTimeout(wait, Math.min(left, left === Infinity ? maxTimer : maxTimerStep));
+      // Node cuts off fractions, so the timer would fire too early and be set again.
+      if (left > 0)
+        timer = setTimeout(wait, Math.ceil(Math.min(left, left === Infinity ? maxTimer : maxTimerStep)));
       else end();
     };
     wake.addEventListener("abort", end);

@@ -6,6 +6,7 @@ import type { Account, Millis } from "../core/model/message.ts";
 import { minute, second } from "../core/values/time.ts";
 import type { Store } from "../store/store.ts";
 import type { MaintenanceTask } from "./scheduler.ts";
+import { WorkSignal } from "./workSignal.ts";
 
 /** The room on the disk is read after each slice, so a slice is small: messages may have large bodies. */
 const rowsPerSlice = 100;
@@ -15,8 +16,9 @@ const runTime: Millis = second;
 const slicePause: Millis = 20;
 /** The most steps in which a run gives space back to the disk. */
 const stepsPerRun = 20;
-/** The disk is looked at once a second. */
+/** The disk is looked at once a second. While nothing is stored, only other programs fill it: `idleInterval`. */
 const checkInterval: Millis = second;
+const idleInterval: Millis = 10 * second;
 /** After all that may be removed is gone, more is looked for after this time. */
 const passPause: Millis = minute;
 
@@ -43,6 +45,8 @@ export function createEarlyRemovalTask({
   const { isDiskShort, isDiskLow, giveBackSpace } = store;
   let pass: Pass | null = null;
   let passEndedAt: Millis | null = null;
+  let lookedAt: Millis = Number.NEGATIVE_INFINITY;
+  const workSignal = new WorkSignal({ store, clock });
   const pause = (): Promise<void> => clock.sleep(clock.now() + slicePause, neverAborted);
   const mayBegin = (now: Millis): boolean =>
     passEndedAt === null || now >= passEndedAt + passPause || now < passEndedAt;
@@ -62,15 +66,22 @@ export function createEarlyRemovalTask({
   };
   return {
     name: "removing history early",
-    nextAt: async () => (isDiskShort ? clock.now() : Infinity),
-    pause: checkInterval,
-    run: async () => {
-      if (isDiskShort?.()) await removeWhileShort();
-      else pass = passEndedAt = null;
-      if (!isDiskShort?.() && !isDiskLow?.()) return;
-      for (let step = 0; step < stepsPerRun && (await giveBackSpace?.()); step++) await pause();
+    nextAt: async () => {
+      if (!isDiskShort) return Infinity;
+      return workSignal.since !== null || isDiskShort() || isDiskLow?.()
+        ? clock.now()
+        : lookedAt + idleInterval;
     },
-    onWork: () => () => undefined,
+    pause: checkInterval,
+    run: () =>
+      workSignal.handle(async () => {
+        lookedAt = clock.now();
+        if (isDiskShort?.()) await removeWhileShort();
+        else pass = passEndedAt = null;
+        if (!isDiskShort?.() && !isDiskLow?.()) return;
+        for (let step = 0; step < stepsPerRun && (await giveBackSpace?.()); step++) await pause();
+      }),
+    onWork: (listener) => workSignal.listen(listener),
   };
 }
 

@@ -17,13 +17,17 @@ const pausePerTime = 100;
 /**
  * Reads the figures of the whole store every second, on a connection that no command uses. If a sample takes
  * long, the next one comes later: a sample takes at most 1 % of the time, and comes every 10 s at the latest.
- * A failed read keeps the last sample, whose age is a metric.
+ * While this process stores nothing, a sample comes every 10 s too. A failed read keeps the last sample, whose
+ * age is a metric.
  */
 export class StoreSampler {
   /** The last sample, or null if there is none yet. */
   last: StoreSample | null = null;
   readonly #options: SamplerOptions;
   readonly #stop = new AbortController();
+  /** Whether this process has stored something since the last sample began. */
+  #hasChange = false;
+  #change = new AbortController();
   #loop: Promise<void> | null = null;
 
   constructor(options: SamplerOptions) {
@@ -36,9 +40,17 @@ export class StoreSampler {
     this.#loop = this.#run();
   }
 
+  /** Notes that something was stored. This function runs for every batch. */
+  noteChange(): void {
+    if (this.#hasChange) return;
+    this.#hasChange = true;
+    this.#change.abort();
+  }
+
   /** Stops, and resolves when no read is running. */
   async stop(): Promise<void> {
     this.#stop.abort();
+    this.#change.abort();
     await this.#loop;
   }
 
@@ -47,7 +59,9 @@ export class StoreSampler {
     let took: Millis = 0;
     while (!this.#stop.signal.aborted) {
       const pause = Math.min(longestPause, Math.max(shortestPause, took * pausePerTime));
-      await clock.sleep(clock.now() + pause, this.#stop.signal);
+      const sampledAt = clock.now();
+      if (!this.#hasChange) await clock.sleep(sampledAt + longestPause, this.#change.signal);
+      await clock.sleep(sampledAt + pause, this.#stop.signal);
       if (!this.#stop.signal.aborted) took = await this.#sample();
     }
   }
@@ -56,6 +70,8 @@ export class StoreSampler {
   async #sample(): Promise<Millis> {
     const { readFigures, readDisk, clock, elapsed } = this.#options;
     const from = elapsed();
+    this.#hasChange = false;
+    if (!this.#stop.signal.aborted) this.#change = new AbortController();
     try {
       const [figures, disk] = await Promise.all([readFigures(), readDisk()]);
       this.last = { ...figures, disk, at: clock.now() };

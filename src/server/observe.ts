@@ -49,13 +49,19 @@ export function observe(settings: ServerConfig, observed: Observed): Observation
   const exporter = createExporter(settings, observed);
   const tracing =
     exporter && new Tracing({ now: () => systemClock.now(), add: (span) => exporter.add(span), toSpanId });
-  store.observe(metrics.batches);
   const isEmbedded = settings.databaseUrl === "";
   const sampler = new StoreSampler({
     readFigures: () => store.read.storeFigures(),
     readDisk: async () => (isEmbedded ? readDiskFigures(toStorePath(settings.data)) : null),
     clock: systemClock,
     elapsed,
+  });
+  store.observe({
+    began: metrics.batches.began,
+    stored: (batch) => {
+      metrics.batches.stored(batch);
+      if (batch.changedRows > 0) sampler.noteChange();
+    },
   });
   const format = (how: MetricsFormat): string =>
     formatMetrics(

@@ -1,9 +1,10 @@
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
+import { systemClock } from "../../src/clock/clock.ts";
 import { fillStoreCounts } from "../../src/core/sending/storeCounts.ts";
 import { StoreSampler } from "../../src/monitoring/storeSampler.ts";
 
 /** Runs a sampler whose samples take these times, and returns its pauses. A null sample fails. */
-async function samplePauses(times: readonly (number | null)[]) {
+async function samplePauses(times: readonly (number | null)[], { isIdle = false } = {}) {
   let now = 1_000_000;
   let elapsed = 0;
   const left = [...times];
@@ -15,6 +16,7 @@ async function samplePauses(times: readonly (number | null)[]) {
       const took = left.shift();
       if (took === null) throw new Error("unavailable");
       elapsed += took ?? 0;
+      if (!isIdle) sampler.noteChange();
       return {
         counts: fillStoreCounts({ pending: times.length - left.length }),
         leased: 0,
@@ -27,7 +29,7 @@ async function samplePauses(times: readonly (number | null)[]) {
       sleep: async (until, signal) => {
         pauses.push(until - now);
         now = until;
-        if (left.length > 0) return;
+        if (left.length > 0 || signal.aborted) return;
         ended();
         await new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve()));
       },
@@ -44,6 +46,39 @@ test("a slow sample is followed by a longer pause, of at most 10 s", async () =>
   const { pauses, last } = await samplePauses([0, 5, 40, 3_000, 2]);
   expect(pauses).toEqual([1_000, 1_000, 4_000, 10_000, 1_000]);
   expect(last).toMatchObject({ counts: { pending: 5, retrying: 0 }, at: 1_016_000 });
+});
+
+test("while nothing is stored, a sample comes every 10 s", async () => {
+  const { pauses } = await samplePauses([0, 5], { isIdle: true });
+  // The second number of each pair is the rest of the shortest pause, which is over by then.
+  expect(pauses.filter((pause) => pause > 0)).toEqual([10_000, 10_000]);
+});
+
+test("a change ends the long pause, but no sample comes within a second of the last one", async () => {
+  vi.useFakeTimers();
+  onTestFinished(() => void vi.useRealTimers());
+  const samples: number[] = [];
+  const sampler = new StoreSampler({
+    readFigures: async () => {
+      samples.push(Date.now());
+      return { counts: fillStoreCounts({}), leased: 0, oldestDueAt: null };
+    },
+    readDisk: async () => null,
+    clock: systemClock,
+    elapsed: () => performance.now(),
+  });
+  const startedAt = Date.now();
+  await sampler.start();
+  await vi.advanceTimersByTimeAsync(200);
+  sampler.noteChange();
+  await vi.advanceTimersByTimeAsync(1_000);
+  expect(samples.map((at) => at - startedAt)).toEqual([0, 1_000]);
+  await vi.advanceTimersByTimeAsync(4_000);
+  expect(samples).toHaveLength(2);
+  sampler.noteChange();
+  await vi.advanceTimersByTimeAsync(0);
+  expect(samples).toHaveLength(3);
+  await sampler.stop();
 });
 
 test("a failed read keeps the last sample and its time", async () => {
