@@ -1,5 +1,5 @@
 /** Waypost as a process, with full durability in its own folder. */
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { createServer } from "node:net";
 import type { AddressInfo } from "node:net";
 import { availableParallelism } from "node:os";
@@ -46,7 +46,7 @@ export async function startWaypost(
   const startedAt = performance.now();
   const storage = database === undefined ? ["--data", join(folder, "data")] : ["--database-url", database];
   const ours = ["--port", String(port), ...storage, ...settings];
-  const command = [process.execPath, ...flags, "src/cli/main.ts", "dev", ...ours];
+  const command = [process.execPath, ...flags, findMain(sources), "dev", ...ours];
   const child = resources.server(command, log, sources);
   while (!/running at\s+\S*http/.test(readFileSync(log, "utf8"))) {
     if (child.exitCode !== null || performance.now() - startedAt > startLimit) {
@@ -67,6 +67,10 @@ export async function startWaypost(
     kill: () => end(child, "SIGKILL"),
   };
 }
+
+/** Returns the main file of a version. Older versions have another one. */
+const findMain = (sources = "."): string =>
+  ["src/cli/main.ts", "src/main.ts"].find((file) => existsSync(join(sources, file))) ?? "";
 
 /** Returns the number of messages in flight from the server's health report, or null if it has none. */
 async function unsettled(port: number): Promise<number | null> {

@@ -16,7 +16,9 @@ const runTime: Millis = second;
 const slicePause: Millis = 20;
 /** The most steps in which a run gives space back to the disk. */
 const stepsPerRun = 20;
-/** The disk is looked at once a second. While nothing is stored, only other programs fill it: `idleInterval`. */
+/**
+ * The disk is looked at once a second. While nothing is stored, only other programs fill it: `idleInterval`.
+ */
 const checkInterval: Millis = second;
 const idleInterval: Millis = 10 * second;
 /** After all that may be removed is gone, more is looked for after this time. */

@@ -17,8 +17,8 @@ const pausePerTime = 100;
 /**
  * Reads the figures of the whole store every second, on a connection that no command uses. If a sample takes
  * long, the next one comes later: a sample takes at most 1 % of the time, and comes every 10 s at the latest.
- * While this process stores nothing, a sample comes every 10 s too. A failed read keeps the last sample, whose
- * age is a metric.
+ * While this process stores nothing, a sample comes every 10 s too. A failed read keeps the last sample,
+ * whose age is a metric.
  */
 export class StoreSampler {
   /** The last sample, or null if there is none yet. */

@@ -1,6 +1,7 @@
 /**
- * Counts what a process does: statements, rows, commits, syncs, conversions, timers, socket writes and bytes of
- * the heap. It must be imported before the sources that it counts, because it replaces functions of Node.
+ * Counts what a process does: statements, rows, commits, syncs, conversions, timers, socket writes and
+ * bytes of the heap. It must be imported before the sources that it counts, because it replaces functions
+ * of Node.
  */
 import { Buffer } from "node:buffer";
 import crypto from "node:crypto";
@@ -11,7 +12,7 @@ import { DatabaseSync, StatementSync } from "node:sqlite";
 import { getHeapStatistics } from "node:v8";
 import pg from "pg";
 
-/** What was counted since the last reset. `statements` and `rows` are by kind and table: `insert messages`. */
+/** The counts since the last reset. `statements` and `rows` count by kind and table: `insert messages`. */
 export type Costs = {
   statements: Record<string, number>;
   rows: Record<string, number>;

@@ -3,8 +3,8 @@ import { fileURLToPath } from "node:url";
 import type { Costs } from "./costs.ts";
 
 /**
- * What a message or a step costs, as it stands in `bench/ledger.json`. `statements` has the number of statements and
- * of rows. The other names are those of `Costs`.
+ * The costs of a message or a step, in the form of `bench/ledger.json`. `statements` has the number of
+ * statements and of rows. The other names are those of `Costs`.
  */
 export type LedgerCosts = Omit<Costs, "statements" | "rows"> & {
   statements: Record<string, [statements: number, rows: number]>;
@@ -33,8 +33,8 @@ export function toLedgerCosts({ statements, rows, ...others }: Costs): LedgerCos
 }
 
 /**
- * The figures that depend a little on chance, and may differ by 5 %: where a page is split, which pieces of a response
- * are joined, and which objects Node.js creates by itself. All others must be equal.
+ * The figures that depend a little on chance, and may differ by 5 %: where a page is split, which pieces of
+ * a response are joined, and which objects Node.js creates by itself. All others must be equal.
  */
 const approximate: ReadonlySet<string> = new Set(["pages", "socketWrites", "allocated", "logBytes"]);
 const tolerance = 0.05;

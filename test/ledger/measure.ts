@@ -30,7 +30,7 @@ export async function measureLoads(start: Start): Promise<Map<string, Costs>> {
   }
 }
 
-/** One round of a load. What `prepare` costs is not counted. */
+/** One round of a load. The costs of `prepare` are not counted. */
 type Round = { prepare?(): Promise<void>; run(): Promise<void> };
 
 const warmUpRounds = 4;
@@ -51,7 +51,7 @@ async function measure(server: MeasuredServer, count: 1 | 64, { prepare, run }: 
     const costs = await server.ask("read", undefined);
     if (round > 0) measured.push({ ...costs, logBytes: (await server.readLogBytes()) - logBytes });
   }
-  // What is left, such as the last calls of runs, must not belong to the next load.
+  // The last calls of runs are still open. They must not belong to the next load.
   await server.respond(okResponse, server.sink.held);
   return meanCosts(measured, count);
 }

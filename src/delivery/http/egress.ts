@@ -85,7 +85,7 @@ export function createEgress({
     : createResolver({ lookUp: lookUpWithSystem, ask: createServerLookup(), isListed: createHostsCheck() });
   // Names whose last lookup returned a forbidden address, each with that address.
   const refused = new BoundedMap<string, string>(1_000);
-  // What the rules say of an address never changes.
+  // Addresses that the rules allow. The rules never change.
   const callable = new BoundedMap<string, true>(1_000);
   const refusedHost: RefusedHosts = (host) => {
     if (callable.get(host)) return null;
