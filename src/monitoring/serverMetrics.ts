@@ -19,6 +19,10 @@ export type MetricSources = {
   inFlight(): number;
   /** Whether all deliveries are held. */
   isHeld(): boolean;
+  /** Whether the server can take requests. */
+  isReady(): boolean;
+  /** The batches of acknowledged changes that the database has lost. */
+  lostBatches(): number;
   /** The spans of traces, or null if they are sent nowhere. */
   spans: SpanCounts | null;
   /** The state of the disk of the store. Null if it is the disk of a database server. */
@@ -30,6 +34,16 @@ export type MetricSources = {
 /** Returns all metrics. Nothing here reads the store: a scrape only reads numbers that are in memory. */
 export const readMetrics = (sources: MetricSources): Metric[] => [
   gauge("waypost_build_info", "The version and the store of this server.", [[sources.build, 1]]),
+  gauge(
+    "waypost_ready",
+    "1 while this server can take requests, like GET /v2/health/ready.",
+    single(sources.isReady() ? 1 : 0),
+  ),
+  counter(
+    "waypost_lost_batches",
+    "Batches of acknowledged changes that the database has lost, as after a failover to a standby.",
+    single(sources.lostBatches()),
+  ),
   ...readMessageMetrics(sources),
   ...readWorkflowMetrics(sources.metrics),
   ...readStoreMetrics(sources),

@@ -23,6 +23,8 @@ const pausePerTime = 100;
 export class StoreSampler {
   /** The last sample, or null if there is none yet. */
   last: StoreSample | null = null;
+  /** Whether the store could save changes at the last sample. */
+  takesChanges = true;
   readonly #options: SamplerOptions;
   readonly #stop = new AbortController();
   /** Whether this process has stored something since the last sample began. */
@@ -68,10 +70,11 @@ export class StoreSampler {
 
   /** Takes a sample, and returns how long that took. */
   async #sample(): Promise<Millis> {
-    const { readFigures, readDisk, clock, elapsed } = this.#options;
+    const { takesChanges, readFigures, readDisk, clock, elapsed } = this.#options;
     const from = elapsed();
     this.#hasChange = false;
     if (!this.#stop.signal.aborted) this.#change = new AbortController();
+    this.takesChanges = await takesChanges().catch(() => false);
     try {
       const [figures, disk] = await Promise.all([readFigures(), readDisk()]);
       this.last = { ...figures, disk, at: clock.now() };
@@ -83,6 +86,8 @@ export class StoreSampler {
 }
 
 type SamplerOptions = {
+  /** Reports whether the store can save changes. */
+  takesChanges(): Promise<boolean>;
   readFigures(): Promise<StoreFigures>;
   readDisk(): Promise<DiskFigures | null>;
   clock: Clock;

@@ -8,12 +8,13 @@ import { contentTypes, formatMetrics, pickFormat } from "../monitoring/metricsTe
 import { readDiskFigures } from "../monitoring/diskFigures.ts";
 import { readMetrics } from "../monitoring/serverMetrics.ts";
 import { SpanExporter } from "../monitoring/spanExporter.ts";
-import { StoreSampler } from "../monitoring/storeSampler.ts";
+import { StoreSampler, type StoreSample } from "../monitoring/storeSampler.ts";
 import { Tracing } from "../monitoring/tracing.ts";
 import { toSpanId } from "../delivery/deliveryRequest.ts";
 import type { DispatcherLog } from "../delivery/dispatcher.ts";
 import type { CommandInput } from "../core/commands/index.ts";
-import type { NodeId } from "../core/model/message.ts";
+import type { Millis, NodeId } from "../core/model/message.ts";
+import { second } from "../core/values/time.ts";
 import type { Store } from "../store/store.ts";
 import { formatUrl } from "./addresses.ts";
 import type { ReplicaReport } from "../store/replica/replica.ts";
@@ -40,17 +41,22 @@ export type Observation = {
 /** The parts of a server that its metrics show. */
 type Observed = { store: Store; node: NodeId; log: Logger; inFlight(): number; isHeld(): boolean } & {
   replica(): ReplicaReport | null;
+  /** Returns why this node takes no requests, apart from its store, or null. */
+  notReadyReason(): string | null;
+  /** Returns how many batches of acknowledged changes the database has lost. */
+  lostBatches(): number;
 };
 
 /** Observes a store and everything that is done with it. */
 export function observe(settings: ServerConfig, observed: Observed): Observation {
-  const { store, inFlight, isHeld, replica } = observed;
+  const { store, inFlight, isHeld, replica, notReadyReason, lostBatches } = observed;
   const metrics = new Metrics(elapsed);
   const exporter = createExporter(settings, observed);
   const tracing =
     exporter && new Tracing({ now: () => systemClock.now(), add: (span) => exporter.add(span), toSpanId });
   const isEmbedded = settings.databaseUrl === "";
   const sampler = new StoreSampler({
+    takesChanges: () => store.takesChanges(),
     readFigures: () => store.read.storeFigures(),
     readDisk: async () => (isEmbedded ? readDiskFigures(toStorePath(settings.data)) : null),
     clock: systemClock,
@@ -72,6 +78,8 @@ export function observe(settings: ServerConfig, observed: Observed): Observation
         now: () => systemClock.now(),
         inFlight,
         isHeld,
+        isReady: () => notReadyReason() === null && sampler.takesChanges && isFresh(sampler.last),
+        lostBatches,
         replica,
         spans: exporter && exporter.counts,
         diskLack: () =>
@@ -108,6 +116,12 @@ export function observe(settings: ServerConfig, observed: Observed): Observation
     },
   };
 }
+
+/** The maximum age of a sample from a store that responds. */
+const maxSampleAge: Millis = 30 * second;
+
+const isFresh = (sample: StoreSample | null): boolean =>
+  sample !== null && systemClock.now() - sample.at <= maxSampleAge;
 
 /** Returns what sends the spans of traces, or null without an OTLP endpoint. */
 const createExporter = (

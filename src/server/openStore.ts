@@ -31,6 +31,8 @@ export type OpenedStore = {
   asFirstNode<T>(run: () => Promise<T>): Promise<T>;
   /** Returns the state of the second copy of the store, or null if none is kept. */
   readReplica(): ReplicaReport | null;
+  /** Returns how many batches of acknowledged changes the database has lost since this node started. */
+  lostBatches(): number;
   close(): Promise<void>;
 };
 
@@ -77,8 +79,11 @@ async function openDatabase(
     if (roundTrip > slowRoundTrip) log.warn({ roundTrip }, slowDatabaseWarning);
     else log.debug({ roundTrip }, "round trip to the database, in milliseconds");
   });
-  const onLoss = ({ batches, from, to }: CommitLoss): void =>
+  let lostBatches = 0;
+  const onLoss = ({ batches, from, to }: CommitLoss): void => {
+    lostBatches += batches;
     log.fatal({ batches, from: from === null ? null : new Date(from), to: new Date(to) }, lostChangesError);
+  };
   const onClockJump = (jump: Millis): void => log.warn({ jump }, clockJumpWarning);
   const store = await postgresStore({
     ...location,
@@ -97,6 +102,7 @@ async function openDatabase(
     // Other nodes take over what a dead node was sending.
     recovered: 0,
     readReplica: () => null,
+    lostBatches: () => lostBatches,
     asFirstNode: (run) => inFoundation(location, run),
     close: () => store.close(),
   };
@@ -177,7 +183,7 @@ async function openFolder(
     };
     const readReplica = (): ReplicaReport | null => replica?.report() ?? null;
     const recovered = reclaims ? await reclaimLeases(store, { node, log }) : 0;
-    return { store, keys, recovered, readReplica, asFirstNode: (run) => run(), close };
+    return { store, keys, recovered, readReplica, lostBatches: () => 0, asFirstNode: (run) => run(), close };
   } catch (error) {
     release();
     throw error;

@@ -85,7 +85,7 @@ export async function serve(
   const egress = openEgress(settings);
   const newId = createIdGenerator(systemRandom);
   const node = newId("nod", systemClock.now());
-  const health: Health = { outdated: false, damage: null };
+  const health: Health = { isStopping: false, outdated: false, damage: null };
   const onOutdated = (message: string): void => {
     if (!health.outdated)
       log.fatal(`${message}; this node stops writing, and its in-flight messages move to other nodes`);
@@ -115,7 +115,12 @@ export async function serve(
  * `outdated`: another version has replaced the tables. `damage`: what is damaged in the database file, or
  * null.
  */
-type Health = { outdated: boolean; damage: string | null };
+type Health = { isStopping: boolean; outdated: boolean; damage: string | null };
+
+/** Returns why a server takes no requests, apart from its store, or null. */
+const findNotReadyReason = ({ isStopping, outdated, damage }: Health): string | null =>
+  isStopping ? "the server is stopping" : outdated ? otherTables : damage;
+
 type ServeStoreOptions = {
   log: Logger;
   firstAccounts: () => readonly NewAccount[];
@@ -158,13 +163,13 @@ async function serveStore(
   const newId = createIdGenerator(systemRandom);
   const { present, created } = await findOrCreateAccounts(opened, firstAccounts);
   if (created.length === 0 && present.every(isDeleted)) log.warn(noAccountWarning);
+  const notReadyReason = (): string | null => findNotReadyReason(health);
   const observation = observe(settings, {
-    ...{ store, node, log, replica: opened.readReplica },
+    ...{ store, node, log, replica: opened.readReplica, lostBatches: opened.lostBatches, notReadyReason },
     inFlight: () => work.dispatcher.inFlight,
     isHeld: () => work.holdWatch.isHeld,
   });
   const work = createWork(settings, { store, log, newId, node, egress, observation });
-  let isStopping = false;
   const createAdmin = (actor: Actor) =>
     createServerAdmin(store, {
       logRetention: settings.logRetention,
@@ -181,8 +186,7 @@ async function serveStore(
     ...createApiParts(settings, { store, work, log, observation, hosts }),
     ...consoleParts,
     thisNode: { id: node, startedAt: systemClock.now() },
-    notReadyReason: () =>
-      isStopping ? "the server is stopping" : health.outdated ? otherTables : health.damage,
+    notReadyReason,
     ...(settings.operatorPassword !== "" && {
       operator: { password: settings.operatorPassword, accountAdminFor: createAdmin },
     }),
@@ -211,7 +215,7 @@ async function serveStore(
     },
     lacksConsole: consoleParts?.consoleFiles.isBuilt === false,
     stop: async () => {
-      isStopping = true;
+      health.isStopping = true;
       adminServer?.close();
       await Promise.all(apis.map((server) => closeWithin(server, settings.grace)));
       await stopWork(work, settings.grace);

@@ -3,7 +3,7 @@ import { openSync, readSync } from "node:fs";
 import { join } from "node:path";
 import { advance, type Costs, readCosts, resetCosts, untilQuiet, watchCommits } from "./costs.ts";
 
-/** What the server stores in: a folder, or a database. */
+/** The store of the server: a folder, or a database. */
 export type Start = { data: string; databaseUrl: string };
 
 const [{ default: pino }, { readConfig }, { serve }, { developmentAccounts }] = await Promise.all([
@@ -47,7 +47,7 @@ export type ServerAnswers = typeof answers;
 
 /**
  * Counts the pages that each commit writes, by the index of the write-ahead log, whose format is part of SQLite's
- * file format: the number of the last frame stands at 16, and a salt that each restart of the log changes at 32.
+ * file format: the number of the last frame is at 16, and a salt that each restart of the log changes at 32.
  */
 function countPages(path: string): void {
   const file = openSync(path, "r");

@@ -158,7 +158,7 @@ class Connection {
   }
 }
 
-/** A destination that holds each delivery until it is told to respond. */
+/** A destination that holds each delivery until `respond` is called. */
 class Sink {
   readonly url: string;
   readonly #close: () => void;

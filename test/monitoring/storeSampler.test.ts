@@ -12,6 +12,7 @@ async function samplePauses(times: readonly (number | null)[], { isIdle = false 
   let ended = (): void => undefined;
   const end = new Promise<void>((resolve) => (ended = resolve));
   const sampler: StoreSampler = new StoreSampler({
+    takesChanges: async () => true,
     readFigures: async () => {
       const took = left.shift();
       if (took === null) throw new Error("unavailable");
@@ -59,6 +60,7 @@ test("a change ends the long pause, but no sample comes within a second of the l
   onTestFinished(() => void vi.useRealTimers());
   const samples: number[] = [];
   const sampler = new StoreSampler({
+    takesChanges: async () => true,
     readFigures: async () => {
       samples.push(Date.now());
       return { counts: fillStoreCounts({}), leased: 0, oldestDueAt: null };
@@ -84,4 +86,23 @@ test("a change ends the long pause, but no sample comes within a second of the l
 test("a failed read keeps the last sample and its time", async () => {
   const { last } = await samplePauses([0, 1, null, null]);
   expect(last).toMatchObject({ counts: { pending: 2 }, at: 1_001_000 });
+});
+
+test("a sample notes whether the store saves changes, even if its figures cannot be read", async () => {
+  let answer = async (): Promise<boolean> => true;
+  const sampler = new StoreSampler({
+    takesChanges: () => answer(),
+    readFigures: () => Promise.reject(new Error("unavailable")),
+    readDisk: async () => null,
+    clock: { now: () => 0, sleep: () => new Promise(() => undefined) },
+    elapsed: () => 0,
+  });
+  await sampler.start();
+  expect(sampler.takesChanges).toBe(true);
+  answer = async () => false;
+  await sampler.start();
+  expect(sampler.takesChanges).toBe(false);
+  answer = () => Promise.reject(new Error("unavailable"));
+  await sampler.start();
+  expect(sampler.takesChanges).toBe(false);
 });

@@ -191,7 +191,7 @@ describe("the dashboard and the alert rules", () => {
   });
 
   test("combine the figures of the store by max()", () => {
-    expect(rules).toHaveLength(9);
+    expect(rules).toHaveLength(14);
     for (const { expr } of rules)
       if (/waypost_(dead_letters|oldest|messages|runs_active|waiters)/.test(expr))
         expect(expr).toContain("max(");
@@ -216,6 +216,7 @@ describe.skipIf(promtool === null)("promtool", () => {
     await work(server);
     const text = await scrapeText(server);
     expect(run(["check", "metrics"], { input: text })).toBe("");
+    expect(text).toContain("\nwaypost_ready 1\n");
     const broken = spawnSync(promtool ?? "", ["check", "metrics"], { input: `${text}waypost_held{ 2\n` });
     expect(broken.status).not.toBe(0);
   });
@@ -224,7 +225,7 @@ describe.skipIf(promtool === null)("promtool", () => {
     const folder = temporaryFolder();
     copyFileSync(join(home, "deploy/alerts.yaml"), join(folder, "alerts.yaml"));
     copyFileSync(join(import.meta.dirname, "alertCases.yaml"), join(folder, "cases.yaml"));
-    expect(run(["check", "rules", "alerts.yaml"], { cwd: folder })).toContain("9 rules found");
+    expect(run(["check", "rules", "alerts.yaml"], { cwd: folder })).toContain("14 rules found");
     expect(run(["test", "rules", "cases.yaml"], { cwd: folder })).toContain("SUCCESS");
   });
 });
