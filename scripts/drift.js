@@ -1,5 +1,6 @@
-// Tells what messages and steps cost now, compared with an earlier version: the last release, or the start of the
-// comparison if there is none. Plain JavaScript for Node 20. It never fails: a ratio depends on the machine.
+// Tells what messages and steps cost now, compared with an earlier version: the last release, or the start
+// of the comparison if there is none. Plain JavaScript for Node 20. It never fails: a ratio depends on the
+// machine.
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

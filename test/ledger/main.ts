@@ -8,7 +8,8 @@ import { compareCosts, type Ledger, ledgerPath, readLedger, toLedgerCosts } from
 import { measureLoads } from "./measure.ts";
 import { createStillDatabase } from "./stillDatabase.ts";
 
-const usage = `Counts what a message and a workflow step cost, and prints the differences from bench/ledger.json.
+const usage = `Counts what a message and a workflow step cost.
+Prints the differences from bench/ledger.json.
 
 npm run ledger -- [--why "reason"]  record the differences, with their reason
 `;

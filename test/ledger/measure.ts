@@ -116,8 +116,8 @@ function sendMessages(server: MeasuredServer, load: MessageLoad, count: number):
 }
 
 /**
- * Measures a step: its post, the call that follows, and the response to the call in which it was executed. The
- * second step is that of new runs each time; a later step is followed by its successors.
+ * Measures a step: its post, the call that follows, and the response to the call in which it was executed.
+ * The second step is that of new runs each time; a later step is followed by its successors.
  */
 function takeSteps(server: MeasuredServer, first: number, count: number): Round {
   const { sink, token } = server;

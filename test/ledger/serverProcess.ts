@@ -8,8 +8,8 @@ import { Frames } from "../../bench/frames.ts";
 import type { ServerAnswers, Start } from "./measuredServer.ts";
 
 /**
- * The flags of the measured process. Without compiled code and without garbage collections between two readings,
- * the same work always allocates the same bytes.
+ * The flags of the measured process. Without compiled code and without garbage collections between two
+ * readings, the same work always allocates the same bytes.
  */
 const flags = [
   "--expose-gc",
@@ -76,7 +76,10 @@ export class MeasuredServer {
     return waiting.promise as ReturnType<ServerAnswers[N]>;
   }
 
-  /** Sends requests so that the server reads all of them in one turn of its event loop. Resolves with all replies. */
+  /**
+   * Sends requests so that the server reads all of them in one turn of its event loop. Resolves with all
+   * replies.
+   */
   async post(requests: readonly string[]): Promise<void> {
     while (this.#connections.length < requests.length)
       this.#connections.push(await Connection.open(this.#port));
