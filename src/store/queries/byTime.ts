@@ -78,10 +78,6 @@ async function* toIdRanges({ kind, range }: ListScan, spans: AsyncGenerator<Span
  * Returns the spans in which rows may pass the filter, day by day. The time before the first whole day of the
  * time index is one span. It is small if the log begins later: it then contains only messages that are
  * unfinished or have a dead letter.
- *
- * Retention removes the time index in parts, the oldest day first, but no entry of a day on which or before
- * which the log has entries (`expire`). The days from the first log entry on are therefore whole. Without a
- * log entry, the first day may be partly removed.
  */
 async function* listSpans(
   storageReads: StorageReads,
@@ -89,39 +85,90 @@ async function* listSpans(
   range: IdRange,
 ): AsyncGenerator<ScanSpan> {
   const { account, descending = false } = range;
-  const [[firstIndexRow], [lastIndexRow], [firstLogRow]] = await Promise.all([
-    storageReads.range("timeIndex", { account, limit: 1 }),
+  const [[lastIndexRow], first] = await Promise.all([
     storageReads.range("timeIndex", { account, descending: true, limit: 1 }),
-    storageReads.range("log", { account, limit: 1, bodies: false }),
+    findFirstWholeDay(storageReads, account),
   ]);
-  if (!firstIndexRow || !lastIndexRow) {
+  if (!lastIndexRow || !first) {
     yield { from: 0, to: lastIdTime };
     return;
   }
   const newest = readTimeIndexDay(lastIndexRow.id);
-  const firstIndexDay = readTimeIndexDay(firstIndexRow.id);
-  const firstLogDay = firstLogRow && toDayNumber(readIdTime(firstLogRow.id));
-  const oldest = firstLogDay === undefined ? firstIndexDay + 1 : Math.max(firstIndexDay, firstLogDay);
   const time = {
     from: range.after === undefined ? 0 : readIdTime(range.after),
     to: range.before === undefined ? lastIdTime : readIdTime(range.before),
   };
-  const from = Math.max(oldest, toDayNumber(time.from));
+  const from = Math.max(first.day, toDayNumber(time.from));
   const to = Math.min(newest, toDayNumber(time.to));
-  const older: ScanSpan = {
-    from: 0,
-    to: startOfDay(oldest),
-    isSmall: firstLogDay !== undefined && firstLogDay >= oldest,
-  };
+  const older: ScanSpan = { from: 0, to: startOfDay(first.day), isSmall: first.isLogLater };
   if (!descending) yield older;
   for (let n = 0; n <= to - from; n++)
-    yield* listSpansOfDay(storageReads, wanted, {
+    yield* listWholeSpansOfDay(storageReads, wanted, {
       account,
       descending,
       time,
       day: descending ? to - n : from + n,
     });
   if (descending) yield older;
+}
+
+/**
+ * Returns the first day from which on the time index is whole, or null if there is no index. `isLogLater`:
+ * the log has no entry before that day.
+ *
+ * Retention removes the time index in parts, the oldest day first, but no entry of a day on which or before
+ * which the log has entries (`expire`). The days from the first log entry on are therefore whole. Without a
+ * log entry, the first day may be partly removed.
+ */
+async function findFirstWholeDay(
+  storageReads: StorageReads,
+  account: AccountId,
+): Promise<{ day: number; isLogLater: boolean } | null> {
+  const [[indexRow], [logRow]] = await Promise.all([
+    storageReads.range("timeIndex", { account, limit: 1 }),
+    storageReads.range("log", { account, limit: 1, bodies: false }),
+  ]);
+  if (!indexRow) return null;
+  const indexDay = readTimeIndexDay(indexRow.id);
+  if (!logRow) return { day: indexDay + 1, isLogLater: false };
+  const logDay = toDayNumber(readIdTime(logRow.id));
+  return { day: Math.max(indexDay, logDay), isLogLater: logDay >= indexDay };
+}
+
+/** The largest number of spans that are returned after one look at whether the index is still whole. */
+const maxSpansPerLook = 4;
+
+/**
+ * Returns the spans of a day. Retention may remove the index of the day while it is read. Each span is
+ * therefore returned only after a look that shows that the index was whole when the span was read. If it was
+ * not, the rest of the day is one span.
+ */
+async function* listWholeSpansOfDay(
+  storageReads: StorageReads,
+  wanted: readonly string[][],
+  scan: DayScan,
+): AsyncGenerator<Span> {
+  const isWhole = async (): Promise<boolean> => {
+    const first = await findFirstWholeDay(storageReads, scan.account);
+    return first !== null && first.day <= scan.day;
+  };
+  let rest: Span = { from: startOfDay(scan.day), to: startOfDay(scan.day + 1) };
+  let unseen: Span[] = [];
+  let spansPerLook = 1;
+  for await (const span of listSpansOfDay(storageReads, wanted, scan)) {
+    unseen.push(span);
+    if (unseen.length < spansPerLook) continue;
+    if (!(await isWhole())) {
+      yield rest;
+      return;
+    }
+    yield* unseen;
+    rest = scan.descending ? { ...rest, to: span.from } : { ...rest, from: span.to };
+    unseen = [];
+    spansPerLook = Math.min(2 * spansPerLook, maxSpansPerLook);
+  }
+  if (await isWhole()) yield* unseen;
+  else yield rest;
 }
 
 type DayScan = { account: AccountId; day: number; descending: boolean; time: Span };
