@@ -84,6 +84,12 @@ const holdOption = [
   "accept publishes but send nothing, on all nodes, until waypost unhold; for a restored store",
 ] as const;
 
+const acceptClockOption = [
+  "--accept-clock",
+  "accept that the clock is right although the SQLite store has used later times; " +
+    "stored delays move back by the difference",
+] as const;
+
 withSettings(
   program
     .command("start")
@@ -91,11 +97,13 @@ withSettings(
   serverSettingNames.filter(isFlag),
 )
   .option(...holdOption)
-  .action(async (flags: Flags & { hold?: true }) => {
+  .option(...acceptClockOption)
+  .action(async (flags: Flags & { hold?: true; acceptClock?: true }) => {
     const settings = readServerConfig(flags, process.env);
     await runServer(settings, {
       firstAccounts: () => [makeFirstAccount(randomUUID(), () => makeSecret())],
       hold: flags.hold === true,
+      acceptsClock: flags.acceptClock === true,
       heading: "credentials of the new account; waypost credentials prints them again",
       // Elsewhere the output may be kept, as by a journal or a container engine.
       showsCredentials: process.stdout.isTTY,
@@ -114,7 +122,8 @@ withSettings(
   serverSettingNames.filter((name) => isFlag(name) && name !== "egressAllow"),
 )
   .option(...holdOption)
-  .action(async (flags: Flags & { hold?: true }) => {
+  .option(...acceptClockOption)
+  .action(async (flags: Flags & { hold?: true; acceptClock?: true }) => {
     const environment = {
       ...process.env,
       WAYPOST_EGRESS_ALLOW: [process.env.WAYPOST_EGRESS_ALLOW, "127.0.0.0/8,::1/128"]
@@ -129,6 +138,7 @@ withSettings(
       firstAccounts: () => developmentAccounts,
       known: developmentAccounts.slice(0, 1),
       hold: flags.hold === true,
+      acceptsClock: flags.acceptClock === true,
       heading: "well-known development credentials",
       showsCredentials: true,
       signsIn: true,

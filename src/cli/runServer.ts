@@ -23,6 +23,8 @@ type RunOptions = {
   showsCredentials: boolean;
   /** Whether the server begins with a hold of all deliveries. */
   hold: boolean;
+  /** Whether a clock that is behind the times of an SQLite store is accepted. */
+  acceptsClock: boolean;
   log: Logger;
   print(line: string): void;
 };
@@ -39,6 +41,7 @@ export async function runServer(
     print,
     signsIn = false,
     hold,
+    acceptsClock,
     showsCredentials,
   }: RunOptions,
 ): Promise<void> {
@@ -59,6 +62,7 @@ export async function runServer(
     firstAccounts,
     isDevelopment,
     hold,
+    clockCheck: acceptsClock ? "accept" : "refuse",
     onBroken: (error) => exitBroken(log, error),
   });
   // Installed before the server reports that it runs, because a signal may follow at once.

@@ -12,6 +12,7 @@ import type { OnDamage } from "../store/sqlite/fileCheck.ts";
 import type { ClockReport } from "../store/sqlite/storeTime.ts";
 import type { DiskReport } from "../store/sqlite/diskGuard.ts";
 import type { ReplicaReport } from "../store/replica/replica.ts";
+import type { EmbeddedStoreOptions } from "../store/sqlite/embeddedStore.ts";
 import { embeddedStore } from "../store/sqlite/embeddedStore.ts";
 import type { Store } from "../store/store.ts";
 import { StorageRefused } from "../store/store.ts";
@@ -36,11 +37,15 @@ export type OpenedStore = {
   close(): Promise<void>;
 };
 
+/** What to do if an SQLite store is ahead of the clock: see `EmbeddedStoreOptions`. Tools do nothing. */
+export type ClockCheck = NonNullable<EmbeddedStoreOptions["clockCheck"]>;
+
 /** The options of `openStore`, besides the settings. */
 type OpenStoreOptions = {
   node: NodeId;
   log: Logger;
   reclaims?: boolean;
+  clockCheck?: ClockCheck;
   /** Called when another version has replaced the tables. */
   onOutdated?: (message: string) => void;
   /** Called when the disk has failed. From then on, nothing is stored. */
@@ -147,6 +152,7 @@ async function openFolder(
     node,
     log,
     reclaims = true,
+    clockCheck = "none",
     onBroken = () => undefined,
     onDamage = ({ text }) => log.error(text),
   }: OpenStoreOptions,
@@ -175,6 +181,9 @@ async function openFolder(
       onDamage,
       replica,
       onDisk: (report) => logDisk(log, report),
+      clockCheck,
+      onAccepted: ({ clock, usedAt }) =>
+        log.warn({ clock: new Date(clock), latestUsed: new Date(usedAt) }, clockAcceptedWarning),
       onClock: (report) => logClock(log, report),
     });
     const close = async (): Promise<void> => {
@@ -212,6 +221,10 @@ function logClock(log: Logger, { clock, usedAt, followsClock }: ClockReport): vo
   if (followsClock) log.error(times, clockFarBehindError);
   else log.warn(times, clockBehindWarning);
 }
+
+const clockAcceptedWarning =
+  "the clock was accepted although the store has used later times; stored delays were moved back by the " +
+  "difference, and the next times of schedules were computed again";
 
 const clockBehindWarning =
   "the clock is behind the latest time that the store has used; times of the store continue from there and " +

@@ -16,7 +16,7 @@ import type { ServerConfig } from "./config.ts";
 import type { Observation } from "./observe.ts";
 import { observe, observePublishes } from "./observe.ts";
 import type { NewAccount } from "./credentials.ts";
-import { type OpenedStore, openStore } from "./openStore.ts";
+import { type ClockCheck, type OpenedStore, openStore } from "./openStore.ts";
 import { createAttemptLog, createRepairLog, createRequestLog, logHold } from "./serverLog.ts";
 import { commandLine, createServerAdmin, listenForAdmin } from "./accountAdmin.ts";
 import type { Actor } from "../core/model/auditEntry.ts";
@@ -74,12 +74,13 @@ export type ServeOptions = {
   hold?: boolean;
   /** Called when the disk has failed. The process can only exit: another process must read the data again. */
   onBroken?: (error: Error) => void;
+  clockCheck?: ClockCheck;
 };
 
 /** Starts a server. If the store has no accounts, `firstAccounts` are created; `created` lists them. */
 export async function serve(
   settings: ServerConfig,
-  { log, firstAccounts, isDevelopment = false, hold = false, onBroken = () => undefined }: ServeOptions,
+  { log, firstAccounts, isDevelopment = false, hold = false, ...opening }: ServeOptions,
 ): Promise<RunningServer> {
   disablePretenuring();
   const egress = openEgress(settings);
@@ -95,7 +96,7 @@ export async function serve(
     log.error(text);
     if (isFile) health.damage = text;
   };
-  const opened = await openStore(settings, { node, log, onOutdated, onBroken, onDamage });
+  const opened = await openStore(settings, { node, log, onOutdated, onDamage, ...opening });
   try {
     if (hold) await opened.store.hold.set(true);
     const hosts = toOwnHosts(settings, isDevelopment);

@@ -8,6 +8,7 @@ import { minute } from "../../core/values/time.ts";
 import { quarantineError } from "../../core/commands/quarantine.ts";
 import { createQueries } from "../../store/queries/index.ts";
 import type { OldestDue } from "../../store/queries/storageReads.ts";
+import { findClockRefusal } from "../../store/sqlite/acceptedClock.ts";
 import { requireSchema } from "../../store/sql/schema.ts";
 import type { Check, Finding, CheckResult } from "./finding.ts";
 import { formatSpan, ok, problem, runChecks, toErrorText, warning } from "./finding.ts";
@@ -51,7 +52,9 @@ const openAdvice = ({ databaseUrl }: ServerConfig): string =>
     : "check WAYPOST_DATABASE_URL with psql, and that PostgreSQL runs";
 
 const listStoreChecks = (view: StoreView, { isServed }: { isServed: boolean }): Check[] => [
-  ...(view.database === "postgres" ? listPostgresChecks(view) : []),
+  ...(view.database === "postgres"
+    ? listPostgresChecks(view)
+    : [{ name: "times", run: () => checkTimes(view) }]),
   { name: "keys", run: () => checkStoredKeys(view) },
   { name: "integrity", run: () => checkIntegrity(view) },
   { name: "due", run: () => checkDue(view, isServed) },
@@ -62,6 +65,14 @@ const listStoreChecks = (view: StoreView, { isServed }: { isServed: boolean }): 
 async function checkSchema({ connection, database }: StoreView): Promise<CheckResult> {
   await requireSchema(connection, database);
   return ok("the tables are those of this version");
+}
+
+/** Finds what keeps `waypost start` from starting. */
+async function checkTimes({ connection }: StoreView): Promise<CheckResult> {
+  const refusal = await findClockRefusal(connection, systemClock.now());
+  return refusal === null
+    ? ok("the store has used no time that is far ahead of the clock, or it was accepted")
+    : problem(refusal, "timedatectl set-ntp true, or waypost start --accept-clock");
 }
 
 async function checkStoredKeys({ reads, keys, database }: StoreView): Promise<CheckResult> {

@@ -7,7 +7,9 @@ import { WalCheckpoints } from "./walCheckpoint.ts";
 import { afterNextPoll } from "../batch/coalesce.ts";
 import { limits } from "../../core/values/limits.ts";
 import type { ClockReport } from "./storeTime.ts";
-import { createStoreTime, readLatestUsed } from "./storeTime.ts";
+import { createStoreTime, maxLead, readLatestUsed } from "./storeTime.ts";
+import { acceptClock, formatClockRefusal, isAccepted } from "./acceptedClock.ts";
+import type { ClockLead } from "../../core/nodes/clockShift.ts";
 import type { DiskReport } from "./diskGuard.ts";
 import { DiskGuard } from "./diskGuard.ts";
 import type { SqliteDatabase } from "./database.ts";
@@ -20,7 +22,7 @@ import { runSqlBatch } from "../sql/transaction.ts";
 import { readNextDueAt } from "../sql/reads.ts";
 import { openChecked } from "./openChecked.ts";
 import type { CommandCall, MomentSource, Store } from "../store.ts";
-import { NoRoom, Unavailable } from "../store.ts";
+import { NoRoom, StorageRefused, Unavailable } from "../store.ts";
 import { startCheckpointThread, startCheckThread, startReadingThread } from "./worker.ts";
 import { createSequencer } from "../sequencer.ts";
 import { WalIndex } from "../replica/walIndex.ts";
@@ -42,6 +44,13 @@ export type EmbeddedStoreOptions = {
   onBroken?(error: Error): void;
   /** Called when the disk has become low or short, and when it has room again. */
   onDisk?(report: DiskReport): void;
+  /**
+   * What to do if the store has used times that are more than an hour ahead of the clock: refuse to open it,
+   * accept the clock and move stored times back, or only follow the clock (`none`), as tools do.
+   */
+  clockCheck?: "refuse" | "accept" | "none";
+  /** Called when the clock was accepted. */
+  onAccepted?(lead: ClockLead): void;
   /** Called when the clock is behind the time of the store. */
   onClock?(report: ClockReport): void;
   /** Keeps a second copy of the file. */
@@ -87,6 +96,11 @@ export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Stor
   const commits = new CommitSync(disk, onBroken);
   await commits.sync();
   const closeFiles = await startReplica({ path, replica, database, commits });
+  const now = await openTime(options, database, commits).catch(async (error: unknown) => {
+    await replica?.close();
+    closeFiles();
+    throw error;
+  });
   const reading = startReadingThread({ path, keys }, onDamage);
   const checkpointing = openCheckpointing({ path, keys }, onDamage);
   const checking = startCheckThread({ path, keys }, onDamage);
@@ -101,7 +115,6 @@ export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Stor
     checkpoint,
   });
   const diskGuard = guardDisk(options, disk, database);
-  const now = await openTime(options, database);
   const momentSource = { ...options.momentSource, now, isDiskLow: () => diskGuard.isLow() };
   // The connection must not be used for anything else in the middle of a transaction.
   const inSequence = createSequencer();
@@ -164,17 +177,33 @@ async function startReplica({ path, replica, database, commits }: OpenFiles): Pr
   }
 }
 
-/** Damage is reported where it is found. It must not keep a server from starting. */
-const openTime = async (
-  { momentSource, elapsed, onClock }: EmbeddedStoreOptions,
-  { connection }: SqliteDatabase,
-): Promise<() => Millis> =>
-  createStoreTime({
-    now: () => momentSource.now(),
-    elapsed,
-    latestUsed: await readLatestUsed(connection).catch(() => null),
-    ...(onClock && { onReport: onClock }),
-  });
+/**
+ * Returns the time of the store. Damage is reported where it is found. It must not keep a server from
+ * starting.
+ */
+async function openTime(
+  { momentSource, elapsed, onClock, clockCheck = "none", onAccepted, replica }: EmbeddedStoreOptions,
+  { connection, transaction }: SqliteDatabase,
+  commits: CommitSync,
+): Promise<() => Millis> {
+  const now = (): Millis => momentSource.now();
+  const create = (latestUsed: Millis | null): (() => Millis) =>
+    createStoreTime({ now, elapsed, latestUsed, ...(onClock && { onReport: onClock }) });
+  const usedAt = await readLatestUsed(connection).catch(() => null);
+  if (usedAt === null) return create(null);
+  const lead = { clock: now(), usedAt };
+  if (!(await isAccepted(connection, usedAt).catch(() => false))) {
+    if (usedAt - lead.clock <= maxLead || clockCheck === "none") return create(usedAt);
+    if (clockCheck === "refuse") throw new StorageRefused(formatClockRefusal(lead));
+    await transaction((writing) => acceptClock(writing, lead));
+    replica?.afterWrite();
+    await commits.sync();
+    onAccepted?.(lead);
+  } else if (lead.clock > usedAt) return create(usedAt);
+  // Ids continue just above the latest one, and times follow the clock.
+  momentSource.newId("msg", usedAt + 1);
+  return create(null);
+}
 
 const guardDisk = (
   { path, elapsed, onDisk = () => undefined }: EmbeddedStoreOptions,

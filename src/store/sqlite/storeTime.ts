@@ -9,7 +9,7 @@ import type { DatabaseConnection } from "../sql/database.ts";
  * The longest lead of the store over the clock. A longer lead would last for more than ten hours; it is more
  * likely that an earlier time of the clock was wrong.
  */
-const maxLead: Millis = hour;
+export const maxLead: Millis = hour;
 
 /** The clock shows an earlier time than the store has used. `followsClock`: the store goes back with it. */
 export type ClockReport = { clock: Millis; usedAt: Millis; followsClock: boolean };

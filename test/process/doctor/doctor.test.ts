@@ -57,7 +57,8 @@ describe("waypost doctor", () => {
     const { code, verdict, checks } = await doctor(["--data", data, "--public-url", server.url]);
     expect(listHashes(data)).toEqual(before);
     expect([...checks.keys()]).toEqual([
-      ...["node", "descriptors", "folder", "disk", "sync", "clock", "dns", "schema", "keys", "integrity"],
+      ...["node", "descriptors", "folder", "disk", "sync", "clock", "dns", "schema", "times", "keys"],
+      ...["integrity"],
       ...["due", "waiters", "quarantine", "server", "proxy"],
     ]);
     expect({ code, verdict }).toMatchObject(verdict === "problem" ? { code: 1 } : { code: 0 });

@@ -1,16 +1,29 @@
 import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
 import { alarm, elapsed } from "../../../src/clock/clock.ts";
 import { embeddedStore } from "../../../src/store/sqlite/embeddedStore.ts";
 import type { ClockReport } from "../../../src/store/sqlite/storeTime.ts";
 import { createStoreTime } from "../../../src/store/sqlite/storeTime.ts";
-import { createSource, createTestFolder, sleepReal, StoreFixture, TestClock } from "../storeFixture.ts";
+import {
+  bytes,
+  createSource,
+  createTestFolder,
+  makeInput,
+  sleepReal,
+  StoreFixture,
+  TestClock,
+} from "../storeFixture.ts";
 
 const hour = 3_600_000;
 const year = 365 * 24 * hour;
 
+/** The seed of a start, and what it does with a clock that is behind. */
+type Start = { seed: number; clockCheck: "refuse" | "accept" };
+
 /** Opens a store like a server. Returns it with the reports about the clock. */
-async function start(path: string, clock: TestClock, seed: number) {
+async function start(path: string, clock: TestClock, how: number | Start) {
+  const { seed, clockCheck } = typeof how === "number" ? { seed: how, clockCheck: "none" as const } : how;
   const reports: ClockReport[] = [];
   const store = await embeddedStore({
     path,
@@ -18,6 +31,7 @@ async function start(path: string, clock: TestClock, seed: number) {
     pause: sleepReal,
     alarm,
     elapsed,
+    clockCheck,
     onClock: (report) => reports.push(report),
   });
   return { world: new StoreFixture(store, clock, `nod_${seed}`), reports };
@@ -90,4 +104,66 @@ test("while a server runs, the time that passed is not lost when the clock goes 
     last = next;
   }
   expect([last, reports.length]).toEqual([state.clock, 1]);
+});
+
+test("a clock that is right again is refused until it is accepted, and then delays continue", async () => {
+  const path = join(createTestFolder(), "store.db");
+  const clock = new TestClock();
+  const right = clock.now;
+  const early = await start(path, clock, 1);
+  await early.world.account();
+  const legitimate = await early.world.send({ notBefore: right + year - hour });
+  await early.world.store.close();
+  const schedule = {
+    account: "acc",
+    id: "daily",
+    cron: "0 0 * * *",
+    messageInput: makeInput(),
+    body: bytes(""),
+  };
+
+  clock.now = right + year / 10;
+  const ahead = await start(path, clock, 2);
+  await ahead.world.store.execute("createSchedule", schedule);
+  const first = await ahead.world.send({ queue: "q", delay: 5_000 });
+  const delayed = await ahead.world.send({ delay: 60_000 });
+  const usedAt = clock.now;
+  await ahead.world.store.close();
+
+  clock.now = right + 1_000;
+  await expect(start(path, clock, { seed: 3, clockCheck: "refuse" })).rejects.toThrow(
+    `the clock shows ${new Date(clock.now).toISOString()}, ` +
+      `but the store has used ${new Date(usedAt).toISOString()}`,
+  );
+  // An acceptance that fails at its end changes nothing, so that it can be repeated.
+  const database = new DatabaseSync(path);
+  database.exec("create trigger stop before insert on server_settings begin select raise(abort, 'no'); end");
+  await expect(start(path, clock, { seed: 3, clockCheck: "accept" })).rejects.toThrow("no");
+  database.exec("drop trigger stop");
+  database.close();
+  const accepted = await start(path, clock, { seed: 3, clockCheck: "accept" });
+  const readDueAt = async (id: string) =>
+    (await accepted.world.store.read.message("acc", id))?.state?.dueAt ?? null;
+  expect(await Promise.all([legitimate, first, delayed].map(readDueAt))).toEqual([
+    right + year - hour,
+    clock.now + 5_000,
+    clock.now + 60_000,
+  ]);
+  const daily = await accepted.world.store.read.findResource("schedules", "acc", "daily");
+  expect(daily?.dueAt).toBeLessThanOrEqual(clock.now + 24 * hour);
+  const second = await accepted.world.send({ queue: "q" });
+  expect(second > delayed && delayed > first).toBe(true);
+  await accepted.world.store.close();
+
+  // The acceptance is stored. The clock moves back no delay a second time.
+  for (const how of [
+    { seed: 4, clockCheck: "refuse" },
+    { seed: 5, clockCheck: "accept" },
+  ] as const) {
+    const later = await start(path, clock, how);
+    const third = await later.world.send({ queue: "q" });
+    expect(third > second).toBe(true);
+    expect((await later.world.store.read.message("acc", delayed))?.state?.dueAt).toBe(right + 61_000);
+    await later.world.store.close();
+  }
 });
