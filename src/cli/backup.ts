@@ -36,10 +36,11 @@ export function addBackupCommands<Flags>(
     program
       .command("restore")
       .argument("<file>", "file that waypost backup has written, or a folder of --replicate")
+      .option("--force", "take a backup with rows that differ from their checksums")
       .description("put a backup or a replica into a data folder that has no store"),
-  ).action(async (file: string, flags: Flags) => {
+  ).action(async (file: string, flags: Flags & { force?: boolean }) => {
     const settings = readSettings(flags);
-    const { bytes, took, endedAt } = await restoreStore(settings, file);
+    const { bytes, took, endedAt } = await restoreStore(settings, file, { force: flags.force ?? false });
     print(`restored ${formatSize(bytes)} to ${settings.data} in ${formatTime(took)}`);
     if (endedAt !== null) print(`the last change that it has is of ${new Date(endedAt).toISOString()}`);
     print(

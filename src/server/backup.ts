@@ -117,11 +117,13 @@ function removeDatabase(path: string): void {
 
 /**
  * Puts a backup into a data folder without a store. Checks its pages, its version and its keys before
- * anything has its final name. Keys beside the backup (`.keys`) are restored with it.
+ * anything has its final name. Keys beside the backup (`.keys`) are restored with it. Without `force`, a
+ * backup with rows that differ from their checksums is refused.
  */
 export async function restoreStore(
   settings: StoreSettings,
   given: string,
+  { force = false }: { force?: boolean } = {},
 ): Promise<{ bytes: number; took: Millis; endedAt: Millis | null }> {
   if (settings.databaseUrl !== "") throw new BackupRefused(postgresAdvice);
   const file = resolve(given);
@@ -146,6 +148,7 @@ export async function restoreStore(
     await checkCopy(part, {
       name: file,
       keys: source,
+      refusesDamagedRows: !force,
       check: async (read) => {
         await checkKeys(read, source);
         // Fails if a key is not the one that encrypted the secrets.

@@ -6,13 +6,15 @@ import { systemClock } from "../clock/clock.ts";
 import type { ReplicaReport } from "../store/replica/replica.ts";
 import { Replica } from "../store/replica/replica.ts";
 import type { ServerConfig } from "./config.ts";
-import { toStorePath } from "./dataFolder.ts";
+import { findFolderWarning, toStorePath } from "./dataFolder.ts";
 import { writerCode } from "./replicaWriterCode.ts";
 
 /** Returns the second copy of a folder store, or null if the settings name no folder for it. */
 export function createReplica({ data, replicate }: ServerConfig, log: Logger): Replica | null {
   if (replicate === "") return null;
   const folder = resolve(replicate);
+  const warning = findFolderWarning(folder);
+  if (warning !== null) log.warn(`--replicate: ${warning}`);
   return new Replica({
     path: resolve(toStorePath(data)),
     folder,

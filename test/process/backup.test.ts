@@ -208,3 +208,25 @@ describe("a restore", () => {
     server.kill("SIGKILL");
   });
 });
+
+test("a restore refuses a backup with altered rows and names them; --force takes it", async () => {
+  const folder = temporaryFolder();
+  const data = join(folder, "data");
+  const file = join(folder, "backup.db");
+  const server = await startWaypost(["dev", "--port", "0", "--data", data]);
+  const sent = await send(`${server.url}/v2/publish/https://a.example`, "POST", { "svc-delay": "1h" });
+  await runWaypost(["backup", file, "--data", data, "--with-keys"]).ended;
+  server.kill("SIGTERM");
+  await server.ended;
+  const database = new DatabaseSync(file);
+  database.exec("update stored_messages set body = cast('y' as blob)");
+  database.close();
+  const restored = join(folder, "restored");
+  const refused = await runWaypost(["restore", file, "--data", restored]).ended;
+  expect(refused.code).toBe(2);
+  expect(refused.err).toContain("1 rows differ from their checksums: stored_messages");
+  expect(refused.err).toContain(String(sent["messageId"]));
+  expect(existsSync(restored)).toBe(false);
+  const forced = await runWaypost(["restore", file, "--data", restored, "--force"]).ended;
+  expect(forced).toMatchObject({ code: 0, err: "" });
+});

@@ -2,6 +2,11 @@ import { backup, DatabaseSync } from "node:sqlite";
 import { closeSync, fsyncSync, openSync } from "node:fs";
 import type { Millis } from "../../core/model/message.ts";
 import type { KeySource } from "../sql/keyRing.ts";
+import { isIntact } from "../sql/checksums.ts";
+import type { DatabaseConnection } from "../sql/database.ts";
+import { listColumns } from "../sql/statements.ts";
+import type { Columns, TableSchema, Value } from "../sql/table.ts";
+import { tables } from "../sql/tables.ts";
 import { createSqlReads } from "../sql/reads.ts";
 import type { Queries } from "../queries/index.ts";
 import { createQueries } from "../queries/index.ts";
@@ -52,6 +57,8 @@ type CopyChecks = {
   keys?: KeySource;
   keepsVersion?: boolean;
   check?: (read: Queries) => Promise<void>;
+  /** Refuses rows that differ from their checksums. */
+  refusesDamagedRows?: boolean;
 };
 
 /**
@@ -61,7 +68,7 @@ type CopyChecks = {
  */
 export async function checkCopy(
   path: string,
-  { name, keys = null, keepsVersion = false, check }: CopyChecks,
+  { name, keys = null, keepsVersion = false, check, refusesDamagedRows = false }: CopyChecks,
 ): Promise<void> {
   requireIntact(path, name);
   const database = openSqlite(path, { keys });
@@ -72,9 +79,48 @@ export async function checkCopy(
     };
     if (!(await hasTable("dead_letters"))) throw new StorageRefused(notAStore(name));
     await database.createTables({ name, place: "an empty data folder", keepsVersion });
+    if (refusesDamagedRows) await requireIntactRows(database.connection, name);
     await check?.(createQueries(createSqlReads(database.connection)));
   } finally {
     database.close();
+  }
+}
+
+/** How many rows are read at once. Each may have the largest body. */
+const rowsPerRead = 20;
+const maxNamed = 20;
+
+/** Throws `StorageRefused` if a row differs from its checksums, and names these rows. */
+async function requireIntactRows(connection: DatabaseConnection, name: string): Promise<void> {
+  const damaged: string[] = [];
+  const { storedMessages, deadLetters, urlGroups, schedules, steps } = tables;
+  for (const table of [storedMessages, deadLetters, urlGroups, schedules, steps])
+    for await (const columns of readAll(connection, table))
+      if (!isIntact(columns)) damaged.push(`${table.name} ${readKey(table, columns).join(" ")}`);
+  if (damaged.length === 0) return;
+  const others = damaged.length > maxNamed ? `, and ${damaged.length - maxNamed} more` : "";
+  throw new StorageRefused(
+    `${name}: ${damaged.length} rows differ from their checksums: ` +
+      `${damaged.slice(0, maxNamed).join(", ")}${others}; use another backup; ` +
+      "--force restores it anyway, and the server then does not use these rows",
+  );
+}
+
+const readKey = ({ key }: TableSchema, columns: Columns): Value[] =>
+  key.map((column) => columns[column] ?? null);
+
+/** Yields all rows of a table in the order of its key. */
+async function* readAll(connection: DatabaseConnection, table: TableSchema): AsyncGenerator<Columns> {
+  const order = table.key.join(", ");
+  const after = `where (${order}) > (${table.key.map(() => "?").join(", ")})`;
+  for (let last: Value[] | null = null; ;) {
+    const rest = `${last ? after : ""} order by ${order} limit ?`;
+    const sql = `select ${listColumns(table)} from ${table.name} ${rest}`;
+    const rows: Columns[] = await connection.query(sql, [...(last ?? []), rowsPerRead]);
+    yield* rows;
+    const end = rows.at(-1);
+    if (end === undefined || rows.length < rowsPerRead) return;
+    last = readKey(table, end);
   }
 }
 

@@ -1,4 +1,13 @@
-import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
+import {
+  cpSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { elapsed } from "../../../src/clock/clock.ts";
@@ -207,4 +216,36 @@ describe("the folder of a replica", () => {
     open(source.folder, "store-1");
     expect(restore(source.folder)).toEqual(rows);
   });
+});
+
+test("a replica whose writer ends between a new base and its description can be restored", async () => {
+  const source = new Source({ sizes: { segment: 50_000, copy: 8192, base: 1 } });
+  await source.complete();
+  const states: string[] = [];
+  const keep = (): string => {
+    const copy = join(createTestFolder(), "kept");
+    cpSync(source.folder, copy, { recursive: true });
+    states.push(copy);
+    return copy;
+  };
+  for (let step = 0; step < 400 && states.length === 0; step++) {
+    source.put(step % 40, "x".repeat(6_000));
+    await source.take();
+    await source.answer();
+    await new Promise((resolve) => setTimeout(resolve, 1));
+    const name = readdirSync(source.folder).find((one) => one.includes("-")) ?? "";
+    const inside = join(source.folder, name);
+    const part = readdirSync(inside).find((one) => one.endsWith(".part"));
+    if (part === undefined) continue;
+    source.writer.flush();
+    keep();
+    const base = part.replace(".part", "");
+    const named = join(keep(), name);
+    renameSync(join(named, part), join(named, base));
+    const described = join(keep(), name);
+    renameSync(join(described, part), join(described, base));
+    writeFileSync(join(described, `${base}.json.new`), "{");
+  }
+  expect(states).toHaveLength(3);
+  for (const state of states) expect(restore(state)).toEqual(source.rows());
 });
