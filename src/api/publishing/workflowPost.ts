@@ -14,7 +14,8 @@ import { headerValue } from "../../core/values/headers.ts";
 import { parseStepHead, mustBeStep } from "../../core/model/run.ts";
 import { readForwardedHeaders, headersSchema, toHeaderList } from "../settings/forwardedHeaders.ts";
 import type { MessageSettings, WorkflowSettings } from "../settings/grammar.ts";
-import { refuseWorkflowSettings } from "../settings/grammar.ts";
+import { listHeaderSettings, refuseWorkflowSettings } from "../settings/grammar.ts";
+import { readFailureCallback } from "../settings/message.ts";
 import { readJson } from "../http/json.ts";
 import { parseObject } from "../route/readObject.ts";
 import { checkSegment } from "../settings/segment.ts";
@@ -232,9 +233,17 @@ function readInvoke(
     (workflowRunId === invokedRun && findRunId(posted)) || workflowRunId,
   );
   const sentWith = readForwardedHeaders("body.headers", posted);
+  const failureCallback = readFailureCallback(listHeaderSettings(posted.flat()));
   return {
     payload: Buffer.from(given.body ?? ""),
-    invoker: { runId, createdAt, url: workflowUrl, headers: sentWith, step },
+    invoker: {
+      runId,
+      createdAt,
+      url: workflowUrl,
+      headers: sentWith,
+      step,
+      ...(failureCallback && { failureCallback }),
+    },
   };
 }
 

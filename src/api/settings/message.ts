@@ -15,7 +15,8 @@ import { noMessageSettings, noSendSettings } from "../../core/model/message.ts";
 import { limits } from "../../core/values/limits.ts";
 import { canonicalName, headerValue, joinHeaders } from "../../core/values/headers.ts";
 import { readForwardedHeader } from "./forward.ts";
-import type { MessageSettings } from "./grammar.ts";
+import type { GivenSetting, MessageSettings } from "./grammar.ts";
+import { readAllSettings } from "./grammar.ts";
 import type { MessageSettingName, SettingValues } from "./table.ts";
 import { isUrl } from "../http/target.ts";
 import { settingRows } from "./table.ts";
@@ -179,6 +180,14 @@ function readCallback(url: string | undefined, settings: MessageSettings | null)
   return settings
     ? { url, ...toSendSettings(settings, settings.headers), ...readCallbackExtras(settings) }
     : defaultCallback(url);
+}
+
+/** Returns the failure callback among the headers of a post; null if it has none. Reads no other setting. */
+export function readFailureCallback(posted: readonly GivenSetting[]): CallbackSettings | null {
+  const given = posted.filter(({ name }) => name.startsWith("failure-callback"));
+  if (!given.some(({ name }) => name === "failure-callback")) return null;
+  const { values, failureCallback } = readAllSettings(given).settings;
+  return readCallback(values["failure-callback"], failureCallback);
 }
 
 /** Returns the settings of a callback that a message input keeps outside its send settings. */

@@ -122,8 +122,9 @@ export type DestinationTarget = {
   queue: string | null;
   callback: CallbackTarget | null;
   failureCallback: CallbackTarget | null;
-  post?: { kind: string; url?: string; invoker?: { url: string } | null };
+  post?: { kind: string; url?: string; invoker?: InvokerTarget | null };
 };
+type InvokerTarget = { url: string; failureCallback?: CallbackTarget };
 type CallbackTarget = {
   url: string;
   callback: CallbackTarget | null;
@@ -155,9 +156,15 @@ export function findForbiddenDestination(
   return `${forbidden === "" ? "" : "an endpoint of "}the URL group ${target.group}`;
 }
 
-/** Returns the other URLs of a run: its own endpoint, and the endpoint of the run that invokes it. */
-export const listRunUrls = (post: DestinationTarget["post"]): string[] =>
-  [post?.url, post?.invoker?.url].filter((url) => url !== undefined);
+/**
+ * Returns the other URLs of a run: its own endpoint, and the endpoint and failure callbacks of the run that
+ * invokes it.
+ */
+export const listRunUrls = (post: DestinationTarget["post"]): string[] => {
+  const { url, failureCallback = null } = post?.invoker ?? {};
+  const callbacks = listAllCallbackUrls({ callback: null, failureCallback });
+  return [post?.url, url, ...callbacks].filter((one) => one !== undefined);
+};
 
 /** Returns the URLs of all callbacks, including callbacks of callbacks. */
 export function listAllCallbackUrls({

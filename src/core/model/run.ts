@@ -3,6 +3,7 @@ import type {
   AccountId,
   Brand,
   Bytes,
+  CallbackSettings,
   Damaged,
   HeaderList,
   InvokerPost,
@@ -174,6 +175,8 @@ export type Waiter = {
   redaction?: Redaction;
   /** The step as it was posted. The result of the step has more members. */
   step: Readonly<Record<string, unknown>>;
+  /** The failure callback of the run, if the call that continues it fails. Absent: that of the run. */
+  failureCallback?: CallbackSettings;
   child: { run: RunKey; runId: string; url: string; createdAt: Millis; messageId: MessageId } | null;
 };
 

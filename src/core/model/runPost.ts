@@ -1,4 +1,5 @@
 import type { HeaderList, Millis } from "../values/basics.ts";
+import type { CallbackSettings } from "./sendSettings.ts";
 
 /**
  * The internal key of a workflow run. Callers know a run by its run id, which several runs may have one after
@@ -60,6 +61,8 @@ export type InvokerPost = {
   createdAt: Millis;
   url: string;
   headers: HeaderList;
+  /** The failure callback of the other run, if the call that continues it fails. Absent: its own. */
+  failureCallback?: CallbackSettings;
   step: Readonly<Record<string, unknown>>;
 };
 

@@ -1,7 +1,8 @@
 import type { Draft } from "../decision/command.ts";
 import { listAllCallbackUrls } from "../model/publishRights.ts";
-import { findOngoingRun } from "./history.ts";
-import type { AccountId, MessageInput, RunPost } from "../model/message.ts";
+import { findOngoingRun, pickOwnFailureCallback } from "./history.ts";
+import type { AccountId, CallbackSettings, MessageInput, RunPost } from "../model/message.ts";
+import type { Run } from "../model/run.ts";
 import type { Scope } from "../model/rights.ts";
 import { findDisclosureRefusal } from "../model/rights.ts";
 
@@ -37,12 +38,38 @@ function findRunContentRefusal(draft: Draft, publish: ScopedPublish, post: RunPo
   if (post.kind === "start") return findStartContentRefusal(draft, publish, post);
   const ongoing = findOngoingRun(draft, account, post.runId);
   if (!ongoing) return null;
-  const content = post.kind === "call" ? describeAnswer(post.runId) : describeHistory(post.runId);
-  const urls =
-    post.kind === "call"
-      ? listAllCallbackUrls({ callback: input.callback, failureCallback: null })
-      : [input.url];
-  return findDisclosureRefusal(scope, { content, urls, allowedUrls: [ongoing.run.url] });
+  const { run } = ongoing;
+  const { callback } = input;
+  return post.kind === "call"
+    ? (findDisclosureRefusal(scope, {
+        content: describeAnswer(post.runId),
+        urls: callback ? [callback.url, ...listAllCallbackUrls({ ...callback, failureCallback: null })] : [],
+        allowedUrls: [run.url],
+      }) ?? findFailureRefusal(scope, run, callback))
+    : (findDisclosureRefusal(scope, {
+        content: describeHistory(post.runId),
+        urls: [input.url],
+        allowedUrls: [run.url],
+      }) ?? findFailureRefusal(scope, run, input));
+}
+
+/**
+ * Returns why a post may not choose the failure callback of its run; null if it may. It may give those that
+ * the run already has. A failure callback that does not count receives nothing, so it may have any URL.
+ */
+function findFailureRefusal(
+  scope: Scope,
+  run: Run,
+  post: { failureCallback?: CallbackSettings | null } | null,
+): ContentRefusal {
+  return findDisclosureRefusal(scope, {
+    content: `a failure of the run ${run.runId.slice(0, 200)}`,
+    urls: listAllCallbackUrls({
+      callback: null,
+      failureCallback: pickOwnFailureCallback(run, post),
+    }),
+    allowedUrls: [run.url, ...listAllCallbackUrls(run.settings)],
+  });
 }
 
 type StartPost = Extract<RunPost, { kind: "start" }>;
@@ -64,7 +91,8 @@ function findStartContentRefusal(
       urls: [invoker.url],
       allowedUrls: [invoking.run.url],
     });
-  if (refusal) return refusal;
+  const invokerRefusal = refusal ?? (invoking && findFailureRefusal(scope, invoking.run, invoker));
+  if (invokerRefusal) return invokerRefusal;
   const ongoing = findOngoingRun(draft, account, runId);
   const content = describeHistory(runId);
   if (!ongoing)
@@ -85,11 +113,16 @@ function findStartContentRefusal(
 const describeHistory = (runId: string): string => `the history of the run ${runId.slice(0, 200)}`;
 const describeAnswer = (runId: string): string => `an answer for the run ${runId.slice(0, 200)}`;
 
-/** Returns why a token may not let a step of a run wait and continue at these URLs; null if it may. */
+/** Returns why a token may not let a step of a run wait and continue as the post says; null if it may. */
 export function findWaitContentRefusal(
   scope: Scope,
-  runId: string,
-  { urls, own }: { urls: readonly string[]; own: string },
+  run: Run,
+  post: { url: string; timeoutUrl: string; failureCallback?: CallbackSettings },
 ): ContentRefusal {
-  return findDisclosureRefusal(scope, { content: describeHistory(runId), urls, allowedUrls: [own] });
+  const content = describeHistory(run.runId);
+  const urls = [post.url, post.timeoutUrl];
+  return (
+    findDisclosureRefusal(scope, { content, urls, allowedUrls: [run.url] }) ??
+    findFailureRefusal(scope, run, post)
+  );
 }

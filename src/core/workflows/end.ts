@@ -3,7 +3,14 @@ import type { Cancelled, NotDone } from "../values/errors.ts";
 import { toFailedMember, Refusal } from "../values/errors.ts";
 import { release } from "../admission/admission.ts";
 import { log } from "../admission/messageLog.ts";
-import { appendStep, findOngoingRun, findRunIfOngoing, fitsHistory, noRoomRefusal } from "./history.ts";
+import {
+  appendStep,
+  findOngoingRun,
+  findRunIfOngoing,
+  fitsHistory,
+  noRoomRefusal,
+  pickOwnFailureCallback,
+} from "./history.ts";
 import type { OngoingRun } from "./history.ts";
 import type { ActivityName } from "../model/activity.ts";
 import type { Account, AccountId, Bytes, MessageId, MessageState, RunKey } from "../model/message.ts";
@@ -100,7 +107,15 @@ function reportToInvoker(
     appendStep(draft, moment, {
       account,
       ongoing,
-      step: { callType: "step", head, body, url: invoker.url, headers: invoker.headers, waited },
+      step: {
+        callType: "step",
+        head,
+        body,
+        url: invoker.url,
+        headers: invoker.headers,
+        waited,
+        overrides: { failureCallback: pickOwnFailureCallback(ongoing.run, invoker) },
+      },
     });
     return;
   }

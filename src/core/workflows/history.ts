@@ -6,6 +6,7 @@ import { lazyHistoryBytes, limits } from "../values/limits.ts";
 import type {
   Account,
   AccountId,
+  CallbackSettings,
   StoredMessage,
   HeaderList,
   MessageInput,
@@ -255,7 +256,7 @@ export function postStep(
     dropWaiter(draft, account.id, toWaiterId(ongoing.run.id, post.head));
   settlePosted(draft, moment, { ongoing, head: post.head, callType });
   const usesOwnSettings = post.kind === "call" || !ongoing.run.features.captured;
-  const overrides = usesOwnSettings ? pickStepSettings(input, post.kind) : { method };
+  const overrides = usesOwnSettings ? pickStepSettings(input, ongoing.run) : { method };
   const message = appendStep(draft, moment, {
     account,
     ongoing,
@@ -276,12 +277,24 @@ export function postStep(
 
 /**
  * Returns the settings that replace those of the run. A call to a third party has only the settings of its
- * post, because the headers and callbacks of the run must not reach the third party.
+ * post, because the headers and callbacks of the run must not reach the third party. Its failure callback is
+ * that of its callback, which continues the run.
  */
-function pickStepSettings(input: StepInput, kind: "step" | "call"): Partial<SingleInput> {
-  const { headers, callback, failureCallback: _, ...settings } = pickSendSettings(input);
-  return kind === "call" ? { ...settings, headers, callback } : settings;
+function pickStepSettings(input: StepInput, run: Run): Partial<SingleInput> {
+  const { headers, callback, failureCallback, ...settings } = pickSendSettings(input);
+  return input.post.kind === "step"
+    ? { ...settings, failureCallback }
+    : { ...settings, headers, callback, failureCallback: pickOwnFailureCallback(run, callback) };
 }
+
+/**
+ * Returns the failure callback of a post if it counts for the message that the post creates; otherwise null.
+ * Clients that do not keep the settings of the start give a failure callback with each post.
+ */
+export const pickOwnFailureCallback = (
+  { features }: Run,
+  post: { failureCallback?: CallbackSettings | null } | null,
+): CallbackSettings | null => (features.captured ? null : (post?.failureCallback ?? null));
 
 /** The result of a post for a run: its message, and the run. */
 export type RunPostResult = {

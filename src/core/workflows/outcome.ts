@@ -179,6 +179,7 @@ function appendCallResult(
       headers,
       kind: "result",
       delay: callback.delay,
+      overrides: { failureCallback: message.failureCallback },
     },
   });
   return null;
@@ -186,15 +187,16 @@ function appendCallResult(
 
 /**
  * Ends a run because a call to its endpoint failed for good. The call becomes a dead letter, and the failure
- * callback is sent.
+ * callback is sent. If the post that created the message has its own failure callback, that one becomes
+ * the failure callback of the run, so that it can be called again, and a resumed run has it too.
  */
 function failRun(
   draft: Draft,
   moment: Moment,
-  { account, message, state, outcome, ongoing }: OngoingFailure,
+  { account, message, state, outcome, ongoing: { run: failed, active } }: OngoingFailure,
 ): void {
-  const { run } = ongoing;
-  const { failureCallback } = run.settings;
+  const failureCallback = message.failureCallback ?? failed.settings.failureCallback;
+  const run: Run = { ...failed, settings: { ...failed.settings, failureCallback } };
   const id = moment.newId("dlq");
   const logId = log(draft, moment, {
     message: state,
@@ -242,7 +244,11 @@ function failRun(
     })),
     callback: null,
   };
-  const ended = endRun(draft, moment, { account, ongoing, ending: { state: "RUN_FAILED", failure } });
+  const ended = endRun(draft, moment, {
+    account,
+    ongoing: { run, active },
+    ending: { state: "RUN_FAILED", failure },
+  });
   if (failureCallback)
     sendFailureCallback(draft, moment, {
       account,

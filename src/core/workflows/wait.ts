@@ -9,10 +9,19 @@ import {
   fitsHistory,
   mustFindOngoingRun,
   noRoomRefusal,
+  pickOwnFailureCallback,
 } from "./history.ts";
 import { limits } from "../values/limits.ts";
 import { noBytes } from "../model/message.ts";
-import type { Account, AccountId, Bytes, MessageId, Millis, WithoutBody } from "../model/message.ts";
+import type {
+  Account,
+  AccountId,
+  Bytes,
+  CallbackSettings,
+  MessageId,
+  Millis,
+  WithoutBody,
+} from "../model/message.ts";
 import { requireAccount, formatRaiseHint, readLimits } from "../accounts/plans.ts";
 import type { Scope } from "../model/rights.ts";
 import type { Notification, Waiter } from "../model/run.ts";
@@ -36,7 +45,7 @@ export type WaitPost = Pick<
   | "timeoutHeaders"
   | "timeoutGiven"
   | "step"
-> & { kind: "event" | "webhook"; wait: Millis };
+> & { kind: "event" | "webhook"; wait: Millis; failureCallback?: CallbackSettings };
 
 /** `scope` has the rights of a limited token. It is absent for any other token. */
 type WaitInput = { account: AccountId; runId: string; waiter: WaitPost; scope?: Scope };
@@ -51,9 +60,7 @@ export const wait: Decision<WaitInput, { waits: boolean }> = {
     const account = requireAccount(draft.get("accounts", id));
     const ongoing = mustFindOngoingRun(draft, id, runId);
     mustHaveStorage(account, { continuesRun: true, isDiskLow: moment.isDiskLow });
-    const refusal =
-      scope &&
-      findWaitContentRefusal(scope, runId, { urls: [post.url, post.timeoutUrl], own: ongoing.run.url });
+    const refusal = scope && findWaitContentRefusal(scope, ongoing.run, post);
     if (refusal) throw new Refusal(refusal.refused, refusal.message);
     checkHistory(ongoing);
     checkWait(account, post);
@@ -65,7 +72,8 @@ export const wait: Decision<WaitInput, { waits: boolean }> = {
     )
       return { waits: false };
     settlePosted(draft, moment, { ongoing, head: parseStepHead(post.step) });
-    const { wait: span, ...rest } = post;
+    const { wait: span, failureCallback: _, ...rest } = post;
+    const failureCallback = pickOwnFailureCallback(ongoing.run, post);
     const waiter: Waiter = {
       ...rest,
       account: id,
@@ -75,6 +83,7 @@ export const wait: Decision<WaitInput, { waits: boolean }> = {
       createdAt: moment.now,
       dueAt: moment.now + span,
       child: null,
+      ...(failureCallback && { failureCallback }),
       ...(ongoing.run.redaction && { redaction: ongoing.run.redaction }),
     };
     const stored = listStoredEvents(draft, waiter)[0];
@@ -152,6 +161,7 @@ function wake(
       waited: { createdAt: waiter.createdAt, dueAt: waiter.dueAt, child: null },
       url: isInTime ? waiter.url : waiter.timeoutUrl,
       headers: isInTime ? waiter.headers : waiter.timeoutHeaders,
+      overrides: { failureCallback: waiter.failureCallback ?? null },
     },
   });
   return message.id;

@@ -8,12 +8,20 @@ import type {
   RunPost,
   StepHead,
 } from "../../../src/core/model/message.ts";
+import { defaultCallback } from "../../../src/core/deadLetters/overrides.ts";
 import type { RandomSource } from "../randomSource.ts";
 import { keys } from "./clients.ts";
 import { events, workflowUrl } from "./programs.ts";
 import type { Tables } from "../storage/changes.ts";
 
-const features = { lazyFetch: false, initialBody: true, detect: true, captured: true };
+/** Returns the features of a run. Some clients do not keep the settings of its start. */
+const featuresOf = (runId: string) => ({
+  lazyFetch: false,
+  initialBody: true,
+  detect: true,
+  captured: !/[2468]$/.test(runId),
+});
+
 /** The response headers of workflow endpoints. */
 export const sdkHeaders: HeaderList = [
   ["Upstash-Workflow-Sdk-Version", "1"],
@@ -35,7 +43,7 @@ export function makeStartInput(random: RandomSource, { runId, url, invoker }: St
     kind: "start",
     runId,
     url,
-    features,
+    features: featuresOf(runId),
     origin: random.of(["sdk", "sdk", "rest"]),
     invoker,
   };
@@ -60,6 +68,7 @@ export const makeStepInput = (
 ): MessageInput => ({
   ...makeRunInput(random, of.url),
   post: { kind: "step", runId: of.runId, head: of.head },
+  failureCallback: { ...defaultCallback(`${of.url}?step`), retries: 1, retryDelay: "1000" },
   delay: of.delay ?? null,
   body: new TextEncoder().encode(
     JSON.stringify({ ...of.head, ...(of.out === undefined ? {} : { out: of.out }) }),

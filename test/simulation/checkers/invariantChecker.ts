@@ -18,6 +18,7 @@ import { checkEmpty, checkRemovals } from "./removals.ts";
 import { RequestChecker } from "./requests.ts";
 import type { NodeCapacity } from "../cluster.ts";
 import { isExpectedRefusal, mapInputs, mapRetried } from "./inputsOfBatch.ts";
+import { FailureCallbackChecker } from "./failureCallbacks.ts";
 import { PostedStepChecker } from "./postedSteps.ts";
 import { RunChecker } from "./runs.ts";
 import { ScheduleChecker } from "./schedules.ts";
@@ -45,6 +46,7 @@ export class InvariantChecker {
   readonly runs = new RunChecker();
   readonly jobs = new JobChecker(this.messageHistories);
   readonly postedSteps = new PostedStepChecker();
+  readonly #failureCallbacks = new FailureCallbackChecker();
   readonly #usage = new UsageRecount();
   readonly #retention: Retention;
   readonly #hostWaitlists = new HostWaitlistChecker();
@@ -137,6 +139,7 @@ export class InvariantChecker {
     this.jobs.check(observed, { assertHolds, tables, now, isForbidden, cover });
     this.runs.check(observed, { assertHolds, tables, now, retention: this.#retention, cover });
     this.postedSteps.check(observed, { assertHolds, tables, cover });
+    this.#failureCallbacks.check(observed, { assertHolds, cover });
     this.#usage.check(observed, { messageHistories, now, assertHolds, tables, cover });
     checkRemovals(observed, {
       messageHistories,

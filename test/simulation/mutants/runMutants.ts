@@ -133,6 +133,11 @@ export const runMutants: Record<string, Commands> = {
         row.run?.kind === "failure" ? { ...row, run: { ...row.run, kind: "step" } } : row,
     },
   })),
+  "the failure callback of a step is dropped": alterDecision("publish", () => ({
+    put: {
+      storedMessages: (row) => (row.run?.kind === "step" ? { ...row, failureCallback: null } : row),
+    },
+  })),
   "a timeout wakes a step that an event has woken": alterDecision("notify", leaveRows("waiters")),
   "a notification stays after a step has taken it": alterDecision("wait", leaveRows("notifications")),
   "an event without a waiter is lost": alterDecision("notify", () => ({

@@ -6,6 +6,7 @@ import type { AccountId, Bytes, Millis } from "../../../core/model/message.ts";
 import type { WaitPost } from "../../../core/workflows/wait.ts";
 import { readForwardedHeaders, headersSchema, toHeaderList } from "../../settings/forwardedHeaders.ts";
 import { listHeaderSettings } from "../../settings/grammar.ts";
+import { readFailureCallback } from "../../settings/message.ts";
 import {
   listShownHeaders,
   withoutToken,
@@ -128,6 +129,7 @@ function readWaiter(event: string, incoming: IncomingRequest): WaitPost {
   const text = typeof timeout === "number" ? `${timeout}s` : timeout;
   // Only the server sets the result of a wait, so a result in the request is dropped.
   const { out: _, ...rest } = step;
+  const failureCallback = readFailureCallback(listHeaderSettings(incoming.rawHeaders));
   return {
     kind: step.stepType === "WaitForWebhook" ? "webhook" : "event",
     event,
@@ -140,6 +142,7 @@ function readWaiter(event: string, incoming: IncomingRequest): WaitPost {
     timeoutGiven,
     timeoutHeaders: readForwardedHeaders("timeoutHeaders", timeoutGiven),
     step: rest,
+    ...(failureCallback && { failureCallback }),
   };
 }
 

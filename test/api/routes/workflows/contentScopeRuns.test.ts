@@ -3,7 +3,7 @@ import { testTime, createTestServer } from "../../testServer.ts";
 import type { TestServer, Reply } from "../../testServer.ts";
 import { endpoint } from "./workflow.ts";
 import type { Headers } from "./workflowPosts.ts";
-import { sendBatch, callHeaders, startHeaders, step, stepHeaders } from "./workflowPosts.ts";
+import { readHistory, sendBatch, callHeaders, startHeaders, step, stepHeaders } from "./workflowPosts.ts";
 
 // A token with the verb publish, but not read, knows the id of a run. It tries to have the contents of the
 // run
@@ -195,4 +195,64 @@ test("a notification shows the waiting runs only to tokens that may read", async
     [{ ...blind, workflowRunId: "victim" }],
     [expect.objectContaining({ url: endpoint, workflowRunId: "victim", workflowCreatedAt: testTime })],
   ]);
+});
+
+test("a publish-only token cannot have a failure of a run reported to another URL", async () => {
+  const home = await thief();
+  const older = { "upstash-feature-set": "LazyFetch,InitialBody,WF_DetectTrigger" };
+  const known = { "upstash-failure-callback": "https://app.example/failed" };
+  const body = `payload ${secret}`;
+  await sendBatch(home, [{ headers: startHeaders("older", { ...older, ...known }), body }]);
+  const attempts: Headers[] = [
+    { "upstash-failure-callback": own },
+    { "upstash-failure-callback": endpoint, "upstash-failure-callback-failure-callback": own },
+    { "upstash-failure-callback": endpoint, "upstash-failure-callback-callback": own },
+  ];
+  for (const headers of attempts) {
+    const post = stepHeaders("older", { ...older, ...headers });
+    expect(await home.post(endpoint, post, { body: step() })).toMatchObject(refused);
+    expect(await sendBatch(home, [{ headers: post, body: step() }], home.token)).toMatchObject({
+      status: 403,
+    });
+    const waiting = {
+      url: endpoint,
+      step: { stepId: 1, stepName: "w", stepType: "Wait", concurrent: 1 },
+    };
+    const wait = { headers: post, body: JSON.stringify(waiting), token: home.token };
+    expect(await home.ask("POST", "/v2/wait/e", wait)).toMatchObject(refused);
+    const invocation = {
+      headers: Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, [value]])),
+      workflowRunId: "older",
+      workflowUrl: endpoint,
+      step: { stepId: 1, stepName: "i", stepType: "Invoke", concurrent: 1 },
+    };
+    const invoke = startHeaders("child", { "upstash-workflow-invoke": "true" });
+    expect(await home.post(endpoint, invoke, { body: JSON.stringify(invocation) })).toMatchObject(refused);
+  }
+  const call = callHeaders("older", { "upstash-callback-failure-callback": own });
+  expect(await home.post("https://third.example/", call)).toMatchObject(refused);
+  expect(await readHistory(home, "older")).toHaveLength(1);
+  // The URLs of the run itself, and any URL with a token that may read.
+  const allowed = [endpoint, "https://app.example/failed"];
+  for (const [at, url] of allowed.entries())
+    expect(
+      await home.post(endpoint, stepHeaders("older", { "upstash-failure-callback": url }), {
+        body: step({ stepId: at + 1 }),
+      }),
+    ).toMatchObject({ status: 200 });
+  expect(
+    await home.post(endpoint, stepHeaders("older", { "upstash-failure-callback": own }), {
+      body: step({ stepId: 3 }),
+      token: home.both,
+    }),
+  ).toMatchObject({ status: 200 });
+  expectNothingStolen(home);
+});
+
+test("a failure callback in a step changes nothing if the run keeps the settings of its start", async () => {
+  const home = await thief();
+  const post = stepHeaders("victim", { "upstash-failure-callback": own });
+  expect(await home.post(endpoint, post, { body: step({ stepId: 2 }) })).toMatchObject({ status: 200 });
+  expect(home.delivery().message).toMatchObject({ failureCallback: null });
+  expectNothingStolen(home);
 });
