@@ -53,7 +53,10 @@ export type Job = {
   state: JobState;
   /** A job that waits because new content is refused while the disk is almost full. */
   waitsForDisk?: true;
-  /** A job that waits because its account has spent its budget. */
+  /**
+   * A job that waits because its account has spent its budget. It has `waitsForDisk` as well, because version
+   * 0.1.0 takes any other wait for that of a canary, and would skip the canary.
+   */
   waitsForBudget?: true;
   createdAt: Millis;
   endedAt: Millis | null;
@@ -111,7 +114,8 @@ type JobWait = (typeof jobWaits)[number];
 /** Returns what a job waits for. Null: it does not wait. */
 export function readWait({ state, waitsForDisk, waitsForBudget }: Job): JobWait | null {
   if (state !== "waiting") return null;
-  return waitsForDisk ? "disk" : waitsForBudget ? "budget" : "canary";
+  if (!waitsForDisk) return "canary";
+  return waitsForBudget ? "budget" : "disk";
 }
 
 /** Returns a job without its wait for the disk or the budget. */
@@ -129,6 +133,7 @@ export const waitForDisk = (job: Job, now: Millis): Job => ({
 export const waitForBudget = (job: Job, now: Millis): Job => ({
   ...withoutWait(job),
   state: "waiting",
+  waitsForDisk: true,
   waitsForBudget: true,
   dueAt: now + budgetCheck,
 });

@@ -1,4 +1,6 @@
 import { expect, test } from "vitest";
+import type { Job } from "../../../../src/core/model/job.ts";
+import { readWait } from "../../../../src/core/model/job.ts";
 import { toMonthRange } from "../../../../src/core/accounts/statistics.ts";
 import type { TestServer } from "../../testServer.ts";
 import { createTestServer } from "../../testServer.ts";
@@ -88,6 +90,20 @@ test("a job still waits for its canary after it has waited for a budget", async 
   expect(await readJob(home, jobId)).toMatchObject({ state: "waiting", waitingFor: "canary", done: 1 });
   for (const delivery of home.deliveries.splice(0)) await home.settle(delivery, { status: 200 });
   expect(await finish(home, jobId, runner)).toMatchObject({ state: "done", done: 3, failed: 0 });
+});
+
+/** Returns what version 0.1.0 takes a waiting job to wait for. A canary without results passes there. */
+const readWaitIn010 = ({ waitsForDisk }: Pick<Job, "waitsForDisk">): string =>
+  waitsForDisk ? "disk" : "canary";
+
+test("a node of version 0.1.0 takes no wait for a budget for that of a canary", async () => {
+  const { home, jobId } = await startWaitingRetry({ count: 3, canary: 1 });
+  const job = home.memory.tables.jobs.get(`acc_1\n${jobId}`);
+  expect(job).toMatchObject({ state: "waiting", waitsForBudget: true, canaryPassed: false });
+  expect(job && readWaitIn010(job)).toBe("disk");
+  // If such a node then moves the job to its canary, it leaves a field that it does not know.
+  const { waitsForDisk: _, ...left } = job as Job;
+  expect(readWait({ ...left, dueAt: 0 })).toBe("canary");
 });
 
 test("a job that sends nothing needs no budget", async () => {
