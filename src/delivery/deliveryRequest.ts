@@ -32,13 +32,15 @@ export function composeRequest(
 
 /**
  * Returns names and values in turn: first the message's own headers, without reserved ones, then those of
- * Waypost.
+ * Waypost, unless the message hides them.
  */
 function makeHeaders(delivery: Delivery, url: ParsedUrl, options: RequestSource): string[] {
-  const { message, standardKeys, history } = delivery;
+  const { message, history } = delivery;
+  const isHidden = message.hideHeaders === true;
+  const standardKeys = isHidden ? null : delivery.standardKeys;
   const headers: string[] = [];
-  const trace = findTrace(message);
-  let agent: string | null = brandNames[message.brand].userAgent;
+  const trace = isHidden ? null : findTrace(message);
+  let agent: string | null = isHidden ? plainUserAgent : brandNames[message.brand].userAgent;
   let credentials = url.username === "" && url.password === "" ? null : formatBasic(url);
   for (const [name, value] of message.headers) {
     const lowerName = name.toLowerCase();
@@ -54,7 +56,8 @@ function makeHeaders(delivery: Delivery, url: ParsedUrl, options: RequestSource)
   if (agent !== null) headers.push("User-Agent", agent);
   if (credentials !== null) headers.push("Authorization", credentials);
   if (trace) headers.push(...makeTraceHeaders(trace, delivery));
-  for (const brand of listBrands(message)) headers.push(...makeOwnHeaders(delivery, brand, options));
+  for (const brand of isHidden ? [] : listBrands(message))
+    headers.push(...makeOwnHeaders(delivery, brand, options));
   if (standardKeys) {
     const body = history?.parts ?? [message.body];
     headers.push(...signStandard({ id: message.id, body, keys: standardKeys, now: options.clock.now() }));
@@ -63,6 +66,9 @@ function makeHeaders(delivery: Delivery, url: ParsedUrl, options: RequestSource)
     if (invalidValuePattern.test(headers[at + 1] ?? "")) throw makeHeaderError(headers[at] ?? "");
   return headers;
 }
+
+/** The `User-Agent` of a message that hides where it comes from. */
+const plainUserAgent = "Webhook";
 
 const traceHeaderNames: ReadonlySet<string> = new Set(["traceparent", "tracestate"]);
 

@@ -8,7 +8,7 @@
  */
 export const againOnFastPath = [
   "test/api/publishing/refusedHosts.test.ts",
-  "test/api/settings/forward.test.ts",
+  "test/api/settings/{forward,hideHeaders}.test.ts",
   "test/api/routes/accounts/{limits,passive,storageQuota}.test.ts",
   "test/api/routes/messages/{batch,batchItems,deduplication,groupPublish}.test.ts",
   "test/api/routes/messages/{keepResponse,publishSchedule}.test.ts",

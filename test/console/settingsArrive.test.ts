@@ -44,6 +44,7 @@ const ofMessage: Readonly<Record<string, Row>> = {
   "content-based-deduplication": ["true", { deduplication: expect.any(String) }],
   "redact-fields": ["body, header[X-One]", { redaction: expect.objectContaining({ body: true }) }],
   "keep-response": ["true", { keepResponse: true }],
+  "hide-headers": ["true", { hideHeaders: true }],
 };
 
 const ofCallback: Readonly<Record<string, Row>> = { ...shared, method: ["PUT", { method: "PUT" }] };

@@ -38,6 +38,48 @@ async function seen(delivery: (port: number) => Delivery): Promise<Seen> {
 }
 
 describe("the request", () => {
+  test("has nothing of Waypost if the message hides its headers, only a plain user agent", async () => {
+    const trace = { parent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01" };
+    const hidden = (port: number, more: [string, string][] = []): Delivery => ({
+      ...makeDelivery(
+        `http://u:p@127.0.0.1:${port}/hook`,
+        {
+          headers: [["Content-Type", "text/plain"], ["Webhook-Signature", "own"], ["X-A", "1"], ...more],
+          brand: "upstash",
+          body: Buffer.from("hello"),
+          hideHeaders: true,
+          callerIp: "9.9.9.9",
+          group: "g",
+          scheduleId: "s",
+          trace,
+        },
+        2,
+      ),
+      signingKey,
+      standardKeys: [signingKey],
+    });
+    const { headers, body } = await seen(hidden);
+    expect(body).toBe("hello");
+    expect(headers.map(([name, value]) => `${name}: ${value.replace(/:\d+$/, "")}`)).toEqual([
+      "Host: 127.0.0.1",
+      "Connection: keep-alive",
+      "Content-Type: text/plain",
+      "Webhook-Signature: own",
+      "X-A: 1",
+      "User-Agent: Webhook",
+      `Authorization: Basic ${btoa("u:p")}`,
+      "Content-Length: 5",
+    ]);
+    const other = await seen((port) =>
+      hidden(port, [
+        ["User-Agent", "Dub"],
+        ["Upstash-Signature", "forged"],
+      ]),
+    );
+    expect(other.headers).toContainEqual(["User-Agent", "Dub"]);
+    expect(JSON.stringify(other.headers)).not.toMatch(/upstash|svc/i);
+  });
+
   test("has the headers of the message, then those of Waypost, and the body", async () => {
     const { line, headers, body } = await seen((port) =>
       makeDelivery(

@@ -35,6 +35,12 @@ export function toRunInput(input: MessageInput, settings: MessageSettings): Mess
     return input;
   }
   checkRunTarget(input, settings);
+  if (input.hideHeaders)
+    throw new Refusal(
+      "invalid",
+      `${shortenSetting(settings.written["hide-headers"])}: not valid for a workflow run, which needs the ` +
+        "headers; remove it",
+    );
   checkCallbackRunIds(settings, runId);
   const { values, written } = settings.workflow;
   refuseSettings(

@@ -80,6 +80,7 @@ export function toMessageInput({
   };
   copyValues(input, messageFields, values);
   if (values["keep-response"]) input.keepResponse = true;
+  if (values["hide-headers"]) input.hideHeaders = true;
   if (query !== null) input.query = query;
   return input;
 }
@@ -263,6 +264,7 @@ export function readOverrides(settings: MessageSettings): Overrides {
     ...readSendOverrides(settings),
     ...readMessageOverrides(values),
     ...(values["keep-response"] === undefined ? {} : { keepResponse: values["keep-response"] }),
+    ...(values["hide-headers"] === undefined ? {} : { hideHeaders: values["hide-headers"] }),
   };
 }
 

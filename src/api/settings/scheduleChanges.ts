@@ -23,6 +23,7 @@ const fields: Partial<Record<MessageSettingName, ClearableField>> = {
   callback: "callback",
   "failure-callback": "failureCallback",
   "keep-response": "keepResponse",
+  "hide-headers": "hideHeaders",
 };
 
 /**

@@ -41,6 +41,7 @@ export type SettingValues = {
   label: string[];
   "redact-fields": Redaction;
   "keep-response": boolean;
+  "hide-headers": boolean;
   cron: string;
   "schedule-id": string;
   "queue-name": string;
@@ -264,6 +265,18 @@ export const settingRows: { readonly [N in MessageSettingName]: SettingRow<Setti
     about:
       "`true`: the log keeps the response of a successful delivery, " +
       "which is its headers and the first 16 KiB of its body. Default: `false`.",
+    example: "true",
+    text: z.boolean(),
+    forCallbacks: messagesOnly,
+    forRetries: true,
+    read: readBoolean,
+  },
+  "hide-headers": {
+    about:
+      "`true`: the destination receives only the forwarded headers, Content-Type and a plain " +
+      "User-Agent. It then cannot verify a signature, and cannot recognise a message that arrives " +
+      "twice by its id. Not for messages of workflow runs. Callbacks of the message keep their " +
+      "headers. Default: `false`.",
     example: "true",
     text: z.boolean(),
     forCallbacks: messagesOnly,

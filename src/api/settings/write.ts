@@ -17,7 +17,7 @@ type Texts = Partial<Record<MessageSettingName, string | null>>;
  * out. Nothing is redacted.
  */
 export function writeScheduleSettings({ cron, messageInput: input }: Omit<Schedule, "body">): HeaderList {
-  const { queue, delay, labels, redaction, keepResponse } = input;
+  const { queue, delay, labels, redaction, keepResponse, hideHeaders } = input;
   return [
     ...writeTexts("", {
       cron,
@@ -26,6 +26,7 @@ export function writeScheduleSettings({ cron, messageInput: input }: Omit<Schedu
       label: labels.length === 0 ? null : labels.join(", "),
       "redact-fields": redaction && writeRedaction(redaction),
       "keep-response": keepResponse ? "true" : null,
+      "hide-headers": hideHeaders ? "true" : null,
     }),
     ...writeSendSettings("", input),
   ];

@@ -37,6 +37,7 @@ export function scheduleJson(
     bodyBase64: base64,
     retries: input.retries ?? defaults.retries,
     retryDelayExpression: input.retryDelay,
+    hideHeaders: input.hideHeaders || null,
     delay: input.delay === null ? null : Math.ceil(input.delay / 1000),
     callback: input.callback?.url,
     failureCallback: input.failureCallback?.url,
@@ -117,6 +118,10 @@ export const scheduleSchema = z.object({
     .string()
     .optional()
     .describe("The expression for the time between two attempts, in milliseconds, if one was set."),
+  hideHeaders: z
+    .literal(true)
+    .optional()
+    .describe("Its messages arrive without the headers of this server. Absent if they have them."),
   delay: z.int().optional().describe("How long its messages wait after the schedule fires, in seconds."),
   callback: z.string().optional().describe("The URL of the callback."),
   failureCallback: z.string().optional().describe("The URL of the failure callback."),

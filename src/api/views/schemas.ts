@@ -24,6 +24,10 @@ export const sendFields = {
     .string()
     .optional()
     .describe("The expression for the time between two attempts, in milliseconds, if one was set."),
+  hideHeaders: z
+    .literal(true)
+    .optional()
+    .describe("The message is delivered without the headers of this server. Absent if it has them."),
   callback: z.string().optional().describe("The URL of the callback."),
   failureCallback: z.string().optional().describe("The URL of the failure callback."),
   callerIP: z

@@ -25,6 +25,7 @@ const clearedValues = {
   labels: noMessageSettings.labels,
   queue: noMessageSettings.queue,
   keepResponse: false,
+  hideHeaders: false,
 } as const satisfies Partial<MessageInput>;
 
 /** The name of a field that can return to its default. */

@@ -81,11 +81,12 @@ export function toMessageInput(message: StoredMessage): MessageInput {
 /** Returns the input with the settings that a retry replaces. Throws `Refusal` if they do not fit. */
 export function applyRetryOverrides(
   input: MessageInput,
-  { delay, notBefore, labels, redaction, keepResponse, ...changed }: Overrides,
+  { delay, notBefore, labels, redaction, keepResponse, hideHeaders, ...changed }: Overrides,
 ): MessageInput {
   return {
     ...applyOverrides(input, changed),
     ...(keepResponse === undefined ? {} : { keepResponse }),
+    ...(hideHeaders === undefined ? {} : { hideHeaders }),
     delay: delay ?? null,
     notBefore: notBefore ?? null,
     labels: labels ?? input.labels,

@@ -28,6 +28,7 @@ export type Overrides = SendOverrides & {
   notBefore?: Millis;
   labels?: readonly string[];
   keepResponse?: boolean;
+  hideHeaders?: boolean;
   /**
    * Fields to hide in addition to those that are already hidden. A caller who retries a message must not
    * learn what was hidden.

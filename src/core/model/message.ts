@@ -58,6 +58,8 @@ export type MessageInput = SendSettings & {
   callerIp: string | null;
   /** Whether the log keeps the response of a successful delivery. */
   keepResponse?: boolean;
+  /** Whether the destination receives none of the headers that this server adds. */
+  hideHeaders?: boolean;
   /** The trace that the message belongs to. */
   trace?: TraceContext;
   /** Set on callbacks: the message whose outcome they report. */
@@ -154,6 +156,7 @@ export function makeStoredMessage(
   };
   if (input.run !== undefined) message.run = input.run;
   if (input.keepResponse) message.keepResponse = true;
+  if (input.hideHeaders) message.hideHeaders = true;
   if (input.trace !== undefined) message.trace = input.trace;
   if (input.replayOf !== undefined) message.replayOf = input.replayOf;
   return message;

@@ -141,8 +141,8 @@ const responses: readonly KnownFailure[] = [
   {
     body: /Signature[`'"]? header is (missing|not passed)/i,
     explanation:
-      "The receiver found no signature. A proxy may have removed the header, or the receiver reads the " +
-      "header of the other brand.",
+      "The receiver found no signature. A proxy may have removed the header, the message may hide it with " +
+      "Hide-Headers, or the receiver reads the header of the other brand.",
   },
   {
     body: /timestamp check failed/,

@@ -28,6 +28,7 @@ type CommonField =
   | "startedAtOnce"
   | "run"
   | "keepResponse"
+  | "hideHeaders"
   | "trace"
   | "replayOf";
 
@@ -51,6 +52,7 @@ export function formatStoredMessage(row: StoredMessage): string {
     startedAtOnce,
     run,
     keepResponse: row.keepResponse,
+    hideHeaders: row.hideHeaders,
     trace: row.trace,
     replayOf: row.replayOf,
   };

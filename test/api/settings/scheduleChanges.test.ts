@@ -23,6 +23,7 @@ const everything = {
   "Svc-Flow-Control-Value": "rate=9, period=1m",
   "Svc-Redact-Fields": "body, header[Authorization]",
   "Svc-Keep-Response": "true",
+  "Svc-Hide-Headers": "true",
   "Svc-Forward-Authorization": "Bearer s",
   "Svc-Forward-X-One": "1",
   "Svc-Forward-Content-Type": "text/plain",
@@ -121,6 +122,7 @@ describe("a schedule", () => {
       labels: [],
       queue: null,
       keepResponse: false,
+      hideHeaders: false,
     });
     const { "Svc-Schedule-Id": _, "Svc-Redact-Fields": hidden, ...settings } = everything;
     expect((await patch(home, { settings, body: "secret" })).status).toBe(200);

@@ -163,6 +163,13 @@ const cases: Record<Exclude<MessageSettingName, "cron" | "queue-name">, Case> = 
     ],
     bad: ["", "yes", "1"],
   },
+  "hide-headers": {
+    good: [
+      ["true", { hideHeaders: true }],
+      ["false", {}],
+    ],
+    bad: ["", "yes", "1"],
+  },
   // This service sends the header with its deliveries, so that one server can deliver to another.
   "schedule-id": { good: [["daily.1", { scheduleId: null }]], bad: ["", "a b", "x".repeat(513)] },
 };

@@ -210,6 +210,7 @@ function Settings({ message }: { message: Message }) {
     labels = [],
     maxRetries,
     retryDelayExpression,
+    hideHeaders,
     callback,
     failureCallback,
   } = message;
@@ -245,6 +246,7 @@ function Settings({ message }: { message: Message }) {
         <Visible text={retryDelayExpression} />
       </code>,
     ]);
+  if (hideHeaders) rows.push(["Headers", "only those of the message"]);
   if (callback !== undefined) rows.push(["Callback", <Visible key="c" text={callback} />]);
   if (failureCallback !== undefined)
     rows.push(["Failure callback", <Visible key="f" text={failureCallback} />]);

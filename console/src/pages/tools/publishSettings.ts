@@ -130,6 +130,13 @@ export const messageGroups: readonly Group[] = [
         as: "check",
         isWide: true,
       },
+      {
+        name: "hide-headers",
+        title: "Hide the headers of this server",
+        hint: "Only the headers of the message arrive: no signature and no id.",
+        as: "check",
+        isWide: true,
+      },
     ],
   },
 ];
