@@ -1,12 +1,14 @@
 import { expect, test } from "vitest";
 import type { WorkflowUser } from "./workflowTestServer.ts";
-import { waitForCount, waitForEnd, waitForResult } from "./workflowTestServer.ts";
+import { eventually } from "./clientTestServer.ts";
+import { ask, createGate, waitForCount, waitForEnd, waitForResult } from "./workflowTestServer.ts";
 
 /** Tests of requests to third parties: `context.call`. */
 export function calls(createUser: () => WorkflowUser): void {
   testResponses(createUser);
   testRequests(createUser);
   testWorkflowCalls(createUser);
+  testEndedRuns(createUser);
 }
 
 type CallResult = { status: number; body: unknown; header: Record<string, string[]> };
@@ -77,6 +79,36 @@ function testResponses(createUser: () => WorkflowUser): void {
     expect(never.calls).toHaveLength(1);
   });
 }
+
+function testEndedRuns(createUser: () => WorkflowUser): void {
+  test.each([200, 500])(
+    "a response %i after the end of the run is not sent to its endpoint",
+    async (status) => {
+      const user = createUser();
+      const started = createGate();
+      const go = createGate();
+      const other = user.answer(
+        () => (started.resolve(), go.promise.then(() => new Response("late", { status }))),
+      );
+      const work = user.serve((context) => context.call("late", { url: other.url }));
+      const run = await user.workflows.trigger({ url: work.url });
+      await started.promise;
+      expect(await user.workflows.cancel(run.workflowRunId)).toEqual({ cancelled: 1 });
+      go.resolve();
+      // An outcome and its consequences are one transaction, so a result would have its message by then.
+      const { events } = await eventually(
+        async () =>
+          (await ask(user, `GET workflows/messageLogs?workflowRunId=${run.workflowRunId}`)).body as LogPage,
+        (page) => page.events.filter(({ state }) => state === "DELIVERED" || state === "ERROR").length === 2,
+      );
+      const sent = events.flatMap(({ messageId }) => (messageId === undefined ? [] : [messageId]));
+      expect(new Set(sent).size, "messages of the start and of the call").toBe(2);
+      expect(work.calls).toHaveLength(1);
+    },
+  );
+}
+
+type LogPage = { events: { state: string; messageId?: string }[] };
 
 function testRequests(createUser: () => WorkflowUser): void {
   test("a third party gets the call and nothing of the run", async () => {
