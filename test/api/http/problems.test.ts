@@ -77,7 +77,9 @@ describe.each(guarded)("$name", ({ row, url }) => {
       token: null,
       ...neededBy(row),
     });
-    expect(status).not.toBe(401);
+    // A link must not rotate the keys, so this route reads only the header.
+    if (row.method === "GET" && url === "/v2/keys/rotate") expect(status).toBe(401);
+    else expect(status).not.toBe(401);
     expect((await ask(row.method, `${url}?${name}=wrong`, { token: null })).status).toBe(401);
     expect((await ask(row.method, `${url}?${name}=%zz`, { token: null })).status).toBe(401);
   });

@@ -106,7 +106,7 @@ describe("a source", () => {
     [{ destination: 1 }, 400, "destination: is missing or not a string"],
     [{ destination: "" }, 400, "destination: a non-empty destination must be provided"],
     [{ destination: "ftp://x" }, 400, "destination: "],
-    [{ destination: "nobody" }, 404, "or an existing URL group"],
+    [{ destination: "nobody" }, 404, "use an existing URL group or a URL"],
     [{ destination, colour: "red" }, 400, "colour: unknown field"],
     [{ destination, settings: { "Svc-Retrys": "1" } }, 400, "did you mean Svc-Retries"],
     [{ destination, settings: { "Svc-Retries": "many" } }, 400, "Svc-Retries: "],
