@@ -196,10 +196,9 @@ async function serveStore(
   const accountApi =
     settings.accountPort === null ? null : createApi({ ...apiParts, servesAccountsOnly: true });
   const apis = [api, ...(accountApi ? [accountApi] : [])];
-  const metricsUrl = await listenAll(settings, apis, observation);
+  const metricsUrl = await listenAll(settings, apis, { observation, holdWatch: work.holdWatch });
   const adminServer =
     settings.databaseUrl === "" ? await listenForAdmin(settings.data, createAdmin(commandLine)) : null;
-  await work.holdWatch.start();
   work.dispatcher.start();
   work.scheduler.start();
   work.jobRunner.start();
@@ -347,20 +346,22 @@ const createConsoleParts = (
 });
 
 /**
- * Opens all ports, and returns the address of the metrics. Closes the first port if another cannot be opened:
- * a server with some of its ports must not start.
+ * Opens all ports, and returns the address of the metrics. Reads the hold before, because the first response
+ * must say whether deliveries are held. Closes the first port if another cannot be opened: a server with some
+ * of its ports must not start.
  */
 async function listenAll(
   { port, accountPort, host }: ServerConfig,
   [api, accountApi]: readonly FastifyInstance[],
-  observation: Observation,
+  { observation, holdWatch }: { observation: Observation; holdWatch: HoldWatch },
 ): Promise<string | null> {
-  await api?.listen({ port, host });
+  await holdWatch.start();
   try {
+    await api?.listen({ port, host });
     await accountApi?.listen({ port: accountPort ?? 0, host });
     return await observation.start();
   } catch (error) {
-    await Promise.all([api?.close(), accountApi?.close()]);
+    await Promise.all([holdWatch.stop(), api?.close(), accountApi?.close()]);
     throw error;
   }
 }
