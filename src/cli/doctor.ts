@@ -2,7 +2,7 @@ import type { Command } from "commander";
 import type { ExplainedSetting, ServerConfig } from "../server/config.ts";
 import { diagnose, worstVerdict, writeBundle } from "../server/doctor/doctor.ts";
 import type { Finding } from "../server/doctor/finding.ts";
-import { explainEgress } from "../server/doctor/network.ts";
+import { explainEgress } from "../server/doctor/egress.ts";
 
 /** The parts of the command line that the command `doctor` uses. */
 type DoctorTools<Flags> = {
@@ -47,7 +47,7 @@ export function addDoctorCommand<Flags>(
       .option("--json", "print JSON")
       .description("look up the addresses of a destination, and connect to it without sending a request"),
   ).action(async (url: string, flags: Flags & { json?: true }) =>
-    report(await explainEgress(url, readSettings(flags)), flags),
+    report(await explainEgress(url, readSettings(flags), explain(flags)), flags),
   );
 }
 

@@ -5,6 +5,7 @@ import type { ServerConfig } from "../server/config.ts";
 import { FolderTaken, hasStore, toStorePath } from "../server/dataFolder.ts";
 import { findKeySource } from "../server/encryptionKeys.ts";
 import type { ServerAdmin } from "../server/accountAdmin.ts";
+import { pickEgressSettings } from "../server/egressSettings.ts";
 import { commandLine, connectToServerAdmin, createServerAdmin } from "../server/accountAdmin.ts";
 import { createIdGenerator } from "../core/values/ids.ts";
 import { systemClock, systemRandom } from "../clock/clock.ts";
@@ -33,7 +34,11 @@ export async function withServerAdmin<T>(
     throw error;
   });
   if (!opened) return run(connectToServerAdmin(data));
-  const options = { logRetention: settings.logRetention, url: () => clientUrl(settings) };
+  const options = {
+    logRetention: settings.logRetention,
+    url: () => clientUrl(settings),
+    egress: pickEgressSettings(settings),
+  };
   try {
     return await run(
       createServerAdmin(opened.store, {

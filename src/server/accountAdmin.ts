@@ -18,6 +18,7 @@ import { idleAlarm } from "../clock/clock.ts";
 import type { TokenRequest } from "../core/commands/token.ts";
 import type { Token } from "../core/model/rights.ts";
 import { makeAccount } from "./credentials.ts";
+import type { EgressSettings } from "./egressSettings.ts";
 import { countKeyUse, reencrypt } from "./encryptionKeys.ts";
 import type { KeySource } from "../store/sql/keyRing.ts";
 import { withAuditActor } from "../store/auditActor.ts";
@@ -41,6 +42,8 @@ type ServerAdminOptions = {
   newSecret(): string;
   /** Returns the URL at which clients reach the server while it runs. */
   url(): string;
+  /** The settings of the server's outgoing connections. */
+  egress: EgressSettings;
 };
 
 /** The input of every operation. `audited` is the store, with changes recorded in the actor's name. */
@@ -88,6 +91,8 @@ const operations = {
   ),
   /** Returns the URL at which clients reach the server. */
   url: operation(async ({ url }) => url()),
+  /** Returns the settings of the server's outgoing connections. */
+  egressSettings: operation(async ({ egress }) => egress),
   /** Lists the tokens of an account, except its main and read-only tokens. */
   tokens: operation(
     ({ store }, account: AccountId) => store.read.listResources("tokens", { account, limit: limits.tokens }),

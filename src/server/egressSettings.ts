@@ -9,16 +9,28 @@ import type { ClientCertificate } from "../delivery/http/connector.ts";
 import { createEgress, type Egress } from "../delivery/http/egress.ts";
 import { parseUrl } from "../core/values/url.ts";
 
-type EgressSettings = Pick<
-  ServerConfig,
-  "egressAllow" | "egressProxy" | "egressCa" | "egressClientCertificates"
->;
+/** The settings of outgoing connections. */
+export type EgressSettings = Pick<ServerConfig, (typeof egressNames)[number] | "connectTimeout">;
+
+/** The names of the settings that have a row in `egressRows`. */
+export const egressNames = ["egressAllow", "egressProxy", "egressCa", "egressClientCertificates"] as const;
+
+/** Returns the settings of outgoing connections, in a form that another process of this machine can use. */
+export function pickEgressSettings(settings: EgressSettings): EgressSettings {
+  const { egressAllow, egressProxy, connectTimeout } = settings;
+  const toAbsolute = (file: string): string => (file === "" ? "" : resolve(file));
+  return {
+    ...{ egressAllow, egressProxy, connectTimeout },
+    egressCa: toAbsolute(settings.egressCa),
+    egressClientCertificates: toAbsolute(settings.egressClientCertificates),
+  };
+}
 
 /**
  * Returns the rules and certificates for outgoing connections. Reads the files that the settings name. Throws
  * `ConfigRefused` if one cannot be used.
  */
-export const openEgress = (settings: EgressSettings): Egress =>
+export const openEgress = (settings: Omit<EgressSettings, "connectTimeout">): Egress =>
   createEgress({
     allow: settings.egressAllow,
     proxy: settings.egressProxy,

@@ -11,7 +11,7 @@ import type { ApiOptions } from "../api/server/fastify.ts";
 import { createApi } from "../api/server/fastify.ts";
 import { formatUrl } from "./addresses.ts";
 import { readCapacityLimits, toDeliverLimits } from "./capacityLimits.ts";
-import { formatProxy, openEgress, proxyWarning } from "./egressSettings.ts";
+import { formatProxy, openEgress, pickEgressSettings, proxyWarning } from "./egressSettings.ts";
 import type { ServerConfig } from "./config.ts";
 import type { Observation } from "./observe.ts";
 import { observe, observePublishes } from "./observe.ts";
@@ -178,6 +178,7 @@ async function serveStore(
       keys,
       newSecret: () => newId("sig", systemClock.now()),
       url,
+      egress: pickEgressSettings(settings),
     });
   /** Uses the port that was opened, which differs from the setting if that is 0. */
   const url = (): string => settings.publicUrl || formatUrl(settings.host, api.server.address());

@@ -11,6 +11,8 @@ import type { BuiltConsole } from "../../src/api/console/files.ts";
 import { ConsoleFiles } from "../../src/api/console/files.ts";
 import { createApi } from "../../src/api/server/fastify.ts";
 import { createServerAdmin } from "../../src/server/accountAdmin.ts";
+import { readConfig } from "../../src/server/config.ts";
+import { pickEgressSettings } from "../../src/server/egressSettings.ts";
 import type { LongWork } from "../../src/core/fairness/longWork.ts";
 import { readText } from "./readText.ts";
 import { createIdGenerator } from "../../src/core/values/ids.ts";
@@ -187,6 +189,7 @@ export async function createTestServer(
                 keys: null,
                 newSecret: () => newId("sig", clock.now),
                 url: () => "http://127.0.0.1:8080",
+                egress: pickEgressSettings(readConfig({}, {})),
               }),
           },
         }),

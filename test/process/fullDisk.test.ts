@@ -3,6 +3,7 @@ import { randomBytes } from "node:crypto";
 import {
   chownSync,
   closeSync,
+  mkdirSync,
   openSync,
   rmSync,
   statfsSync,
@@ -16,7 +17,7 @@ import { request } from "undici";
 import { expect, onTestFinished, test } from "vitest";
 import { ask } from "../store/postgres/postgresDatabase.ts";
 import { startPostgres } from "../postgres.ts";
-import { developmentToken, startDestination, startWaypost, temporaryFolder } from "./waypost.ts";
+import { developmentToken, runWaypost, startDestination, startWaypost, temporaryFolder } from "./waypost.ts";
 
 const mebi = 1024 * 1024;
 
@@ -220,3 +221,18 @@ test(
     expect(await publish(1_000_000)).toBe(200);
   },
 );
+
+test("waypost doctor on a full disk says to free space, and not to change rights", async ({ skip }) => {
+  const disk = mountDisk("1m");
+  if (disk === null) return skip("only root can mount a small disk");
+  const data = join(disk, "data");
+  mkdirSync(data);
+  fill(join(disk, "ballast"));
+  const { out } = await runWaypost(["doctor", "--data", data, "--json"]).ended;
+  const { findings } = JSON.parse(out) as { findings: { check: string }[] };
+  expect(findings.find(({ check }) => check === "sync")).toMatchObject({
+    verdict: "problem",
+    text: /cannot be written \(ENOSPC/,
+    fix: "free some space, or move the data folder to a larger disk",
+  });
+});

@@ -110,18 +110,17 @@ function checkDisk(folder: string): CheckResult {
   const use = { free: bavail * bsize, size: blocks * bsize, log, writtenPerSecond: 0 };
   const least = leastFreeBytes(use);
   const text = `${formatBytes(use.free)} of ${formatBytes(use.size)} are free`;
-  const fix = "free some space, or move the data folder to a larger disk";
   if (isDiskLow(use, false))
-    return problem(`${text}; below ${formatBytes(least)}, the server refuses new messages`, fix);
+    return problem(`${text}; below ${formatBytes(least)}, the server refuses new messages`, room);
   const unfit = unfitFileSystems.get(type);
   if (unfit !== undefined) return warning(`${folder} ${unfit}`, "choose a local disk with --data");
-  if (files > 0 && ffree < fewInodes) return warning(`${text}, but only ${ffree} inodes are free`, fix);
+  if (files > 0 && ffree < fewInodes) return warning(`${text}, but only ${ffree} inodes are free`, room);
   const store = sumStoreBytes(folder);
   return use.free < Math.max(2 * least, historyFreeBytes({ ...use, store }))
     ? warning(
         `${text}; soon the server removes old history early, and below ${formatBytes(least)} it refuses ` +
           "new messages",
-        fix,
+        room,
       )
     : ok(`${text}; the store has ${formatBytes(store)}`);
 }
@@ -159,10 +158,7 @@ function checkSync(folder: string): CheckResult {
       rmSync(path, { force: true });
     }
   } catch (error) {
-    return problem(
-      `${folder} cannot be written (${toErrorText(error)})`,
-      "run the command as the user of the server, or change the permissions of the folder",
-    );
+    return judgeWriteError(folder, error);
   }
   times.sort((a, b) => a - b);
   const median = times[Math.floor(syncs / 2)] ?? 0;
@@ -171,6 +167,25 @@ function checkSync(folder: string): CheckResult {
     ? warning(`${text}; each publish waits for one`, "use a local SSD for --data")
     : ok(text);
 }
+
+/** Judges the failure of a write in the data folder. */
+export function judgeWriteError(folder: string, error: unknown): CheckResult {
+  const code = error instanceof Error ? String(Reflect.get(error, "code")) : "";
+  return problem(
+    `${folder} cannot be written (${toErrorText(error)})`,
+    writeFixes.get(code) ?? "check the disk, and the log of the system",
+  );
+}
+
+const room = "free some space, or move the data folder to a larger disk";
+const rights = "run the command as the user of the server, or change the permissions of the folder";
+const writeFixes: ReadonlyMap<string, string> = new Map([
+  ["ENOSPC", room],
+  ["EDQUOT", room],
+  ["EACCES", rights],
+  ["EPERM", rights],
+  ["EROFS", "mount the disk so that it can be written"],
+]);
 
 /** A clock this far behind the newest change was set back. File systems round times. */
 const clockTolerance: Millis = 2 * second;

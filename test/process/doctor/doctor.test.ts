@@ -1,12 +1,9 @@
 import { createHash } from "node:crypto";
-import { once } from "node:events";
 import { chmodSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
-import { createServer as createHttpServer, request as requestHttp } from "node:http";
-import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { describe, expect, onTestFinished, test } from "vitest";
-import { judgeDescriptors, judgeNode } from "../../../src/server/doctor/machine.ts";
+import { describe, expect, test } from "vitest";
+import { judgeDescriptors, judgeNode, judgeWriteError } from "../../../src/server/doctor/machine.ts";
 import { judgeSettings } from "../../../src/server/doctor/postgres.ts";
 import { freshDatabase } from "../../postgres.ts";
 import {
@@ -145,47 +142,6 @@ describe("waypost doctor", () => {
     const again = await runWaypost(["doctor", "--data", data, "--bundle", file]).ended;
     expect(again).toMatchObject({ code: 2, err: `waypost: ${file}: already exists; choose another name\n` });
   });
-
-  test("finds a proxy that merges slashes, refuses bodies, or is not there", async () => {
-    const { data, server } = await startWithData();
-    const proxy = async (change: (path: string) => string | number) => {
-      const started = createHttpServer((incoming, outgoing) => {
-        const path = change(incoming.url ?? "");
-        if (typeof path === "number" && incoming.method === "POST") {
-          outgoing.writeHead(path).end();
-          return;
-        }
-        const forwarded = requestHttp(
-          `${server.url}${typeof path === "number" ? (incoming.url ?? "") : path}`,
-          { method: incoming.method, headers: { ...incoming.headers, host: "proxied" } },
-          (response) => response.pipe(outgoing.writeHead(response.statusCode ?? 500, response.headers)),
-        );
-        forwarded.on("error", () => outgoing.destroy());
-        incoming.pipe(forwarded);
-      });
-      started.listen(0, "127.0.0.1");
-      await once(started, "listening");
-      onTestFinished(() => void (started.closeAllConnections(), started.close()));
-      return `http://127.0.0.1:${(started.address() as AddressInfo).port}`;
-    };
-    const check = async (url: string) =>
-      (await doctor(["--data", data, "--public-url", url])).checks.get("proxy");
-    expect(await check(await proxy((path) => path))).toMatchObject({ verdict: "ok" });
-    expect(await check(await proxy((path) => path.replaceAll(/\/{2,}/g, "/")))).toMatchObject({
-      verdict: "problem",
-      text: /merges slashes/,
-    });
-    const decoding = (path: string): string => decodeURIComponent(path).replaceAll(/\/{2,}/g, "/");
-    expect(await check(await proxy((path) => (path.includes("%") ? decoding(path) : path)))).toMatchObject({
-      verdict: "problem",
-      text: /merges slashes/,
-    });
-    expect(await check(await proxy(() => 413))).toMatchObject({
-      verdict: "problem",
-      fix: "nginx: client_max_body_size 16m",
-    });
-    expect(await check("http://127.0.0.1:1")).toMatchObject({ verdict: "problem" });
-  });
 });
 
 test("waypost doctor checks a PostgreSQL database", async () => {
@@ -197,7 +153,7 @@ test("waypost doctor checks a PostgreSQL database", async () => {
   const { checks } = await doctor(store);
   expect([...checks.keys()]).toEqual([
     ...["node", "descriptors", "dns", "schema", "postgres", "connections", "clock", "keys", "integrity"],
-    ...["due", "waiters", "quarantine", "server", "proxy"],
+    ...["due", "waiters", "quarantine", "server", "ports", "proxy"],
   ]);
   for (const name of ["schema", "connections", "clock", "integrity", "due"])
     expect(checks.get(name), name).toMatchObject({ verdict: "ok" });
@@ -228,10 +184,38 @@ describe("waypost doctor egress", () => {
       "use another address: link-local and metadata addresses should never be allowed",
     ],
   ])("refuses %s as a delivery would, and says what allows it", async (url, fix) => {
-    const { code, checks } = await doctor(["egress", url]);
+    const { code, checks } = await doctor(["egress", url, "--data", temporaryFolder()]);
     expect(code).toBe(1);
-    expect([...checks.keys()]).toEqual(["addresses"]);
+    expect([...checks.keys()]).toEqual(["settings", "addresses"]);
     expect(checks.get("addresses")).toMatchObject({ verdict: "problem", fix });
+  });
+
+  test("uses the settings of the running server, or says that they are those of the command", async () => {
+    const { url } = await startDestination();
+    const data = join(temporaryFolder(), "data");
+    const alone = await doctor(["egress", url, "--data", data]);
+    expect(alone).toMatchObject({ code: 1 });
+    expect(alone.checks.get("settings")).toMatchObject({
+      verdict: "skipped",
+      text: `no server runs on ${data}; these are the settings of the command`,
+    });
+
+    const networks = ["--egress-allow", "127.0.0.0/8"];
+    const server = await startWaypost(["start", "--port", "0", "--data", data, ...networks]);
+    const asServer = await doctor(["egress", url, "--data", data]);
+    expect(asServer).toMatchObject({ code: 0, verdict: "ok" });
+    expect(asServer.checks.get("settings")).toMatchObject({
+      verdict: "ok",
+      text: `these are the settings of the server that runs on ${data}`,
+    });
+    const tried = await doctor(["egress", url, "--data", data, "--egress-allow", "10.0.0.0/8"]);
+    expect(tried.code).toBe(1);
+    expect(tried.checks.get("settings")?.text).toBe(
+      `with --egress-allow, these are the settings of the command, not of the server that runs on ${data}`,
+    );
+    server.kill("SIGTERM");
+    await server.ended;
+    expect((await doctor(["egress", url, "--data", data])).code).toBe(1);
   });
 
   test.each(["nothing", "ftp://example.com/"])(
@@ -262,6 +246,22 @@ describe("the judgement of", () => {
     expect(judgeDescriptors(null, 1024).verdict).toBe("ok");
     expect(judgeDescriptors(2048, 1024).verdict).toBe("ok");
     expect(judgeDescriptors(2047, 1024)).toMatchObject({ verdict: "warning", fix: /^ulimit -n 2048/ });
+  });
+
+  test.each([
+    ["ENOSPC", /^free some space/],
+    ["EDQUOT", /^free some space/],
+    ["EROFS", /^mount the disk/],
+    ["EACCES", /^run the command as the user of the server/],
+    ["EPERM", /^run the command as the user of the server/],
+    ["EIO", /^check the disk/],
+  ])("a folder that cannot be written because of %s", (code, fix) => {
+    const error = Object.assign(new Error(`${code}: write`), { code });
+    expect(judgeWriteError("/data", error)).toMatchObject({
+      verdict: "problem",
+      text: /^\/data .*: write/,
+      fix,
+    });
   });
 
   test("the settings of PostgreSQL", () => {

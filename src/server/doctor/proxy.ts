@@ -1,0 +1,111 @@
+import type { CheckResult } from "./finding.ts";
+import { ok, problem, skipped, toErrorText } from "./finding.ts";
+import { requestReply, type Reply } from "./request.ts";
+
+/**
+ * A request that arrives as something else if a proxy changes it. `part` is what the proxy may change, and
+ * `change` what it then does. `fix` says what to set.
+ */
+type Probe = { path: string; part: string; change: string; fix: string };
+
+const asItIs = "nginx: proxy_pass without a path";
+
+/** Paths that the server does not have. A proxy that changes one makes it the path of the health. */
+const listPathProbes = (prefix: string): Probe[] => [
+  {
+    ...{ path: "/v2%2Fhealth", part: "%2F", change: "decodes %2F" },
+    fix: `${asItIs}; Apache: AllowEncodedSlashes NoDecode, and ProxyPass with nocanon`,
+  },
+  {
+    ...{ path: "/v2//health", part: "//", change: "merges //" },
+    fix: `nginx: merge_slashes off; and proxy_pass without a path; Apache: MergeSlashes Off`,
+  },
+  { ...{ path: "/v2/none/../health", part: "..", change: "resolves .." }, fix: asItIs },
+  ...listMiddles(prefix),
+];
+
+/** A proxy may remove a prefix everywhere, and another one everything up to its last place. */
+function listMiddles(prefix: string): Probe[] {
+  const removed = prefix === "" ? "what is before /v2" : prefix;
+  const part = `${prefix}/v2 in the middle of a path`;
+  const change = `removes ${removed} in the middle of a path`;
+  const fix = `remove ${removed} only at the beginning of the path`;
+  const paths = [`/v2/none${prefix}/v2/health`, ...(prefix === "" ? [] : [`/v2${prefix}/health`])];
+  return paths.map((path) => ({ path, part, change, fix }));
+}
+
+/** A parameter that the server does not know. Its refusal repeats the name. */
+const queryName = "a//b";
+const queryFix = "pass the query on as it is; nginx: proxy_pass without a path, or with $request_uri";
+
+/** A body that is larger than the proxies' usual limit of 1 MiB. */
+const largeBody = 1_200_000;
+
+/**
+ * Sends harmless requests through the proxy in front of the server. They have no token, and most have paths
+ * that do not exist unless the proxy changes them.
+ */
+export async function checkProxy(publicUrl: string): Promise<CheckResult> {
+  if (publicUrl === "") return skipped("no --public-url is set, so no proxy was tried");
+  const prefix = new URL(publicUrl).pathname.replace(/\/$/, "");
+  const send = (path: string, body?: Uint8Array): Promise<Reply> =>
+    requestReply(publicUrl, `${prefix}${path}`, body);
+  const health = await send("/v2/health").catch((error: unknown) => toErrorText(error));
+  if (typeof health === "string" || health.status !== 200)
+    return problem(
+      `${publicUrl}/v2/health: ${typeof health === "string" ? health : `status ${health.status}`}`,
+      "correct --public-url, or let the proxy pass every path to the server",
+    );
+  const changes = [...(await findPathChanges(send, prefix)), ...(await findQueryChanges(send))];
+  if (changes.length > 0) {
+    const list = (texts: readonly string[], separator: string): string => [...new Set(texts)].join(separator);
+    return problem(
+      `${publicUrl} changes requests, so destinations in paths are damaged: it ` +
+        list(
+          changes.map(({ change }) => change),
+          ", ",
+        ),
+      list(
+        changes.map(({ fix }) => fix),
+        "; ",
+      ),
+    );
+  }
+  // The server may refuse the request before it has read the body, which ends the connection.
+  const reply = await send("/v2/publish/https://example.com", new Uint8Array(largeBody)).catch(() => null);
+  if (reply?.status === 413)
+    return problem(
+      `${publicUrl} refuses bodies of ${formatMegabytes(largeBody)}`,
+      "nginx: client_max_body_size 16m",
+    );
+  return ok(`${publicUrl} passes paths and bodies on unchanged`);
+}
+
+type Send = (path: string) => Promise<Reply>;
+type Change = Pick<Probe, "change" | "fix">;
+
+/** Compares the response to each path with that to a plain path that the server does not have. */
+async function findPathChanges(send: Send, prefix: string): Promise<Change[]> {
+  const unknown = await send("/v2/none");
+  const changes: Change[] = [];
+  for (const { path, part, change, fix } of listPathProbes(prefix)) {
+    const reply = await send(path);
+    if (reply.status === unknown.status && reply.text === unknown.text) continue;
+    changes.push({
+      change: reply.status === 200 ? change : `refuses ${part} with status ${reply.status}`,
+      fix,
+    });
+  }
+  return changes;
+}
+
+async function findQueryChanges(send: Send): Promise<Change[]> {
+  const { status, text } = await send(`/v2/health?${queryName}`);
+  if (status === 200) return [{ change: "drops the query", fix: queryFix }];
+  if (text.includes(queryName)) return [];
+  const isMerged = text.includes(queryName.replace("//", "/"));
+  const change = isMerged ? "merges // in the query" : `refuses // in the query with status ${status}`;
+  return [{ change, fix: queryFix }];
+}
+
+const formatMegabytes = (bytes: number): string => `${(bytes / 1_000_000).toFixed(1)} MB`;
