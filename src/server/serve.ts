@@ -1,5 +1,4 @@
 import { setFlagsFromString } from "node:v8";
-import type { FastifyInstance } from "fastify";
 import type { Logger } from "pino";
 import { createAccessCounters } from "../api/auth/accessCounters.ts";
 import { ConsoleSessions } from "../api/auth/consoleSessions.ts";
@@ -10,6 +9,7 @@ import { readBuiltConsole } from "./consoleFiles.ts";
 import type { ApiOptions } from "../api/server/fastify.ts";
 import { createApi } from "../api/server/fastify.ts";
 import { formatUrl } from "./addresses.ts";
+import { closeWithin, listenAll } from "./listening.ts";
 import { readCapacityLimits, toDeliverLimits } from "./capacityLimits.ts";
 import { formatProxy, openEgress, pickEgressSettings, proxyWarning } from "./egressSettings.ts";
 import type { ServerConfig } from "./config.ts";
@@ -346,27 +346,6 @@ const createConsoleParts = (
   }),
 });
 
-/**
- * Opens all ports, and returns the address of the metrics. Reads the hold before, because the first response
- * must say whether deliveries are held. Closes the first port if another cannot be opened: a server with some
- * of its ports must not start.
- */
-async function listenAll(
-  { port, accountPort, host }: ServerConfig,
-  [api, accountApi]: readonly FastifyInstance[],
-  { observation, holdWatch }: { observation: Observation; holdWatch: HoldWatch },
-): Promise<string | null> {
-  await holdWatch.start();
-  try {
-    await api?.listen({ port, host });
-    await accountApi?.listen({ port: accountPort ?? 0, host });
-    return await observation.start();
-  } catch (error) {
-    await Promise.all([holdWatch.stop(), api?.close(), accountApi?.close()]);
-    throw error;
-  }
-}
-
 async function stopWork(
   { holdWatch, dispatcher, jobRunner, scheduler, closeConnections, stopping }: Work,
   grace: Millis,
@@ -377,18 +356,6 @@ async function stopWork(
   stopping.abort();
   await scheduler.stop();
   await closeConnections();
-}
-
-/**
- * Closes an API and lets running requests finish, but only for `grace`: a request that never ends must not
- * keep the server from stopping.
- */
-async function closeWithin(api: FastifyInstance, grace: Millis): Promise<void> {
-  const closed = new AbortController();
-  const closing = api.close().finally(() => closed.abort());
-  await systemClock.sleep(systemClock.now() + grace, closed.signal);
-  api.server.closeAllConnections();
-  await closing;
 }
 
 /**
