@@ -1,6 +1,7 @@
 import { hash } from "node:crypto";
 import { limits as bounds, logBodyBytes } from "../core/values/limits.ts";
 import { canonicalName } from "../core/values/headers.ts";
+import { leastProgress } from "../core/fairness/responseRoom.ts";
 import type { LongWork } from "../core/fairness/longWork.ts";
 import { noBytes } from "../core/model/message.ts";
 import { parseUrl, type ParsedUrl } from "../core/values/url.ts";
@@ -127,16 +128,20 @@ class DeliveryAttempt implements RequestCaller {
     }
   }
 
-  /**
-   * Ends the attempt at its timeout. If the response is already longer than what is kept, it is cut and the
-   * attempt counts as complete. Otherwise the attempt fails.
-   */
   #expire(timeout: Millis): void {
+    const reason = this.#body?.isWaiting ? " while the server had no memory for more of the response" : "";
+    this.#endEarly(`timed out after ${formatTime(timeout)}${reason}`);
+  }
+
+  /**
+   * Ends the attempt before its response is complete. If the response is already longer than what is kept,
+   * it is cut and the attempt counts as complete. Otherwise the attempt fails.
+   */
+  #endEarly(error: string): void {
     const isEnough =
       this.#body !== null && this.#body.size > this.#options.limits.responseBytes && !this.#isCall;
     this.#isCut ||= isEnough;
-    const reason = this.#body?.isWaiting ? " while the server had no memory for more of the response" : "";
-    this.end(isEnough ? null : `timed out after ${formatTime(timeout)}${reason}`);
+    this.end(isEnough ? null : error);
   }
 
   onSent(connection: HttpConnection): void {
@@ -161,6 +166,7 @@ class DeliveryAttempt implements RequestCaller {
       maxBytes,
       pause: () => this.#connection?.pause(),
       resume: () => this.#connection?.resume(),
+      stall: () => this.#endEarly(tooSlowError),
     });
   }
 
@@ -258,6 +264,10 @@ class DeliveryAttempt implements RequestCaller {
     return outcome;
   }
 }
+
+const tooSlowError =
+  `less than ${leastProgress.bytes / 1024} KiB of the response arrived in ${leastProgress.looks} s ` +
+  "while other responses waited for memory";
 
 const noRequest: HttpRequest = { method: "", path: "", headers: [], body: [] };
 

@@ -147,7 +147,13 @@ describe("a response that a callback reports", () => {
       return () => undefined;
     };
     return {
-      room: { add, take, wait, shrinkTo: (bytes) => void (taken = Math.min(taken, bytes)) },
+      room: {
+        add,
+        take,
+        wait,
+        watch: () => undefined,
+        shrinkTo: (bytes) => void (taken = Math.min(taken, bytes)),
+      },
       taken: () => taken,
       asked,
     };

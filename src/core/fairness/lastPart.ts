@@ -11,8 +11,7 @@ export function leavesReserve(
   own: number,
   wanted: number,
 ): boolean {
-  const last = sizeOfLastPart(total);
-  return own + wanted <= last || free - wanted >= last;
+  return isWithinLastPart(total, own + wanted) || free - wanted >= sizeOfLastPart(total);
 }
 
 /**
@@ -32,5 +31,8 @@ export function leavesReserveAfterBody(
 /** Reports whether the last eighth of a capacity stays free after `wanted` is taken. */
 export const leavesLastPart = ({ total, free }: { total: number; free: number }, wanted: number): boolean =>
   free - Math.max(1, wanted) >= sizeOfLastPart(total);
+
+/** Reports whether `own` is at most the part of a capacity that an account may always take. */
+export const isWithinLastPart = (total: number, own: number): boolean => own <= sizeOfLastPart(total);
 
 const sizeOfLastPart = (total: number): number => Math.floor(total * lastPart);

@@ -1,4 +1,4 @@
-import { leavesReserve } from "./lastPart.ts";
+import { isWithinLastPart, leavesReserve } from "./lastPart.ts";
 
 /**
  * The memory of a node for bodies, in bytes: `total` is all of it, `sending` is held by messages in flight,
@@ -33,3 +33,33 @@ export const hasResponseRoom = (memory: BodyMemory, accountBytes: number, wanted
     (wanted <= free && leavesReserve({ total: memory.total, free }, accountBytes, wanted))
   );
 };
+
+/**
+ * While others wait for memory, this many bytes of a response that has room must arrive in this many looks,
+ * which are a second apart.
+ */
+export const leastProgress = { bytes: 32 * 1024, looks: 5 };
+
+/** The size of a body when it had last made progress, and the looks since then. */
+export type RoomProgress = { size: number; looks: number };
+
+/** Counts a look at a body of this size. `before` is null at the first look. */
+export const countProgress = (before: RoomProgress | null, size: number): RoomProgress =>
+  before === null || size - before.size >= leastProgress.bytes
+    ? { size, looks: 0 }
+    : { size: before.size, looks: before.looks + 1 };
+
+/** Reports whether a response arrives too slowly, so that its attempt must end and free its memory. */
+export const hasStalled = ({ looks }: RoomProgress): boolean => looks >= leastProgress.looks;
+
+/**
+ * Reports whether a response that has room must make progress, because others wait for memory. If
+ * one of its account waits, `isOwnWaiting` is true. Others count if its account holds more than an eighth,
+ * or if the account of one of them holds at most an eighth (`isShareWaiting`). So an account that has used
+ * up its share does not disturb an account that holds little.
+ */
+export const mustArrive = (
+  total: number,
+  accountBytes: number,
+  { isOwnWaiting, isShareWaiting }: { isOwnWaiting: boolean; isShareWaiting: boolean },
+): boolean => isOwnWaiting || isShareWaiting || !isWithinLastPart(total, accountBytes);

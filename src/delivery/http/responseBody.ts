@@ -1,7 +1,7 @@
 import type { Bytes } from "../../core/model/message.ts";
 import { noBytes } from "../../core/model/message.ts";
 import { smallResponse } from "../../core/fairness/responseRoom.ts";
-import type { ResponseRoom } from "./bodyBytes.ts";
+import type { ArrivingBody, ResponseRoom } from "./bodyBytes.ts";
 
 /** The size of the pieces of a body whose length is unknown. */
 const pieceBytes = 64 * 1024;
@@ -24,15 +24,17 @@ export type ResponseBodyOptions = {
   /** Stops reading from the destination until `resume`. */
   pause(): void;
   resume(): void;
+  /** Ends the attempt, because the body arrives too slowly while others wait for memory. */
+  stall(): void;
 };
 
 /**
  * The body of one response. A small body takes its memory as it arrives. Before more is read, the body waits
  * for room for its announced length, or for its maximum length. It takes that room as a whole, so that two
- * bodies never wait for each other. Bytes that have arrived are accepted up to `keptBytes`, even if there is
- * no room for them.
+ * bodies never wait for each other. While others wait, it must then arrive without a long pause. Bytes that
+ * have arrived are accepted up to `keptBytes`, even if there is no room for them.
  */
-export class ResponseBody {
+export class ResponseBody implements ArrivingBody {
   readonly #options: ResponseBodyOptions;
   readonly #expected: number;
   readonly #pieces: Uint8Array[] = [];
@@ -47,6 +49,7 @@ export class ResponseBody {
   constructor(options: ResponseBodyOptions) {
     this.#options = options;
     this.#expected = Math.min(options.length ?? options.maxBytes, options.maxBytes);
+    options.room.watch(this);
   }
 
   get size(): number {
@@ -56,6 +59,10 @@ export class ResponseBody {
   /** Whether reading is paused for lack of memory. */
   get isWaiting(): boolean {
     return this.#stopWaiting !== null;
+  }
+
+  stall(): void {
+    this.#options.stall();
   }
 
   /** Adds bytes and returns how many were accepted. If fewer than given, the body ends there. */
@@ -71,7 +78,7 @@ export class ResponseBody {
 
   /** Returns the whole body in memory of exactly its size. Everything else is released. */
   finish(): Bytes {
-    this.#stopWaitingForRoom();
+    this.#release();
     const [first] = this.#pieces;
     let whole: Uint8Array = noBytes;
     if (first?.length === this.#size) whole = first;
@@ -91,12 +98,13 @@ export class ResponseBody {
 
   /** Discards the body and releases its memory. */
   drop(): void {
-    this.#stopWaitingForRoom();
+    this.#release();
     this.#pieces.length = 0;
     this.#options.room.shrinkTo(0);
   }
 
-  #stopWaitingForRoom(): void {
+  #release(): void {
+    this.#options.room.watch(null);
     this.#stopWaiting?.();
     this.#stopWaiting = null;
   }

@@ -1,5 +1,13 @@
 import { expect, test } from "vitest";
-import { freeForResponses, hasResponseRoom, smallResponse } from "../../../src/core/fairness/responseRoom.ts";
+import {
+  countProgress,
+  freeForResponses,
+  hasResponseRoom,
+  hasStalled,
+  mustArrive,
+  smallResponse,
+  type RoomProgress,
+} from "../../../src/core/fairness/responseRoom.ts";
 
 test("responses have the memory that messages in flight leave, and always at least a quarter", () => {
   expect(freeForResponses({ total: 100, sending: 0, responses: 0, granted: 0 })).toBe(100);
@@ -24,4 +32,30 @@ test("the last eighth is for accounts with at most an eighth, and no account exc
 
 test("a response of 16 KiB does not wait", () => {
   expect(smallResponse).toBe(16_384);
+});
+
+/** Looks at a body of these sizes, and returns whether it has stalled after each look. */
+function look(...sizes: number[]): boolean[] {
+  let progress: RoomProgress | null = null;
+  return sizes.map((size) => hasStalled((progress = countProgress(progress, size))));
+}
+
+test("a response with room stalls if less than 32 KiB arrive in five looks", () => {
+  const kibibyte = 1024;
+  expect(look(0, 0, 0, 0, 0, 0)).toEqual([false, false, false, false, false, true]);
+  const last = 8 * 1024 * kibibyte - 1;
+  expect(look(last, last, last, last, last, last).at(-1)).toBe(true);
+  const slow = Array.from({ length: 100 }, (_, second) => second * 7 * kibibyte);
+  expect(look(...slow)).not.toContain(true);
+  const tooSlow = Array.from({ length: 6 }, (_, second) => second * 6 * kibibyte);
+  expect(look(...tooSlow).at(-1)).toBe(true);
+  expect(look(0, 0, 0, 0, 0, 32 * kibibyte).at(-1)).toBe(false);
+});
+
+test("an account that holds little need not hurry for one that has used up its share", () => {
+  const none = { isOwnWaiting: false, isShareWaiting: false };
+  expect(mustArrive(800, 100, none)).toBe(false);
+  expect(mustArrive(800, 101, none)).toBe(true);
+  expect(mustArrive(800, 1, { ...none, isOwnWaiting: true })).toBe(true);
+  expect(mustArrive(800, 1, { ...none, isShareWaiting: true })).toBe(true);
 });
