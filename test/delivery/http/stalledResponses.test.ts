@@ -75,7 +75,7 @@ test("an account that has used up its share disturbs no account that holds littl
   expect(slow.ended).toBe(null);
 });
 
-test("responses that continue all arrive, whatever hangs beside them, within the memory", () => {
+test("responses that continue all arrive, although others hang, within the memory", () => {
   const response = fc.record({
     account: fc.constantFrom("a", "b", "c"),
     host: fc.constantFrom("x", "y", "z"),
