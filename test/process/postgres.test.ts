@@ -64,6 +64,7 @@ test("a server whose schema differs from the database does not start, or stops w
   expect(published.statusCode).toBe(503);
   expect(published.headers["retry-after"]).toBe("1");
   expect(await published.body.json()).toEqual({
+    code: "unavailable",
     error: expect.stringMatching(/another server version.*nothing was stored/),
   });
   const ready = await request(`${running.url}/v2/health/ready`);
