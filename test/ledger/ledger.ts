@@ -38,6 +38,8 @@ export function toLedgerCosts({ statements, rows, ...others }: Costs): LedgerCos
  */
 const approximate: ReadonlySet<string> = new Set(["pages", "socketWrites", "allocated", "logBytes"]);
 const tolerance = 0.05;
+/** The hash of a URL with a free port decides which pages a step splits. */
+const pageTolerance = 0.15;
 
 /** Returns the differences of the measured costs from the ledger, each as a line, or an empty list. */
 export function compareCosts(
@@ -58,7 +60,8 @@ export function compareCosts(
   return [...new Set([...before.keys(), ...now.keys()])].flatMap((name) => {
     const [was = 0, is = 0] = [before.get(name), now.get(name)];
     if (name === "allocated" && !comparesBytes) return [];
-    const isEqual = approximate.has(name) ? Math.abs(is - was) <= tolerance * was : is === was;
+    const allowed = name === "pages" ? pageTolerance : tolerance;
+    const isEqual = approximate.has(name) ? Math.abs(is - was) <= allowed * was : is === was;
     return isEqual ? [] : [`${name}: ${was} in the ledger, ${is} now`];
   });
 }
