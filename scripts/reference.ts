@@ -3,7 +3,7 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { openApi } from "../src/api/server/openapi.ts";
-import type { Route } from "../src/api/route/route.ts";
+import type { MaxBytes, Route } from "../src/api/route/route.ts";
 import { takesFieldsInBody } from "../src/api/route/route.ts";
 import { routes } from "../src/api/routes/index.ts";
 import { settingRows } from "../src/api/settings/table.ts";
@@ -142,10 +142,17 @@ function makeParametersText({ parameters }: Operation): string[] {
 function makeBodyText(route: Route, { description, content, required }: Content): string[] {
   const [[type, { schema }] = ["", { schema: {} }]] = Object.entries(content);
   const kind = type === "*/*" ? "of any type" : `\`${type}\``;
-  const sizeLimit = route.body && `, at most ${formatSize(route.body.maxBytes)}`;
+  const sizeLimit = route.body && `, at most ${formatMaxBytes(route.body.maxBytes)}`;
   const title = `Body, ${kind}${required ? "" : ", optional"}${sizeLimit ?? ""}: ${lowerFirst(description)}`;
   // The fields of the query are already in the table of parameters.
   return [title, "", ...(takesFieldsInBody(route) ? [] : makeFieldsTable(schema, "request"))];
+}
+
+/** The largest body of a message is a setting of the server. */
+function formatMaxBytes(maxBytes: MaxBytes): string {
+  if (typeof maxBytes === "number") return formatSize(maxBytes);
+  const size = "the [limit of a message](#limits)";
+  return maxBytes.messages === 1 ? size : `${maxBytes.messages} times ${size}`;
 }
 
 const describedFields = new Map<string, string>();

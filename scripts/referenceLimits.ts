@@ -13,7 +13,7 @@ export const formatSize = (bytes: number): string =>
 const aboutLimits: {
   readonly [N in keyof typeof limits]: readonly [about: string, show: (value: number) => string];
 } = {
-  messageBytes: ["Body of one message", formatSize],
+  messageBytes: ["Body of one message, unless `WAYPOST_MAX_BODY` is set", formatSize],
   retries: ["Retries of one message", formatCount],
   delay: ["Delay, and how far ahead not-before may be", formatDays],
   timeout: ["Timeout of one attempt", formatHours],

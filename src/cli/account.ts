@@ -153,7 +153,9 @@ function formatAccount(account: Account): string {
       : isDurationLimit(name)
         ? `${limits[name] / 1000}s`
         : String(limits[name]);
-  const formatOwn = (name: LimitName): string => (account.limits?.[name] === undefined ? "" : "  (its own)");
+  const formatOwn = (name: LimitName): string =>
+    (account.limits?.[name] === undefined ? "" : "  (its own)") +
+    (name === "messageBytes" ? "  (at most --max-body)" : "");
   return [
     `id: ${account.id}`,
     `name: ${account.name}`,

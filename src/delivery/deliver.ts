@@ -1,5 +1,5 @@
 import { hash } from "node:crypto";
-import { limits as bounds, logBodyBytes } from "../core/values/limits.ts";
+import { logBodyBytes } from "../core/values/limits.ts";
 import { canonicalName } from "../core/values/headers.ts";
 import { leastProgress } from "../core/fairness/responseRoom.ts";
 import type { LongWork } from "../core/fairness/longWork.ts";
@@ -39,6 +39,8 @@ export type DeliverOptions = {
      * callback reports more of it. Dead letters keep this many bytes.
      */
     responseBytes: number;
+    /** The largest body of a message, in bytes. */
+    maxBody: number;
     connectTimeout: Millis;
     /**
      * The maximum number of connections to one origin. It should equal the delivery capacity, because the
@@ -199,10 +201,10 @@ class DeliveryAttempt implements RequestCaller {
    * its limit is three quarters of the size of a message.
    */
   get #maxBytes(): number {
-    const { responseBytes } = this.#options.limits;
-    if (this.#isCall) return Math.max(responseBytes, bounds.messageBytes);
+    const { responseBytes, maxBody } = this.#options.limits;
+    if (this.#isCall) return Math.max(responseBytes, maxBody);
     return isReportedByCallback(this.#delivery, this.#status)
-      ? Math.max(responseBytes, (bounds.messageBytes / 4) * 3)
+      ? Math.max(responseBytes, Math.floor(maxBody / 4) * 3)
       : responseBytes;
   }
 

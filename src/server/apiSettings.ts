@@ -8,6 +8,7 @@ import { version } from "./version.ts";
 export const toApiSettings = (settings: ServerConfig) => ({
   retention: toRetention(settings),
   maxQueues: settings.maxQueues,
+  maxBody: settings.maxBody,
   brand: settings.brand,
   region: settings.region,
   corsOrigins: settings.corsOrigin,

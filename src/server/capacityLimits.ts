@@ -17,10 +17,11 @@ export function readCapacityLimits(
 
 /** Returns the limits of deliveries. */
 export const toDeliverLimits = (
-  { responseLimit, connectTimeout }: ServerConfig,
+  { responseLimit, maxBody, connectTimeout }: ServerConfig,
   { capacity, sockets }: ReturnType<typeof limitToDescriptors>,
 ) => ({
   responseBytes: responseLimit,
+  maxBody,
   connectTimeout,
   connectionsPerOrigin: capacity,
   sockets,

@@ -5,7 +5,7 @@ import type { SettingPlaces } from "./configSources.ts";
 import { collectSettings, ConfigRefused, otherVariables, toFileVariable } from "./configSources.ts";
 import { egressRows } from "./egressRows.ts";
 import { defaultAddress } from "../../launch/health.cjs";
-import { limits } from "../core/values/limits.ts";
+import { largestMessageBytes, limits } from "../core/values/limits.ts";
 import { minute } from "../core/values/time.ts";
 import {
   duration,
@@ -121,29 +121,11 @@ export const serverSettings = {
     help: "transaction if PostgreSQL is behind a pooler in transaction mode, such as PgBouncer",
   },
   ...egressRows,
-  maxDeliveries: {
-    takes: integer(1, 100_000),
-    default: "1024",
-    value: "<n>",
-    help: "deliveries that may run at once, in total",
-  },
-  maxDeliveriesPerHost: {
-    takes: integer(1, 100_000),
-    default: "512",
-    value: "<n>",
-    help: "deliveries of one account that may run at once to one host",
-  },
-  connectTimeout: {
-    takes: duration(100),
-    default: "10s",
-    value: "<duration>",
-    help: "time limit for connecting to a destination",
-  },
-  responseLimit: {
-    takes: integer(0, 64 * 1024 * 1024),
-    default: "1048576",
+  maxBody: {
+    takes: integer(1024, largestMessageBytes),
+    default: String(limits.messageBytes),
     value: "<bytes>",
-    help: "size up to which response bodies are read and kept in dead letters",
+    help: "size up to which bodies of messages are accepted, at most 64 MiB",
   },
   logRetention: {
     takes: duration(minute),

@@ -1,7 +1,7 @@
 import { z } from "zod";
-import { forwardProxy, networkList } from "./settingValues.ts";
+import { duration, forwardProxy, integer, networkList } from "./settingValues.ts";
 
-/** The settings of outgoing connections, as rows of `serverSettings` in `config.ts`. */
+/** The settings of deliveries and their connections, as rows of `serverSettings` in `config.ts`. */
 export const egressRows = {
   egressAllow: {
     takes: networkList,
@@ -30,5 +30,29 @@ export const egressRows = {
     help:
       "JSON file with the certificates that deliveries show to hosts, " +
       'such as {"api.example.com": {"certificate": "client.pem", "key": "client.key"}}',
+  },
+  maxDeliveries: {
+    takes: integer(1, 100_000),
+    default: "1024",
+    value: "<n>",
+    help: "deliveries that may run at once, in total",
+  },
+  maxDeliveriesPerHost: {
+    takes: integer(1, 100_000),
+    default: "512",
+    value: "<n>",
+    help: "deliveries of one account that may run at once to one host",
+  },
+  connectTimeout: {
+    takes: duration(100),
+    default: "10s",
+    value: "<duration>",
+    help: "time limit for connecting to a destination",
+  },
+  responseLimit: {
+    takes: integer(0, 64 * 1024 * 1024),
+    default: "1048576",
+    value: "<bytes>",
+    help: "size up to which response bodies are read and kept in dead letters",
   },
 } as const;

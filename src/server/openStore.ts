@@ -96,6 +96,7 @@ async function openDatabase(
     version,
     random: systemRandom,
     elapsed,
+    maxBody: settings.maxBody,
     onOutdated,
     onRoundTrip,
     onLoss,
@@ -168,6 +169,7 @@ async function openFolder(
       now: () => systemClock.now(),
       random: systemRandom,
       newId: createIdGenerator(systemRandom),
+      maxBody: settings.maxBody,
     };
     const replica = reclaims ? createReplica(settings, log) : null;
     const store = await embeddedStore({

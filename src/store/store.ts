@@ -190,6 +190,8 @@ export type MomentSource = {
   random(): number;
   /** Reports whether the disk has too little room for new content. Default: it has enough. */
   isDiskLow?(): boolean;
+  /** See `BodyLimit`. */
+  maxBody?: number | undefined;
   newId(kind: IdKind, now: Millis): string;
 };
 

@@ -85,6 +85,7 @@ export async function createTestServer(
     alarm?: typeof alarm;
     longResponseBytes?: number;
     maxQueues?: number;
+    maxBody?: number;
     brand?: Brand;
     sendsFrom?: string[];
     prices?: Prices;
@@ -115,6 +116,10 @@ export async function createTestServer(
       random,
       newId: createIdGenerator(random),
       ...(options.isDiskLow && { isDiskLow: options.isDiskLow }),
+      // A test lowers the limit for what is accepted later by changing its options.
+      get maxBody() {
+        return options.maxBody;
+      },
     },
     memory,
   );
@@ -176,6 +181,7 @@ export async function createTestServer(
     ...(options.requestBodyBytes === undefined ? {} : { requestBodyBytes: options.requestBodyBytes }),
     ...(options.longResponseBytes === undefined ? {} : { longResponseBytes: options.longResponseBytes }),
     ...(options.brand === undefined ? {} : { brand: options.brand }),
+    ...(options.maxBody === undefined ? {} : { maxBody: options.maxBody }),
     ...(options.maxQueues === undefined ? {} : { maxQueues: options.maxQueues }),
     ...(options.hasOperator === false
       ? {}

@@ -111,8 +111,8 @@ function testRefusals(createUser: () => WorkflowUser): void {
   const cases: [what: string, step: Step, reason: string][] = [
     [
       "a result larger than any message",
-      (context) => context.run("big", () => "x".repeat(8 * 1024 * 1024)),
-      "8388608",
+      (context) => context.run("big", () => "x".repeat(10 * 1024 * 1024)),
+      "10485760",
     ],
     ["a sleep of no duration", (context) => context.sleep("nap", "soon" as "1s"), "soon"],
     ["a sleep of ten years", (context) => context.sleep("nap", "3650d"), "limit"],
@@ -162,7 +162,7 @@ type ReportedFailure = {
 function testFailureCallbacks(createUser: () => WorkflowUser): void {
   test.each([
     ["whole", 3 * 1024 * 1024, 3 * 1024 * 1024],
-    ["cut to the limit and still valid", 7 * 1024 * 1024, 5.9 * 1024 * 1024],
+    ["cut to the limit and still valid", 9 * 1024 * 1024, 7.4 * 1024 * 1024],
   ])("a failure function gets a large error: %s", async (_, length, least) => {
     const user = createUser();
     const told: [message: string, payload: unknown][] = [];

@@ -63,7 +63,7 @@ describe("aborting", () => {
       egress: createEgress({ allow: ["127.0.0.1"] }),
       clock: systemClock,
       longWork: createLongWork(),
-      limits: { responseBytes: 10, connectTimeout: 1_000, connectionsPerOrigin: 2 },
+      limits: { responseBytes: 10, maxBody: 100, connectTimeout: 1_000, connectionsPerOrigin: 2 },
       region: "US-EAST-1",
       newId: (kind) => kind,
     });

@@ -67,16 +67,16 @@ describe("the response of a third party", () => {
 
   test("is complete up to the size of a message, and an error if it is larger", async () => {
     const run = { ...part, kind: "call" as const };
-    const whole = await call(`http://127.0.0.1:${await answering(8 * 1024 * 1024)}/`, { run });
-    expect([whole.status, whole.body.byteLength]).toEqual([200, 8 * 1024 * 1024]);
-    const cut = await call(`http://127.0.0.1:${await answering(8 * 1024 * 1024 + 1)}/`, { run });
-    expect(cut).toMatchObject({ status: null, error: "the response exceeds the limit of 8 MiB" });
+    const whole = await call(`http://127.0.0.1:${await answering(10 * 1024 * 1024)}/`, { run });
+    expect([whole.status, whole.body.byteLength]).toEqual([200, 10 * 1024 * 1024]);
+    const cut = await call(`http://127.0.0.1:${await answering(10 * 1024 * 1024 + 1)}/`, { run });
+    expect(cut).toMatchObject({ status: null, error: "the response exceeds the limit of 10 MiB" });
   });
 });
 
 describe("a response that a callback reports", () => {
   const mebibyte = 1024 * 1024;
-  const most = 6 * mebibyte;
+  const most = 7.5 * mebibyte;
   const answering = (size: number, status = 500): Promise<number> =>
     httpDestination((_incoming, response) => response.writeHead(status).end("x".repeat(size)));
   const told = {

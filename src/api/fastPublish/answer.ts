@@ -1,5 +1,4 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { limits } from "../../core/values/limits.ts";
 import type { Bytes, Millis } from "../../core/model/message.ts";
 import { noBytes } from "../../core/model/message.ts";
 import type { AdmissionPolicy } from "../admission/policy.ts";
@@ -215,7 +214,7 @@ const toLoggedResponse = ({ status, body, ignored = [], headers = {} }: RouteRes
 });
 
 function toRefusalResponse(target: Target, error: unknown): LoggedResponse {
-  const problem = toProblem(error, limits.messageBytes);
+  const problem = toProblem(error);
   const { status, fault } = problem;
   return {
     status,

@@ -28,9 +28,9 @@ export const isAccountPath = (path: string): boolean => /^\/v2\/(svc|qstash|admi
 
 /**
  * Converts a thrown value into a response. Only a `Refusal` and the HTTP server's own refusals tell the
- * caller the reason.
+ * caller the reason. `maxBytes`: the limit of the body, for an error of the framework.
  */
-export function toProblem(thrown: unknown, maxBytes: number): Problem {
+export function toProblem(thrown: unknown, maxBytes?: number): Problem {
   if (thrown instanceof Refusal) {
     const { code, message, retryAfter } = thrown;
     // Public clients treat any 429 with these headers as the end of the daily limit.

@@ -9,6 +9,8 @@ import type { WebhookSource } from "../../core/model/webhookSource.ts";
 import type { RefusedHosts } from "../../core/values/refusedHost.ts";
 import type { Retention } from "../../core/commands/retention.ts";
 import type { Filter } from "../../core/search/filter.ts";
+import { limits } from "../../core/values/limits.ts";
+import type { BodyLimit } from "../../core/accounts/plans.ts";
 import type { Prices } from "../../core/accounts/statistics.ts";
 import type { Verb } from "../../core/model/rights.ts";
 import type { PlanName } from "../../core/model/accountTerms.ts";
@@ -50,6 +52,8 @@ export type RouteContext = {
   wakeJobs?: () => void;
   /** The number of queues that an account may have. Default: see `limits`. */
   maxQueues?: number;
+  /** See `BodyLimit`. */
+  maxBody?: number;
   /** The brand of messages whose publish request shows none. Default: the neutral brand. */
   brand?: Brand;
   /** The region of this server and the networks that its deliveries come from. The API reports them. */
@@ -123,6 +127,18 @@ export type RouteRequest<P extends ParameterSchema, Q extends ParameterSchema> =
   context: RouteContext;
 };
 
+/** The bytes of a request body: a number, or how many times the largest body of a message. */
+export type MaxBytes = number | { messages: number };
+
+/** Returns the bytes that the body of a request to a route may have. */
+export const readMaxBytes = (
+  { body }: Pick<Route, "body">,
+  { maxBody = limits.messageBytes }: BodyLimit,
+): number => {
+  const maxBytes = body?.maxBytes ?? 1024 * 1024;
+  return typeof maxBytes === "number" ? maxBytes : maxBytes.messages * maxBody;
+};
+
 /** One operation of the API: its matching, checks, handler and documentation. */
 export type RouteDescription = {
   method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
@@ -140,7 +156,7 @@ export type RouteDescription = {
   settings?: "all" | "retry" | "resume";
   /** Settings of workflow runs that the route accepts as well. */
   runSettings?: readonly WorkflowSettingName[];
-  body?: { about: string; contentType: string; schema: z.ZodType; required: boolean; maxBytes: number };
+  body?: { about: string; contentType: string; schema: z.ZodType; required: boolean; maxBytes: MaxBytes };
   /** The responses by status. `contentType`: JSON if absent. */
   answers: Readonly<Record<number, { about: string; contentType?: string; schema: z.ZodType }>>;
   /**

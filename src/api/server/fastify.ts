@@ -23,7 +23,7 @@ import { RefusedBodies } from "../route/refusedBodies.ts";
 import type { RequestCounter, RequestLine } from "../route/requestLog.ts";
 import { shownPath } from "../route/requestLog.ts";
 import type { RouteResponse, IncomingRequest, RouteContext, Route } from "../route/route.ts";
-import { changesAnything, listMethods } from "../route/route.ts";
+import { changesAnything, listMethods, readMaxBytes } from "../route/route.ts";
 import { routerPath, routeTable, routingPath } from "../route/routeTable.ts";
 import { routes as allRoutes } from "../routes/index.ts";
 import type { BrowserParts } from "./browser.ts";
@@ -74,10 +74,11 @@ export type ApiOptions = Omit<RouteContext, "logTails"> &
  * Returns the HTTP interface, ready to listen. When it closes, running requests end and new ones are refused.
  */
 export function createApi(options: ApiOptions): FastifyInstance {
+  const { maxBody = limits.messageBytes } = options;
   const api = Fastify({
     http: serverOptions,
     ...timing,
-    bodyLimit: limits.messageBytes,
+    bodyLimit: maxBody,
     trustProxy: options.trustProxy,
     // A hook refuses requests instead, with an error of this API.
     return503OnClosing: false,
@@ -93,7 +94,7 @@ export function createApi(options: ApiOptions): FastifyInstance {
       querystringParser: () => ({}),
     },
     frameworkErrors: (error, request, reply) =>
-      sendProblem(request, reply, toProblem(error, request.routeOptions?.bodyLimit ?? limits.messageBytes)),
+      sendProblem(request, reply, toProblem(error, request.routeOptions?.bodyLimit ?? maxBody)),
     clientErrorHandler: (error, socket) =>
       afterResponses(socket, () => respondToBytes(error, socket, options)),
   });
@@ -123,7 +124,7 @@ export function createApi(options: ApiOptions): FastifyInstance {
   for (const row of rows) addRoute(api, row, { options, context, admission });
   addResponseHooks(api, options, responseLimits);
   api.setErrorHandler((error, request, reply) =>
-    sendProblem(request, reply, toProblem(error, request.routeOptions?.bodyLimit ?? limits.messageBytes)),
+    sendProblem(request, reply, toProblem(error, request.routeOptions?.bodyLimit ?? maxBody)),
   );
   return api;
 }
@@ -205,7 +206,7 @@ function addRoute(api: FastifyInstance, row: Route, { options, context, admissio
   api.route({
     method: [...listMethods(row)],
     url: routerPath(row.path),
-    bodyLimit: row.body?.maxBytes ?? 1024 * 1024,
+    bodyLimit: readMaxBytes(row, options),
     config: { route: row },
     ...(row.deprecated && { onSend: addHeaders(deprecationHeaders(row.deprecated)) }),
     handler: async (request, reply) => {

@@ -5,7 +5,6 @@ import { findAddress } from "../http/address.ts";
 import { readRequestId, requestIdHeader } from "../http/requestId.ts";
 import { problemHeaders } from "../http/responseHeaders.ts";
 import { corsHeaders } from "../http/cors.ts";
-import { limits } from "../../core/values/limits.ts";
 import { isLargeBodyComing } from "../http/requestBodyLimits.ts";
 import { problemBody, toProblem } from "../http/problems.ts";
 import type { RequestCounter, RequestLine } from "../route/requestLog.ts";
@@ -46,7 +45,7 @@ export function refuseEarly(
     return false;
   const refusal = admission.excess(findAddress(request.socket.remoteAddress));
   if (refusal === null) return false;
-  const problem = toProblem(refusal, limits.messageBytes);
+  const problem = toProblem(refusal);
   const text = JSON.stringify(problemBody(target.path, problem));
   const described = {
     "content-type": "application/json; charset=utf-8",

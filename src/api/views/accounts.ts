@@ -1,6 +1,6 @@
 import { z } from "zod";
 import type { Account } from "../../core/model/message.ts";
-import { defaultTimeout, readLimits, readPlan } from "../../core/accounts/plans.ts";
+import { defaultTimeout, readLimits, readMessageBytes, readPlan } from "../../core/accounts/plans.ts";
 import { retentionFor } from "../../core/commands/retention.ts";
 import type { RouteContext } from "../route/route.ts";
 import { makeReadOnlyToken } from "../auth/token.ts";
@@ -103,7 +103,7 @@ export async function openAccountJson(account: Account, context: RouteContext, b
 /** Returns the account record (protocol 7.1). */
 export async function accountJson(
   account: Account,
-  { store, maxQueues, retention, region = "US-EAST-1", reservedPrices = {} }: RouteContext,
+  { store, maxQueues, maxBody, retention, region = "US-EAST-1", reservedPrices = {} }: RouteContext,
   brand: AccountBrand,
 ) {
   const {
@@ -129,7 +129,7 @@ export async function accountJson(
     active: state === "active",
     state,
     last_plan_upgrade_time: seconds(upgradedAt),
-    max_message_size: limits.messageBytes,
+    max_message_size: readMessageBytes(account, { maxBody }),
     max_requests_per_day: limits.requestsPerDay,
     max_requests_per_day_hard: limits.requestsPerDayHard,
     max_endpoints_per_topic: limits.endpoints,

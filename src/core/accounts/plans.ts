@@ -1,5 +1,5 @@
 import { Refusal } from "../values/errors.ts";
-import { defaults, limits as house } from "../values/limits.ts";
+import { defaults, largestMessageBytes, limits as house } from "../values/limits.ts";
 import type { Account, Millis } from "../model/message.ts";
 import type { AccountLimits, LimitName, PlanName, Terms } from "../model/accountTerms.ts";
 import { day, hour, minute } from "../values/time.ts";
@@ -14,11 +14,11 @@ const unlimited = 1_000_000_000;
 const unlimitedBytes = 500_000_000_000_000;
 
 const selfHosted: AccountLimits = {
-  messageBytes: house.messageBytes,
+  // Settings of the server limit bodies, queues, dead letters and logs.
+  messageBytes: largestMessageBytes,
   retries: house.retries,
   delay: house.delay,
   timeout: house.timeout,
-  // Settings of the server limit queues, dead letters and logs.
   parallelism: house.parallelism,
   queues: unlimited,
   deadLetterRetention: 3650 * day,
@@ -66,7 +66,7 @@ const free: AccountLimits = {
 
 const paid: AccountLimits = {
   ...free,
-  messageBytes: 8 * mebibyte,
+  messageBytes: 10 * mebibyte,
   delay: 366 * day,
   timeout: 2 * hour,
   parallelism: 100,
@@ -87,6 +87,7 @@ const paid: AccountLimits = {
 
 const fixed = (requests: number, globalParallelism: number, deadLetterRetention: Millis): AccountLimits => ({
   ...paid,
+  messageBytes: 50 * mebibyte,
   logRetention: 14 * day,
   auditRetention: 365 * day,
   timeout: house.timeout,
@@ -149,6 +150,13 @@ function mergeLimits(planLimits: AccountLimits, ownLimits: Partial<AccountLimits
   mergedLimits.requestsPerDay = Math.min(mergedLimits.requestsPerDay, mergedLimits.requestsPerDayHard);
   return mergedLimits;
 }
+
+/** The largest body that the server accepts, in bytes. Default: see `limits`. */
+export type BodyLimit = { maxBody?: number | undefined };
+
+/** Returns the largest body that an account may send, in bytes, on a server with this setting. */
+export const readMessageBytes = (account: Terms, { maxBody = house.messageBytes }: BodyLimit): number =>
+  Math.min(readLimits(account).messageBytes, maxBody);
 
 /** Returns one limit of an account. It is cheaper than `readLimits` for code that reads many accounts. */
 export function readLimit({ plan = "selfHosted", limits }: Terms, name: LimitName): number {

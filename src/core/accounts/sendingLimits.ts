@@ -1,5 +1,6 @@
 import { findHostRefusal } from "./allowedHosts.ts";
-import { formatRaiseHint, readLimits } from "./plans.ts";
+import { formatRaiseHint, readLimits, readMessageBytes } from "./plans.ts";
+import type { BodyLimit } from "./plans.ts";
 import type { LimitName } from "../model/accountTerms.ts";
 import type {
   Account,
@@ -17,11 +18,13 @@ import type { ErrorCode } from "../values/errors.ts";
 type Refused = { refused: ErrorCode; message: string };
 
 /** Returns a refusal if a body is larger than the account may send, or null. */
-export function findBodyRefusal(account: Account, body: Uint8Array): Refused | null {
-  const { messageBytes } = readLimits(account);
+export function findBodyRefusal(account: Account, body: Uint8Array, server: BodyLimit): Refused | null {
+  const messageBytes = readMessageBytes(account, server);
   if (body.byteLength <= messageBytes) return null;
   const problem = `${body.byteLength} bytes exceeds the limit of ${messageBytes}`;
-  return { refused: "too-large", message: `body: ${problem}${formatRaiseHint(account, "messageBytes")}` };
+  const isServerLimit = messageBytes < readLimits(account).messageBytes;
+  const hint = isServerLimit ? "" : formatRaiseHint(account, "messageBytes");
+  return { refused: "too-large", message: `body: ${problem}${hint}` };
 }
 
 /**

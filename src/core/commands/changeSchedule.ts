@@ -69,7 +69,7 @@ export const changeSchedule: Decision<ChangeInput, Schedule> = {
     const schedule = mustFindSchedule(draft, owner, id);
     if (schedule.damaged) throw damagedScheduleRefusal(id);
     const changed = applyChange(schedule, { change, overrides }, moment.now);
-    checkSchedule(account, changed, moment.now);
+    checkSchedule(account, { ...changed, body: change.body }, moment);
     const { headers, ...known } = schedule.messageInput;
     const kept = headers.filter(([name, value]) =>
       changed.messageInput.headers.some((one) => one[0] === name && one[1] === value),

@@ -223,7 +223,7 @@ function findRunRefusal({ draft, account }: Publishing, scope: Scope, post: RunP
 
 function publishOne(publishing: Publishing, input: MessageInput): PublishResult {
   const { draft, moment, account } = publishing;
-  const refusal = findAccountRefusal(publishing, input) ?? findLimitRefusal(account, input, moment.now);
+  const refusal = findAccountRefusal(publishing, input) ?? findLimitRefusal(account, input, moment);
   if (refusal) return refusal;
   if (hasRunPost(input))
     return isRunStart(input)
@@ -307,11 +307,12 @@ function findDuplicate(
   return older && older.expiresAt > moment.now ? older : null;
 }
 
-function findLimitRefusal(account: Account, input: MessageInput, now: Millis): Refused | null {
+function findLimitRefusal(account: Account, input: MessageInput, moment: Moment): Refused | null {
   const refusal =
-    findBodyRefusal(account, input.body) ?? findHostRefusal(account, [input.url, ...listRunUrls(input.post)]);
+    findBodyRefusal(account, input.body, moment) ??
+    findHostRefusal(account, [input.url, ...listRunUrls(input.post)]);
   if (refusal) return isPostedByRun(input) ? { ...refusal, refused: "step-refused" } : refusal;
-  return findSendingRefusal(account, input, now);
+  return findSendingRefusal(account, input, moment.now);
 }
 
 /**

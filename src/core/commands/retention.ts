@@ -4,7 +4,8 @@ import { readIdTime } from "../values/ids.ts";
 import { forgetMessage } from "../search/tags.ts";
 import { recordsEnd } from "../sending/listedState.ts";
 import type { AccountId, LogRow, Millis, RunKey, WithoutBody } from "../model/message.ts";
-import { readLimit, readLimits, serverLimit } from "../accounts/plans.ts";
+import { readLimit, readLimits, readMessageBytes, serverLimit } from "../accounts/plans.ts";
+import type { BodyLimit } from "../accounts/plans.ts";
 import type { Run, Step } from "../model/run.ts";
 import { hasStorageQuota } from "../accounts/storageQuota.ts";
 import { toDayNumber, readTimeIndexDay } from "../search/timeIndex.ts";
@@ -37,12 +38,13 @@ export type ExpiryResult = { removed: number; more: boolean };
  */
 export function readServerLimits(
   account: Terms,
-  { retention, maxQueues = Infinity }: { retention: Retention; maxQueues?: number },
+  { retention, maxQueues = Infinity, maxBody }: { retention: Retention; maxQueues?: number } & BodyLimit,
 ): AccountLimits {
   const { log, deadLetters, audit } = retentionFor(account, retention);
   const accountLimits = readLimits(account);
   return {
     ...accountLimits,
+    messageBytes: readMessageBytes(account, { maxBody }),
     queues: Math.min(accountLimits.queues, maxQueues),
     logRetention: log,
     deadLetterRetention: deadLetters,

@@ -54,7 +54,7 @@ export const createSchedule: Decision<ScheduleInput, ScheduleCreated> = {
   decide: (input, draft, moment) => {
     const { account, cron, body } = input;
     const owner = requireActiveAccount(draft.get("accounts", account));
-    checkSchedule(owner, input, moment.now);
+    checkSchedule(owner, input, moment);
     if (input.scope) mustBeInScope(input.scope, input, draft);
     const duplicate = findDeduplication(draft, input);
     if (duplicate && duplicate.expiresAt > moment.now && isUnreplaced(draft, duplicate, parseCron(cron)))
@@ -97,11 +97,14 @@ function findDeduplication(
   return draft.get("deduplications", account, deduplicationKey(deduplication, cron));
 }
 
-/** Throws `Refusal` for a setting that the account may not use, or that no schedule can have. */
+/**
+ * Throws `Refusal` for a setting that the account may not use, or that no schedule can have. Without `body`,
+ * the schedule keeps its body, which may be larger than what is accepted now.
+ */
 export function checkSchedule(
   account: Account,
-  { id, messageInput, body }: Pick<ScheduleInput, "id" | "messageInput" | "body">,
-  now: Millis,
+  { id, messageInput, body }: Pick<ScheduleInput, "id" | "messageInput"> & { body: Bytes | undefined },
+  moment: Moment,
 ): void {
   if (id !== null && !isName(id)) {
     const problem = 'is not an id; use letters, digits, ".", "_" and "-", but not "." or ".." alone';
@@ -114,7 +117,8 @@ export function checkSchedule(
         "use delay to send later",
     );
   }
-  const refusal = findSendingRefusal(account, messageInput, now) ?? findBodyRefusal(account, body);
+  const refusal =
+    findSendingRefusal(account, messageInput, moment.now) ?? (body && findBodyRefusal(account, body, moment));
   if (refusal) throw new Refusal(refusal.refused, refusal.message);
 }
 

@@ -33,7 +33,7 @@ import type {
 import type { DeadLetter, FailureCallbackInfo } from "../model/deadLetter.ts";
 import type { Limiter } from "../model/limiter.ts";
 import { isUnfinished } from "../model/message.ts";
-import { readLimits } from "../accounts/plans.ts";
+import { readMessageBytes } from "../accounts/plans.ts";
 import { countRetries, decideNextAction } from "../sending/retry.ts";
 
 /**
@@ -183,7 +183,7 @@ export function failMessage(draft: Draft, moment: Moment, failure: Failure): voi
       retried: deadLetter.retried,
       outcome,
       reportsOn,
-      maxBytes: readLimits(account).messageBytes,
+      maxBytes: readMessageBytes(account, moment),
     };
     accept(draft, moment, {
       account,
@@ -232,7 +232,7 @@ function createCallback(draft: Draft, moment: Moment, { account, message, state,
     retried,
     outcome,
     reportsOn,
-    maxBytes: readLimits(account).messageBytes,
+    maxBytes: readMessageBytes(account, moment),
   };
   accept(draft, moment, {
     account,

@@ -55,7 +55,8 @@ export const replayDeadLetter: Decision<ReplayInput, Retried> = {
     throwIfRefused(
       findRedactedRefusal(message, { ...change, overrides }) ??
         (scope && findScopeRefusal(scope, input)) ??
-        findBodyRefusal(account, input.body) ??
+        // The stored body may be larger than the present limit.
+        (change.body && findBodyRefusal(account, change.body, moment)) ??
         findSendingRefusal(account, input, moment.now),
     );
     const accepted = accept(draft, moment, { account, input });

@@ -278,6 +278,8 @@ export type Moment = {
   readonly node: NodeId;
   /** Whether the disk of the server has too little room to accept new content. */
   readonly isDiskLow?: boolean;
+  /** See `BodyLimit`. */
+  readonly maxBody?: number | undefined;
   /** Returns a new id, unique on all nodes. */
   newId(kind: IdKind): string;
   /** Returns an unpredictable number from 0 (inclusive) to 1 (exclusive). */

@@ -5,8 +5,11 @@ import { day, hour, minute, second } from "./time.ts";
  * the limit.
  */
 export const limits = {
-  /** The bytes of one message. The body of a callback is a message too; a body that is too large is cut. */
-  messageBytes: 8 * 1024 * 1024,
+  /**
+   * The bytes of one message. A setting of the server can change it. The body of a callback is a message too;
+   * a body that is too large is cut.
+   */
+  messageBytes: 10 * 1024 * 1024,
   retries: 1000,
   delay: 366 * day,
   timeout: 12 * hour,
@@ -71,6 +74,9 @@ export const limits = {
   waiters: 10_000,
 } as const;
 
+/** The largest value of the setting of the server for the bytes of one message. */
+export const largestMessageBytes = 64 * 1024 * 1024;
+
 /** The values of settings that a request does not give. */
 export const defaults = {
   retries: 3,
@@ -115,7 +121,7 @@ export const spans = {
 
 /**
  * The bytes of bodies that may be in memory at once. A limit on the number of messages is not enough, because
- * a body may be empty or have 8 MiB.
+ * a body may be empty or have 64 MiB.
  */
 export const memory = {
   /** In flight, per node. The last message taken may exceed it. */

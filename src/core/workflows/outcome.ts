@@ -29,7 +29,7 @@ import {
   scheduleRetry,
   readWithBody,
 } from "../sending/outcome.ts";
-import { readLimits } from "../accounts/plans.ts";
+import { readMessageBytes } from "../accounts/plans.ts";
 import { countRetries, decideNextAction } from "../sending/retry.ts";
 import type { Run, RunFailure, Step } from "../model/run.ts";
 import { formatHistory } from "../model/run.ts";
@@ -294,7 +294,7 @@ export function sendFailureCallback(
     retried: deadLetter.retried,
     outcome,
     reportsOn,
-    maxBytes: readLimits(account).messageBytes,
+    maxBytes: readMessageBytes(account, moment),
   };
   const part: RunPart = {
     run: run.id,

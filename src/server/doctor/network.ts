@@ -42,7 +42,7 @@ async function isNameServerUp(server: string): Promise<boolean> {
 export const listServerChecks = (settings: ServerConfig, server: FoundServer): Check[] => [
   { name: "server", run: () => judgeServer(settings, server) },
   ...(server === "none" ? [{ name: "ports", run: () => checkPorts(settings) }] : []),
-  { name: "proxy", run: () => checkProxy(settings.publicUrl) },
+  { name: "proxy", run: () => checkProxy(settings) },
 ];
 
 function judgeServer(settings: ServerConfig, server: FoundServer): CheckResult | Promise<CheckResult> {

@@ -1,5 +1,6 @@
 import type { CheckResult } from "./finding.ts";
 import { ok, problem, skipped, toErrorText } from "./finding.ts";
+import type { ServerConfig } from "../config.ts";
 import { requestReply, type Reply } from "./request.ts";
 
 /**
@@ -38,14 +39,18 @@ function listMiddles(prefix: string): Probe[] {
 const queryName = "a//b";
 const queryFix = "pass the query on as it is; nginx: proxy_pass without a path, or with $request_uri";
 
-/** A body that is larger than the proxies' usual limit of 1 MiB. */
-const largeBody = 1_200_000;
+const mebibyte = 1024 * 1024;
+/** A proxy should let a body through also in base64, which is a third longer, within JSON. */
+const proxyShare = 1.6;
 
 /**
  * Sends harmless requests through the proxy in front of the server. They have no token, and most have paths
  * that do not exist unless the proxy changes them.
  */
-export async function checkProxy(publicUrl: string): Promise<CheckResult> {
+export async function checkProxy({
+  publicUrl,
+  maxBody,
+}: Pick<ServerConfig, "publicUrl" | "maxBody">): Promise<CheckResult> {
   if (publicUrl === "") return skipped("no --public-url is set, so no proxy was tried");
   const prefix = new URL(publicUrl).pathname.replace(/\/$/, "");
   const send = (path: string, body?: Uint8Array): Promise<Reply> =>
@@ -72,11 +77,11 @@ export async function checkProxy(publicUrl: string): Promise<CheckResult> {
     );
   }
   // The server may refuse the request before it has read the body, which ends the connection.
-  const reply = await send("/v2/publish/https://example.com", new Uint8Array(largeBody)).catch(() => null);
+  const reply = await send("/v2/publish/https://example.com", new Uint8Array(maxBody)).catch(() => null);
   if (reply?.status === 413)
     return problem(
-      `${publicUrl} refuses bodies of ${formatMegabytes(largeBody)}`,
-      "nginx: client_max_body_size 16m",
+      `${publicUrl} refuses bodies of ${formatMebibytes(maxBody)}`,
+      `nginx: client_max_body_size ${Math.ceil((proxyShare * maxBody) / mebibyte)}m`,
     );
   return ok(`${publicUrl} passes paths and bodies on unchanged`);
 }
@@ -108,4 +113,4 @@ async function findQueryChanges(send: Send): Promise<Change[]> {
   return [{ change, fix: queryFix }];
 }
 
-const formatMegabytes = (bytes: number): string => `${(bytes / 1_000_000).toFixed(1)} MB`;
+const formatMebibytes = (bytes: number): string => `${(bytes / mebibyte).toFixed(1)} MiB`;

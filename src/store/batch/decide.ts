@@ -123,6 +123,7 @@ class ReplayedMoment implements Moment {
   readonly now: Millis;
   readonly node: string;
   readonly isDiskLow: boolean;
+  readonly maxBody: number | undefined;
   readonly #source: MomentSource;
   readonly #isMissing: () => boolean;
   readonly #drawn: (number | { kind: IdKind; id: string })[] = [];
@@ -136,6 +137,7 @@ class ReplayedMoment implements Moment {
     this.now = now;
     this.isDiskLow = isDiskLow;
     this.node = source.node;
+    this.maxBody = source.maxBody;
     this.#source = source;
     this.#isMissing = isMissing;
   }

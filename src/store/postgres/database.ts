@@ -72,6 +72,7 @@ export async function postgresStore(options: PostgresOptions): Promise<Store> {
     now: () => clock.now(),
     random,
     newId: createIdGenerator(random),
+    maxBody: options.maxBody,
   });
   // If the removal fails, the next start tries again.
   await database.removeOldNodes().catch(() => undefined);

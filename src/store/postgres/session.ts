@@ -51,6 +51,8 @@ export type PostgresOptions = DatabaseLocation & {
    * failover.
    */
   onLoss?(loss: CommitLoss): void;
+  /** See `BodyLimit`. */
+  maxBody?: number;
   /** A monotonic clock: milliseconds since an arbitrary moment. Defaults to `clock`. */
   elapsed?(): Millis;
   /**

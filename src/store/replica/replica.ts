@@ -5,6 +5,7 @@ import { isSea } from "node:sea";
 import type { Readable, Writable } from "node:stream";
 import { fileURLToPath } from "node:url";
 import type { Millis } from "../../core/model/message.ts";
+import { largestMessageBytes } from "../../core/values/limits.ts";
 import { minute, second } from "../../core/values/time.ts";
 import type { WalIndex } from "./walIndex.ts";
 import { StorageRefused } from "../store.ts";
@@ -35,8 +36,11 @@ type ReplicaOptions = {
   onEvent(event: ReplicaEvent): void;
 };
 
-/** The most bytes that wait for the writer in memory. If more would wait, it starts again with a copy. */
-const maxWaiting = 64 * 1024 * 1024;
+/**
+ * The most bytes that wait for the writer in memory. If more would wait, it starts again with a copy. One
+ * message must not be enough for that.
+ */
+const maxWaiting = 2 * largestMessageBytes;
 /**
  * How long a change waits before it is passed to the writer, so that many changes need one read, one write to
  * the pipe and one copy of each page.

@@ -5,6 +5,7 @@ import type { Disk } from "./sync.ts";
 import { openDisk } from "./sync.ts";
 import { WalCheckpoints } from "./walCheckpoint.ts";
 import { afterNextPoll } from "../batch/coalesce.ts";
+import type { BodyLimit } from "../../core/accounts/plans.ts";
 import { limits } from "../../core/values/limits.ts";
 import type { ClockReport } from "./storeTime.ts";
 import { createStoreTime, maxLead, readLatestUsed } from "./storeTime.ts";
@@ -93,7 +94,7 @@ export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Stor
   const onBegin = (): void => replica?.beforeWrite();
   const database = await openChecked(path, { keys, deferredSync, onDamage, onBegin });
   const disk = openStoreDisk(path);
-  const commits = new CommitSync(disk, onBroken);
+  const commits = new CommitSync(disk, { onBroken, maxBody: options.momentSource.maxBody });
   await commits.sync();
   const closeFiles = await startReplica({ path, replica, database, commits });
   const now = await openTime(options, database, commits).catch(async (error: unknown) => {
@@ -277,12 +278,6 @@ function reportOnce(onDamage: OnDamage = () => undefined): OnDamage {
 
 const maxReported = 1_000;
 
-/**
- * The free bytes that the disk must have after a change could not be stored. A message of 8 MiB is written to
- * the log and then to the file.
- */
-const minFreeBytes = 2 * limits.messageBytes;
-
 /** The bytes that the smallest batch writes, and the bytes that each call adds, not counting its bodies. */
 const bytesPerBatch = 128 * 1024;
 const bytesPerCall = 2 * 1024;
@@ -290,15 +285,23 @@ const bytesPerCall = 2 * 1024;
 const estimateWrittenBytes = (calls: readonly CommandCall[]): number =>
   calls.reduce((sum, { input }) => sum + bytesPerCall + countBodyBytes(input), bytesPerBatch);
 
+type CommitSyncOptions = BodyLimit & { onBroken: ((error: Error) => void) | undefined };
+
 /** Syncs commits to the disk, and remembers whether the disk has failed. */
 class CommitSync {
   readonly #disk: Disk;
   readonly #onBroken: (error: Error) => void;
+  /**
+   * The free bytes that the disk must have after a change could not be stored. The largest message is written
+   * to the log and then to the file.
+   */
+  readonly #minFreeBytes: number;
   #failure: Error | null = null;
 
-  constructor(disk: Disk, onBroken: (error: Error) => void = () => undefined) {
+  constructor(disk: Disk, { onBroken = () => undefined, maxBody = limits.messageBytes }: CommitSyncOptions) {
     this.#disk = disk;
     this.#onBroken = onBroken;
+    this.#minFreeBytes = 2 * maxBody;
   }
 
   /** Throws `Unavailable` if the disk has failed before. */
@@ -326,7 +329,7 @@ class CommitSync {
    */
   requireFreeSpace(): void {
     const freeBytes = this.#disk.readFreeBytes();
-    if (freeBytes < minFreeBytes)
+    if (freeBytes < this.#minFreeBytes)
       throw new NoRoom(`the disk is full: ${freeBytes} bytes are left; free some space`);
   }
 

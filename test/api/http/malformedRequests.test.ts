@@ -27,7 +27,7 @@ describe("over a connection", () => {
     ],
     ["headers of more than 64 KiB", `GET /v2/keys HTTP/1.1\r\nX-A: ${"a".repeat(66_000)}\r\n\r\n`, 431],
     ["a target of more than 64 KiB", `GET /${"a".repeat(66_000)} HTTP/1.1\r\n\r\n`, 431],
-    ["a declared body that is too large", `${head}Content-Length: 8388609\r\n\r\nabc`, 413],
+    ["a declared body that is too large", `${head}Content-Length: 10485761\r\n\r\nabc`, 413],
     ["CONNECT", "CONNECT e.example:443 HTTP/1.1\r\nHost: e.example:443\r\n\r\n", 405],
     ["a method that only some servers know", request("PURGE /v2/keys HTTP/1.1"), 405],
     ["another such method", request("MKCOL /nowhere HTTP/1.1"), 404],
@@ -50,7 +50,7 @@ describe("over a connection", () => {
       ),
     );
     expect(reply).toMatchObject({ status: 413 });
-    expect(JSON.parse(reply.body).error).toContain("8388608");
+    expect(JSON.parse(reply.body).error).toContain("10485760");
   });
 
   test("a request needs no Host, and a requested upgrade is ignored", async () => {

@@ -33,7 +33,7 @@ describe("the limits of an account", () => {
       sources,
       parallelism,
     }).toEqual({
-      messageBytes: house.messageBytes,
+      messageBytes: 64 * 1024 * 1024,
       retries: house.retries,
       delay: house.delay,
       timeout: house.timeout,
@@ -87,7 +87,7 @@ describe("the limits of an account", () => {
     };
     const paid = {
       ...free,
-      messageBytes: 8_388_608,
+      messageBytes: 10_485_760,
       delay: 366 * day,
       timeout: 7_200 * second,
       parallelism: 100,
@@ -107,6 +107,7 @@ describe("the limits of an account", () => {
     };
     const fixed = {
       ...paid,
+      messageBytes: 52_428_800,
       logRetention: 14 * day,
       auditRetention: 365 * day,
       timeout: 43_200 * second,

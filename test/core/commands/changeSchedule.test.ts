@@ -89,7 +89,11 @@ describe("a change of a schedule", () => {
       () => change({}, { redaction: { body: true, headers: ["A".repeat(40_000), "B".repeat(25_537)] } }),
       /"limit-exceeded","message":"redact-fields: the names of all hidden headers have 65537 characters/,
     ],
-    ["the body is too large", () => change({ body: new Uint8Array(8 * 1024 * 1024 + 1) }), /^too-large|body/],
+    [
+      "the body is too large",
+      () => change({ body: new Uint8Array(10 * 1024 * 1024 + 1) }),
+      /^too-large|body/,
+    ],
   ])("is refused if %s", async (_, prepare, refusal) => {
     await create({ letter: { redaction: { body: false, headers: ["A".repeat(40_000)] } } });
     const { cron, messageInput } = schedule() ?? {};

@@ -135,7 +135,7 @@ test("a refused message does not stop the others, and the results are in order",
 });
 
 test.each([
-  [{ body: new Uint8Array(8 * 1024 * 1024 + 1) }, "too-large"],
+  [{ body: new Uint8Array(10 * 1024 * 1024 + 1) }, "too-large"],
   [{ delay: 366 * 24 * 60 * minute + second }, "limit-exceeded"],
   [{ timeout: 12 * 60 * minute + second }, "limit-exceeded"],
   [{ headers: [["X-Long", "x".repeat(64 * 1024)] as const] }, "limit-exceeded"],

@@ -116,8 +116,8 @@ describe("a created schedule", () => {
     ],
     [
       "a body that is too large",
-      { body: new Uint8Array(8 * 1024 * 1024 + 1) },
-      /^body: 8388609 bytes exceeds the limit of 8388608$/,
+      { body: new Uint8Array(10 * 1024 * 1024 + 1) },
+      /^body: 10485761 bytes exceeds the limit of 10485760$/,
     ],
   ])("is refused with %s", async (_, wanted: WantedSchedule, problem) => {
     const failure: unknown = await create(wanted).catch((error: unknown) => error);

@@ -249,7 +249,7 @@ describe("a publish to a group", () => {
       { retries: 1_000_000 },
       { refused: "limit-exceeded", message: "retries: 1000000 exceeds the limit of 1000" },
     ],
-    [{ body: new Uint8Array(8 * 1024 * 1024 + 1) }, { refused: "too-large" }],
+    [{ body: new Uint8Array(10 * 1024 * 1024 + 1) }, { refused: "too-large" }],
   ])("that exceeds a limit creates no message", async (letter, refusal) => {
     const broker = await openWith(...bare(a, b));
     expect(await publish(broker, letter)).toMatchObject(refusal);

@@ -144,8 +144,8 @@ describe("a replay", () => {
     const { dlqId } = await fail();
     await expect(replay("1800000000000-000000000")).rejects.toThrow("there is no dead letter");
     await expect(replay(dlqId, { overrides: { retries: 1_001 } })).rejects.toThrow("retries: 1001 exceeds");
-    await expect(replay(dlqId, { change: { body: new Uint8Array(9 * 1024 * 1024) } })).rejects.toThrow(
-      "body: 9437184 bytes exceeds",
+    await expect(replay(dlqId, { change: { body: new Uint8Array(11 * 1024 * 1024) } })).rejects.toThrow(
+      "body: 11534336 bytes exceeds",
     );
     expect(broker.deadLetters).toMatchObject([{ id: dlqId }]);
     expect(broker.deadLetters[0]?.replays).toBeUndefined();

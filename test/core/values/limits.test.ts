@@ -13,7 +13,7 @@ import {
 
 test("the limits of requests have the promised values", () => {
   expect(limits).toEqual({
-    messageBytes: 8_388_608,
+    messageBytes: 10_485_760,
     retries: 1_000,
     delay: 31_622_400_000,
     timeout: 43_200_000,

@@ -1,3 +1,4 @@
+import { limits as bounds } from "../../../src/core/values/limits.ts";
 import { createServer as createHttpServer, type IncomingMessage, type RequestListener } from "node:http";
 import { createServer, type AddressInfo, type Server, type Socket } from "node:net";
 import { onTestFinished } from "vitest";
@@ -139,7 +140,13 @@ export function createTestDeliver({
     egress: createEgress({ allow, ...(resolve ? { resolve } : {}), ...egress }),
     clock: systemClock,
     longWork: createLongWork(),
-    limits: { responseBytes: 1_000, connectTimeout: 2_000, connectionsPerOrigin: 10, ...limits },
+    limits: {
+      responseBytes: 1_000,
+      maxBody: bounds.messageBytes,
+      connectTimeout: 2_000,
+      connectionsPerOrigin: 10,
+      ...limits,
+    },
     region: "EU-CENTRAL-1",
     newId,
   });

@@ -16,7 +16,12 @@ const { deliver, close } = createDeliver({
   egress: createEgress({ allow: ["127.0.0.0/8"] }),
   clock: systemClock,
   longWork: createLongWork(),
-  limits: { responseBytes: 1024 * 1024, connectTimeout: 10_000, connectionsPerOrigin: 1_000 },
+  limits: {
+    responseBytes: 1024 * 1024,
+    maxBody: 8 * 1024 * 1024,
+    connectTimeout: 10_000,
+    connectionsPerOrigin: 1_000,
+  },
   region: "US-EAST-1",
   newId: (kind) => kind,
 });

@@ -4,6 +4,7 @@ import type { AddressInfo } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
 import { findFreePort } from "../../freePort.ts";
 import { checkPorts } from "../../../src/server/doctor/ports.ts";
+import { limits } from "../../../src/core/values/limits.ts";
 import { checkProxy } from "../../../src/server/doctor/proxy.ts";
 import { readConfig } from "../../../src/server/config.ts";
 import { startWaypost, temporaryFolder } from "../waypost.ts";
@@ -45,10 +46,11 @@ const resolveDots = (path: string): string => {
   return kept.join("/");
 };
 
+const checkAt = (publicUrl: string, maxBody = limits.messageBytes) => checkProxy({ publicUrl, maxBody });
+
 test("the check of a proxy names what the proxy changes, and what to set", async () => {
   const { url } = await startServer();
-  const check = async (change: Change, prefix = "") =>
-    checkProxy(`${await startProxy(url, change)}${prefix}`);
+  const check = async (change: Change, prefix = "") => checkAt(`${await startProxy(url, change)}${prefix}`);
   expect(await check((path) => path)).toMatchObject({ verdict: "ok" });
   const found: [text: RegExp, fix: RegExp, change: Change][] = [
     [/: it merges \/\/$/, /merge_slashes off/, (path) => path.replaceAll(/\/{2,}/g, "/")],
@@ -79,13 +81,19 @@ test("the check of a proxy names what the proxy changes, and what to set", async
     verdict: "problem",
     fix: "nginx: client_max_body_size 16m",
   });
-  expect(await checkProxy("http://127.0.0.1:1")).toMatchObject({ verdict: "problem" });
+  const refusing = await startProxy(url, (path, method) => (method === "POST" ? 413 : path));
+  expect(await checkAt(refusing, 64 * 1024 * 1024)).toMatchObject({
+    verdict: "problem",
+    text: /refuses bodies of 64.0 MiB$/,
+    fix: "nginx: client_max_body_size 103m",
+  });
+  expect(await checkAt("http://127.0.0.1:1")).toMatchObject({ verdict: "problem" });
   expect(await check(() => 502)).toMatchObject({ verdict: "problem", text: /status 502/ });
 });
 
 test("the check of a proxy with a prefix finds one that removes it in the middle of a path", async () => {
   const { url } = await startServer();
-  const check = async (change: Change) => checkProxy(`${await startProxy(url, change)}/queue`);
+  const check = async (change: Change) => checkAt(`${await startProxy(url, change)}/queue`);
   expect(await check((path) => path.replace(/^\/queue/, ""))).toMatchObject({ verdict: "ok" });
   const all = await check((path) => path.replaceAll("/queue", ""));
   expect(all).toMatchObject({

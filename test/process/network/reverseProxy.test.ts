@@ -130,7 +130,7 @@ describe.each(proxies)("behind $name, with the configuration of the guide", (pro
     if (proxy.program === null) skip(reason);
     const { ask, publicUrl, folder, flags } = await startBehind(proxy);
     const destination = await startDestination();
-    const body = Buffer.alloc(8 * 1024 * 1024, "0123456789abcdef");
+    const body = Buffer.alloc(10 * 1024 * 1024, "0123456789abcdef");
     const url = `${destination.url}/a//b/%2F?c=d//e`;
     const published = await ask(`/v2/publish/${url}`, { method: "POST", body });
     expect(published).toMatchObject({ status: 200 });

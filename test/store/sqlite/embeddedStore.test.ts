@@ -212,7 +212,7 @@ test("a locked file delays nothing else, and is unavailable after 100 tries", as
 
 test("after a failed change, a nearly full disk takes no change, even the smallest one", async () => {
   const path = freshPath();
-  const disk = { room: 16 * 1024 * 1024 - 1 };
+  const disk = { room: 20 * 1024 * 1024 - 1 };
   const openTestDisk = (file: string): Disk => ({
     ...openDisk(file, elapsed),
     readFreeBytes: () => disk.room,

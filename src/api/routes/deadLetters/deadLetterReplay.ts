@@ -2,7 +2,6 @@ import { z } from "zod";
 import type { ReplayChange } from "../../../core/deadLetters/replay.ts";
 import type { HeaderList } from "../../../core/model/message.ts";
 import { isId } from "../../../core/values/ids.ts";
-import { limits } from "../../../core/values/limits.ts";
 import { Refusal } from "../../../core/values/errors.ts";
 import { readJson } from "../../http/json.ts";
 import { checkUrl } from "../../http/target.ts";
@@ -51,7 +50,7 @@ export const replayDeadLetter = route({
     contentType: "application/json",
     schema: changeSchema,
     required: false,
-    maxBytes: 2 * limits.messageBytes,
+    maxBytes: { messages: 2 },
   },
   answers: {
     201: {

@@ -43,7 +43,7 @@ const makeHookRoute = (method: (typeof methods)[number]): Route => ({
           contentType: "*/*",
           schema: z.string(),
           required: false,
-          maxBytes: limits.messageBytes,
+          maxBytes: { messages: 1 },
         },
       }),
   answers: { 200: { about: "The call was accepted.", schema: acceptedSchema } },

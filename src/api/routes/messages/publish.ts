@@ -1,7 +1,6 @@
 import type { QueueLimit } from "../../../core/sending/quotas.ts";
 import { z } from "zod";
 import { Refusal } from "../../../core/values/errors.ts";
-import { limits } from "../../../core/values/limits.ts";
 import type { MessageInput } from "../../../core/model/message.ts";
 import type { Published, PublishResult } from "../../../core/commands/publish.ts";
 import type { PublishOptions } from "../../publishing/read.ts";
@@ -46,7 +45,7 @@ export const publishing = {
     contentType: "*/*",
     schema: z.string(),
     required: false,
-    maxBytes: limits.messageBytes,
+    maxBytes: { messages: 1 },
   },
   answers: {
     200: {

@@ -1,7 +1,6 @@
 import { z } from "zod";
 import type { ScheduleChange } from "../../../core/commands/changeSchedule.ts";
 import { Refusal } from "../../../core/values/errors.ts";
-import { limits } from "../../../core/values/limits.ts";
 import type { AccountId, Schedule } from "../../../core/model/message.ts";
 import { isName } from "../../../core/values/name.ts";
 import { noSchedule } from "../../../core/commands/schedule.ts";
@@ -63,7 +62,7 @@ export const changeSchedule = route({
     contentType: "application/json",
     schema: changeSchema,
     required: true,
-    maxBytes: 2 * limits.messageBytes,
+    maxBytes: { messages: 2 },
   },
   answers: { 200: { about: "The schedule after the change.", schema: scheduleSchema } },
   refusals: ["not-found", "limit-exceeded", "storage-quota-exceeded", "disk-low", "forbidden"],

@@ -52,7 +52,7 @@ const create = route({
     contentType: "*/*",
     schema: z.string(),
     required: false,
-    maxBytes: limits.messageBytes,
+    maxBytes: { messages: 1 },
   },
   answers: {
     200: { about: "The schedule was created or replaced.", schema: createdSchema },

@@ -1,7 +1,7 @@
 import { hash } from "node:crypto";
 import { z } from "zod";
 import { Refusal, isUnavailable } from "../../../core/values/errors.ts";
-import { limits, spans } from "../../../core/values/limits.ts";
+import { spans } from "../../../core/values/limits.ts";
 import type { MessageInput } from "../../../core/model/message.ts";
 import type { PublishResult } from "../../../core/commands/publish.ts";
 import { shouldNoteAcceptance } from "../../../core/commands/source.ts";
@@ -54,7 +54,7 @@ export const sourceCalls = [
       contentType: "*/*",
       schema: z.string(),
       required: false,
-      maxBytes: limits.messageBytes,
+      maxBytes: { messages: 1 },
     },
     answers: {
       200: {

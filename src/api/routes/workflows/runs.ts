@@ -98,7 +98,7 @@ const endRun = route({
     contentType: "text/plain",
     schema: z.string(),
     required: false,
-    maxBytes: limits.messageBytes,
+    maxBytes: { messages: 1 },
   },
   answers: {
     200: {

@@ -169,7 +169,7 @@ const eventBody = {
   contentType: "*/*",
   schema: z.string(),
   required: false,
-  maxBytes: limits.messageBytes,
+  maxBytes: { messages: 1 },
 };
 
 const notifyAll = route({

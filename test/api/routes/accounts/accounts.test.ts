@@ -46,7 +46,7 @@ describe.each(brands)("/v2/%s", (brand) => {
       active: true,
       state: "active",
       last_plan_upgrade_time: 0,
-      max_message_size: 8 * 1024 * 1024,
+      max_message_size: 10 * 1024 * 1024,
       max_retries: 1000,
       timeout: 43_200,
       max_delay: 366 * 86_400,

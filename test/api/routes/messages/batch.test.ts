@@ -22,7 +22,7 @@ describe("a batch", () => {
       { destination: url, extra: 1 },
       { destination: url, headers: { "Svc-Retrys": "1" } },
       { destination: url, headers: { "Svc-Workflow-Rnuid": "a" } },
-      { destination: url, body: "x".repeat(8 * 1024 * 1024 + 1) },
+      { destination: url, body: "x".repeat(10 * 1024 * 1024 + 1) },
       { destination: url },
     ]);
     expect(reply.status).toBe(200);
@@ -41,7 +41,7 @@ describe("a batch", () => {
       { error: "extra: unknown field; use destination, headers, body, queue" },
       { error: "Svc-Retrys: unknown setting; did you mean Svc-Retries?" },
       { error: "Svc-Workflow-Rnuid: unknown setting; did you mean Svc-Workflow-RunId?" },
-      { error: "body: 8388609 bytes exceeds the limit of 8388608" },
+      { error: "body: 10485761 bytes exceeds the limit of 10485760" },
       { messageId: messages[1]?.id, url },
     ]);
     expect(messages[0]).toMatchObject({

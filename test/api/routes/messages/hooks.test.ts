@@ -160,7 +160,7 @@ describe("a call to the webhook of a run", () => {
     await start(home, "theirs", { as: "acc_2" });
     await start(home, "ended");
     await home.ask("DELETE", "/v2/workflows/runs/ended?cancel=false");
-    const body = Buffer.alloc(8 * 1024 * 1024 + 1);
+    const body = Buffer.alloc(10 * 1024 * 1024 + 1);
     const answers = new Set<string>();
     for (const path of [
       "acc_1/nobody/evt_1",
@@ -198,7 +198,7 @@ describe("a call to the webhook of a run", () => {
     const statuses = [];
     for (let n = 0; n < 4; n++)
       statuses.push(
-        (await other.ask("POST", url, { body: Buffer.alloc(8 * 1024 * 1024), token: null })).status,
+        (await other.ask("POST", url, { body: Buffer.alloc(10 * 1024 * 1024), token: null })).status,
       );
     expect(statuses).toEqual([200, 200, 412, 412]);
   });

@@ -182,7 +182,7 @@ describe("the messages of a schedule's last firing", () => {
       home,
       Array.from({ length: 9 }, (_, index) => `https://e${index}.example/`),
     );
-    const id = await create(home, "shops", { body: Buffer.alloc(8 * 1024 * 1024, "x") });
+    const id = await create(home, "shops", { body: Buffer.alloc(10 * 1024 * 1024, "x") });
     await come(home, testTime + 5 * minute);
     for (const delivery of home.deliveries.splice(0)) await home.settle(delivery, { status: 204 });
     expect(Object.values((await read(home, id)).lastScheduleStates)).toEqual(

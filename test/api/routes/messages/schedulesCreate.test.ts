@@ -37,15 +37,15 @@ describe("a schedule can be created", () => {
     expect(Buffer.from(home.delivery().message.body)).toEqual(Buffer.from([0xff, 0]));
   });
 
-  test("with a body of at most 8 MiB", async () => {
+  test("with a body of at most 10 MiB", async () => {
     const home = await createTestServer();
-    const most = 8 * 1024 * 1024;
+    const most = 10 * 1024 * 1024;
     const id = await create(home, "https://e.example", { body: Buffer.alloc(most, "x") });
     expect((await read(home, id)).body).toHaveLength(most);
     await come(home, testTime + 5 * minute);
     expect(home.delivery().message.body).toHaveLength(most);
     const reply = await post(home, "https://e.example", { body: Buffer.alloc(most + 1) });
-    expect(reply).toMatchObject({ status: 413, body: { error: expect.stringContaining("8388608") } });
+    expect(reply).toMatchObject({ status: 413, body: { error: expect.stringContaining("10485760") } });
   });
 
   test("for a URL group, which may change or be deleted later", async () => {

@@ -116,10 +116,10 @@ describe("over the wire, to a real destination", () => {
     expect(Buffer.from(home.delivery().message.body).toString()).toBe(text);
   });
 
-  test("a body of 9 MiB is refused", async () => {
+  test("a body of 11 MiB is refused", async () => {
     const home = await createTestServer();
     const { path } = await make(home);
-    expect(await post(await listen(home), path, { body: Buffer.alloc(9 * 2 ** 20) })).toMatchObject({
+    expect(await post(await listen(home), path, { body: Buffer.alloc(11 * 2 ** 20) })).toMatchObject({
       status: 413,
     });
     expect(home.deliveries).toEqual([]);

@@ -24,7 +24,7 @@ describe("notifying", () => {
 
   test("sets Waypost-More if more steps wait than one request can notify", { tags: "long" }, async () => {
     const home = await createTestServer();
-    const body = Buffer.alloc(8 * 1024 * 1024, "a");
+    const body = Buffer.alloc(10 * 1024 * 1024, "a");
     const most = (256 * 1024 * 1024) / body.length;
     for (let n = 0; n < most + 1; n++) {
       await waitingRun(home, `r${n}`, { delay: null });
@@ -96,7 +96,7 @@ describe("notifying", () => {
   test("with a body larger than a message is 413", async () => {
     const home = await createTestServer();
     await waitingRun(home, "wfr_1");
-    const body = Buffer.alloc(8 * 1024 * 1024 + 1);
+    const body = Buffer.alloc(10 * 1024 * 1024 + 1);
     for (const path of ["/v2/notify/paid", "/v2/notify/wfr_1/paid"])
       expect((await home.ask("POST", path, { body })).status).toBe(413);
   });

@@ -44,7 +44,7 @@ describe("finishing a run", () => {
   test("accepts results up to the size of a message", async () => {
     const home = await createTestServer();
     await start(home, "wfr_1");
-    const body = Buffer.alloc(8 * 1024 * 1024 + 1, "a");
+    const body = Buffer.alloc(10 * 1024 * 1024 + 1, "a");
     expect(await home.ask("DELETE", `${path}/wfr_1?cancel=false`, { body })).toMatchObject({ status: 413 });
     expect(await home.ask("DELETE", `${path}/wfr_1?cancel=false`, { body: body.subarray(1) })).toMatchObject({
       status: 200,
