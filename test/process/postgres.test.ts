@@ -69,7 +69,10 @@ test("a server whose schema differs from the database does not start, or stops w
   });
   const ready = await request(`${running.url}/v2/health/ready`);
   expect(ready.statusCode).toBe(503);
-  expect(await ready.body.json()).toEqual({ error: expect.stringContaining("another version") });
+  expect(await ready.body.json()).toEqual({
+    code: "stopping",
+    error: expect.stringContaining("another version"),
+  });
 });
 
 /** The folder of a PostgreSQL that has the programs for backups, which the npm package lacks. */
