@@ -74,13 +74,13 @@ describe("with an origin", () => {
   );
 
   test("responses and refusals can be read by its pages", async () => {
-    const home = await createTestServer({ corsOrigins: [app], requestBodyBytes: 10_000_000 });
+    const home = await createTestServer({ corsOrigins: [app], requestBodyBytes: 12_000_000 });
     const authorization = `Bearer ${token}`;
     const large = {
       method: "POST" as const,
       url: to,
       headers: { origin: app, authorization },
-      payload: Buffer.alloc(9_000_000),
+      payload: Buffer.alloc(11_000_000),
     };
     const answers = [
       await from(home, app, { method: "POST", url: to, headers: { authorization } }),
