@@ -46,7 +46,7 @@ describe("over a connection", () => {
     const reply = parseReply(
       await send(
         await listen(await createTestServer()),
-        `${head}Transfer-Encoding: chunked\r\n\r\n${chunk.repeat(9)}`,
+        `${head}Transfer-Encoding: chunked\r\n\r\n${chunk.repeat(11)}`,
       ),
     );
     expect(reply).toMatchObject({ status: 413 });
