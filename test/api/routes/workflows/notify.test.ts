@@ -25,7 +25,8 @@ describe("notifying", () => {
   test("sets Waypost-More if more steps wait than one request can notify", { tags: "long" }, async () => {
     const home = await createTestServer();
     const body = Buffer.alloc(10 * 1024 * 1024, "a");
-    const most = (256 * 1024 * 1024) / body.length;
+    // The last one may exceed the limit.
+    const most = Math.ceil((256 * 1024 * 1024) / body.length);
     for (let n = 0; n < most + 1; n++) {
       await waitingRun(home, `r${n}`, { delay: null });
       await wait(home, `r${n}`);
