@@ -140,7 +140,9 @@ test("publishes without a standby for 60 s are answered in time, and repeats are
   const answers = await Promise.all(pending);
   expect(Math.max(...answers.map(({ took }) => took))).toBeLessThan(patience);
   expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([503]));
-  expect(new Set(answers.map(({ code }) => code))).toEqual(new Set(["outcome-unknown", "unavailable"]));
+  // Which transaction hangs first is a race. If it is one of the server's own, no publish has reached its
+  // commit.
+  for (const { code } of answers) expect(["outcome-unknown", "unavailable"]).toContain(code);
   await waitForStandby(postgres.url, "");
   await until(async () => (await readiness(server)) === 200);
   for (const [index, { code }] of answers.entries()) {
