@@ -2,7 +2,8 @@ import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { describe, expect, inject, onTestFinished, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { startPostgres } from "../postgres.ts";
 import { compareCosts, type Ledger, listRowsWithoutReason, readLedger, toLedgerCosts } from "./ledger.ts";
 import { measureLoads } from "./measure.ts";
 import { createStillDatabase } from "./stillDatabase.ts";
@@ -15,7 +16,7 @@ describe.runIf(process.platform === "linux").each(["sqlite", "postgres"] as cons
     test("is recorded in the ledger", async () => {
       const data = mkdtempSync(join(tmpdir(), "waypost-ledger-"));
       onTestFinished(() => rmSync(data, { recursive: true, force: true }));
-      const databaseUrl = store === "sqlite" ? "" : await createStillDatabase(inject("postgresUrl"));
+      const databaseUrl = store === "sqlite" ? "" : await createSeparateDatabase();
       const measured = await measureLoads({ data, databaseUrl });
       const comparesBytes = ledger.node === process.version;
       const differences = [...measured].flatMap(([load, costs]) =>
@@ -28,6 +29,13 @@ describe.runIf(process.platform === "linux").each(["sqlite", "postgres"] as cons
     });
   },
 );
+
+/** Creates a database on a separate server: the log of a server also has what other tests write. */
+async function createSeparateDatabase(): Promise<string> {
+  const postgres = await startPostgres();
+  onTestFinished(postgres.stop);
+  return createStillDatabase(postgres.url);
+}
 
 function git(...args: string[]): string {
   return execFileSync("git", args, { encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] }).trim();
