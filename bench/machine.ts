@@ -1,7 +1,7 @@
 /** The machine of a measurement. Absolute figures mean nothing without it. */
 import { execFileSync } from "node:child_process";
 import { closeSync, fsyncSync, openSync, rmSync, statfsSync, writeSync } from "node:fs";
-import { cpus, release, totalmem } from "node:os";
+import { availableParallelism, cpus, release, totalmem } from "node:os";
 import { join } from "node:path";
 import { microseconds } from "./clock.ts";
 import { type Spread, spread } from "./figures.ts";
@@ -10,6 +10,7 @@ import { root } from "./benchResources.ts";
 /** The machine and the revision of a measurement. */
 export type Machine = {
   cpu: string;
+  /** The cores that this process may use: `taskset` may leave it fewer than the machine has. */
   cores: number;
   memory: number;
   kernel: string;
@@ -23,7 +24,7 @@ export type Machine = {
 export function describeMachine(folder: string): Machine {
   return {
     cpu: cpus()[0]?.model ?? "unknown",
-    cores: cpus().length,
+    cores: availableParallelism(),
     memory: totalmem(),
     kernel: release(),
     node: process.version,

@@ -1,10 +1,9 @@
 /** The workflow of the bench as a service of Restate, in its own process, with Restate's SDK. */
 import { createServer, type Http2ServerRequest, type Http2ServerResponse } from "node:http2";
 import type { AddressInfo } from "node:net";
-import { request } from "undici";
 import { serveDriver } from "./benchProcess.ts";
+import { registerRestate } from "./restateRegistration.ts";
 import { loadPackage } from "./rivalPackages.ts";
-import { pause } from "./server.ts";
 import { stepAnswers, takeSteps } from "./stepTurn.ts";
 
 /** The requests that the service handles. */
@@ -21,8 +20,6 @@ type Sdk = {
   }): (request: Http2ServerRequest, response: Http2ServerResponse) => void;
 };
 
-const startLimit = 60_000;
-
 const answers = {
   ...stepAnswers,
   /** Listens, and registers the service when the server is ready. */
@@ -37,33 +34,8 @@ const answers = {
     const server = createServer(createEndpointHandler({ services: [bench], logger: () => undefined }));
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", 4096, resolve));
     const { port } = server.address() as AddressInfo;
-    await register(`http://127.0.0.1:${port}`, adminPort);
+    await registerRestate(`http://127.0.0.1:${port}`, adminPort);
   },
 };
-
-async function register(uri: string, adminPort: number): Promise<void> {
-  const deadline = performance.now() + startLimit;
-  for (;;) {
-    const problem = await tryRegister(uri, adminPort);
-    if (problem === null) return;
-    if (performance.now() > deadline) throw new Error(`The service could not be registered: ${problem}`);
-    await pause(200);
-  }
-}
-
-/** Returns why the service could not be registered, or null. */
-async function tryRegister(uri: string, adminPort: number): Promise<string | null> {
-  try {
-    const response = await request(`http://127.0.0.1:${adminPort}/deployments`, {
-      method: "POST",
-      headers: { "content-type": "application/json" },
-      body: JSON.stringify({ uri }),
-    });
-    const text = await response.body.text();
-    return response.statusCode < 300 ? null : text;
-  } catch (error) {
-    return String(error);
-  }
-}
 
 serveDriver(answers);

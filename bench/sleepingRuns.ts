@@ -4,7 +4,7 @@ import type { BenchResources } from "./benchResources.ts";
 import { mebibytes } from "./figures.ts";
 import { memory } from "./processFigures.ts";
 import { startWaypost, type Waypost } from "./waypost.ts";
-import type { WorkflowAnswers } from "./workflow.ts";
+import type { WorkflowAnswers } from "./workflowRuns.ts";
 import { callEndpoint, type WorkflowLoad } from "./workflowServer.ts";
 import { runWorkflowTurn, type WorkflowTurn } from "./workflowTurn.ts";
 

@@ -6,7 +6,7 @@ import { nameSlot } from "./payload.ts";
 import { question } from "./question.ts";
 import type { Server } from "./server.ts";
 import { startWaypost } from "./waypost.ts";
-import type { WorkflowAnswers } from "./workflow.ts";
+import type { WorkflowAnswers } from "./workflowRuns.ts";
 import { callEndpoint, type WorkflowLoad } from "./workflowServer.ts";
 import { runWorkflowTurn } from "./workflowTurn.ts";
 

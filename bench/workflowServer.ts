@@ -12,32 +12,52 @@ import type { RunLoadAnswers } from "./runLoad.ts";
 import { pause, type Server } from "./server.ts";
 import type { stepAnswers } from "./stepTurn.ts";
 import { freePort } from "./waypost.ts";
-import type { WorkflowAnswers, WorkflowReport, WorkflowRun } from "./workflow.ts";
+import type { WorkflowAnswers, WorkflowReport, WorkflowRun } from "./workflowRuns.ts";
 
-/** The runs of a turn. */
-export type WorkflowLoad = Omit<WorkflowRun, "port" | "token" | "round">;
+/** The runs of a turn. `windowSteps`: the CPU time of the server is read after each of so many steps. */
+export type WorkflowLoad = Omit<WorkflowRun, "port" | "token" | "round" | "windows"> & {
+  windowSteps?: number;
+};
 
-/** A server that runs workflows. `note` says how it runs, if that is not obvious. */
+/** How the steps are executed: by an endpoint that does the least that it can, or by the published client. */
+export type EndpointKind = "minimal" | "client";
+
+/**
+ * A server that runs workflows. `callers` are the processes that execute the steps and start the runs. `note`
+ * says how it runs, if that is not obvious.
+ */
 export type WorkflowServer = Pick<Server, "name" | "pid" | "databaseCpu"> & {
+  endpoint: EndpointKind;
+  callers: readonly number[];
   note?: string;
   run(load: WorkflowLoad): Promise<WorkflowReport>;
 };
 
 /** The rivals that run workflows. */
-export const workflowRivals = ["restate", "dbos"] as const;
+export const workflowRivals = ["restate", "restate-sdk", "dbos"] as const;
 
 const startLimit = 10_000;
 const listenLimit = 90_000;
-const runLimit = ({ runs, steps }: WorkflowLoad): number => 60_000 + runs * steps * 20;
+const runLimit = ({ runs, steps }: WorkflowLoad): number => 60_000 + runs * steps * 100;
 
 let rounds = 0;
 
 /** Returns a server of the workflow protocol that Waypost has, with its endpoint. */
-export const callEndpoint = (endpoint: BenchProcess<WorkflowAnswers>, server: Server): WorkflowServer => ({
-  name: server.name,
+export const callEndpoint = (
+  endpoint: BenchProcess<WorkflowAnswers>,
+  server: Server,
+  kind: EndpointKind = "minimal",
+): WorkflowServer => ({
+  name: kind === "client" ? `${server.name}-sdk` : server.name,
   pid: server.pid,
-  run: (load) =>
-    endpoint.ask("run", { ...load, port: server.port, token: server.token, round: ++rounds }, runLimit(load)),
+  endpoint: kind,
+  callers: [endpoint.process.pid ?? Number.NaN],
+  run: ({ windowSteps, ...load }) => {
+    const { pid, port, token } = server;
+    const run: WorkflowRun = { ...load, port, token, round: ++rounds };
+    if (windowSteps !== undefined) run.windows = { pid, steps: windowSteps };
+    return endpoint.ask("run", run, runLimit(load));
+  },
 });
 
 /** Starts a rival. Throws if it cannot be installed or started. */
@@ -46,14 +66,28 @@ export function startWorkflowRival(
   name: (typeof workflowRivals)[number],
   { pinned }: { pinned: boolean },
 ): Promise<WorkflowServer> {
-  return name === "restate" ? startRestate(resources) : startDbos(resources, pinned);
+  if (name === "dbos") return startDbos(resources, pinned);
+  restate ??= startRestate(resources);
+  return startRestateEndpoint(resources, name === "restate" ? "minimal" : "client", restate);
 }
 
+/** The server of both endpoints of Restate. It runs until the benchmark ends. */
+let restate: Promise<RestateServer> | null = null;
+
+/** A running server of Restate. `within` is the start of a command that runs in its network namespace. */
+type RestateServer = {
+  pid: number;
+  packages: string;
+  adminPort: number;
+  ingressPort: number;
+  within: readonly string[];
+};
+
 /**
- * Starts Restate with its default settings, a service, and a load. All are in one network namespace, if this
- * user may create one, because the server looks for updates.
+ * Starts Restate with its default settings. If this user may create a network namespace, it runs in one,
+ * because it looks for updates.
  */
-async function startRestate(resources: BenchResources): Promise<WorkflowServer> {
+async function startRestate(resources: BenchResources): Promise<RestateServer> {
   const packages = await installRival("restate");
   const folder = resources.folder("restate");
   const [ingressPort, adminPort, nodePort] = [await freePort(), await freePort(), await freePort()];
@@ -67,19 +101,35 @@ async function startRestate(resources: BenchResources): Promise<WorkflowServer> 
   const child = resources.server(isIsolated ? inNewNamespace(command) : command, join(folder, "output.txt"));
   const pid = child.pid ?? Number.NaN;
   await waitForProgram(pid, program);
-  const within = isIsolated ? joinNamespace(pid) : [];
-  const service = resources.part<RestateAnswers>("restateService", "others", within);
+  return { pid, packages, adminPort, ingressPort, within: isIsolated ? joinNamespace(pid) : [] };
+}
+
+/** Starts an endpoint of Restate and a load, in the network namespace of the server. */
+async function startRestateEndpoint(
+  resources: BenchResources,
+  kind: EndpointKind,
+  server: Promise<RestateServer>,
+): Promise<WorkflowServer> {
+  const { pid, packages, adminPort, ingressPort, within } = await server;
+  const file = kind === "minimal" ? "restateEndpoint" : "restateService";
+  const service = resources.part<RestateAnswers>(file, "others", within);
   const load = resources.part<RunLoadAnswers>("runLoad", "others", within);
   await service.ask("listen", { folder: packages, adminPort }, listenLimit);
+  const path = kind === "minimal" ? "/benchMinimal/run" : "/bench/run";
   return {
-    name: "restate",
+    name: kind === "minimal" ? "restate" : "restate-sdk",
     pid,
-    note: isIsolated
-      ? "restate runs in a separate network namespace, with its telemetry disabled."
-      : "restate runs with its telemetry disabled, because no network namespace could be created.",
-    run: (turn) => runRivalTurn({ service, load, port: ingressPort, path: "/bench/run" }, turn),
+    endpoint: kind,
+    callers: [service.process.pid ?? Number.NaN, load.process.pid ?? Number.NaN],
+    ...(kind === "minimal" && { note: formatIsolation(within.length > 0) }),
+    run: (turn) => runRivalTurn({ service, load, port: ingressPort, path }, turn),
   };
 }
+
+const formatIsolation = (isIsolated: boolean): string =>
+  isIsolated
+    ? "restate runs in a separate network namespace, with its telemetry disabled."
+    : "restate runs with its telemetry disabled, because no network namespace could be created.";
 
 /** Waits until a process runs this program. The command that starts it first sets up its environment. */
 async function waitForProgram(pid: number, program: string): Promise<void> {
@@ -131,6 +181,8 @@ async function startDbos(resources: BenchResources, pinned: boolean): Promise<Wo
   return {
     name: "dbos",
     pid: service.process.pid ?? Number.NaN,
+    endpoint: "client",
+    callers: [load.process.pid ?? Number.NaN],
     note: "dbos is a library: its figures include its steps, its HTTP server and its PostgreSQL.",
     databaseCpu: () => database.cpu(),
     run: (turn) => runRivalTurn({ service, load, port, path: "/run" }, turn),
@@ -153,5 +205,5 @@ async function runRivalTurn(
   await service.ask("begin", { steps: runs * steps });
   const done = await load.ask("run", { port, path, runs, steps, atOnce, rate }, runLimit(turn));
   const { between, cpu: endpointCpu } = await service.ask("finish", undefined);
-  return { ...done, between, endpointCpu };
+  return { ...done, between, endpointCpu, windows: [] };
 }

@@ -1,7 +1,7 @@
 /** One turn of a server that runs workflows. */
 import { startCpuClock } from "./processFigures.ts";
 import { waitUntilQuiet } from "./server.ts";
-import type { WorkflowReport } from "./workflow.ts";
+import type { WorkflowReport } from "./workflowRuns.ts";
 import type { WorkflowLoad, WorkflowServer } from "./workflowServer.ts";
 
 /** The figures of a turn. A step is a step whose result is stored. Starts and ends of runs are not steps. */
@@ -11,6 +11,8 @@ export type WorkflowTurn = {
   runsPerSecond: number;
   /** CPU time of the server and its database in microseconds per step, including starts and ends of runs. */
   cpuPerStep: number;
+  /** CPU time of the processes that execute the steps and start the runs, in microseconds per step. */
+  callersCpuPerStep: number;
   /** Milliseconds per step, from the first start of a run to the last end. */
   timePerStep: number;
   report: WorkflowReport;
@@ -25,10 +27,12 @@ export async function runWorkflowTurn(
 ): Promise<WorkflowTurn> {
   const whole = { ...defaultLoad, ...load };
   const readCpu = startCpuClock(server.pid);
+  const callers = server.callers.map(startCpuClock);
   const databaseCpu = server.databaseCpu ?? (() => 0);
   const databaseBefore = databaseCpu();
   const done = await server.run(whole);
   if (done.ended < whole.runs) throw new Error(`${server.name} ended ${done.ended} of ${whole.runs} runs.`);
+  const callersCpu = callers.reduce((sum, read) => sum + read(), 0);
   await waitUntilQuiet(server.pid);
   const time = done.lastAt - done.firstAt;
   return {
@@ -36,6 +40,7 @@ export async function runWorkflowTurn(
     stepsPerSecond: (done.steps * 1e6) / time,
     runsPerSecond: (whole.runs * 1e6) / time,
     cpuPerStep: (readCpu() + databaseCpu() - databaseBefore) / done.steps,
+    callersCpuPerStep: callersCpu / done.steps,
     timePerStep: time / 1e3 / done.steps,
     report: done,
   };

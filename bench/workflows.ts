@@ -8,8 +8,15 @@ import { question } from "./question.ts";
 import { type LeftOut, readRivals, rivalsOption, startRivals } from "./rivals.ts";
 import { measureSleepingRuns, type SleepResult } from "./sleepingRuns.ts";
 import { startWaypost } from "./waypost.ts";
-import type { WorkflowAnswers } from "./workflow.ts";
-import { callEndpoint, startWorkflowRival, type WorkflowServer, workflowRivals } from "./workflowServer.ts";
+import type { WorkflowAnswers } from "./workflowRuns.ts";
+import {
+  callEndpoint,
+  type EndpointKind,
+  startWorkflowRival,
+  type WorkflowLoad,
+  workflowRivals,
+  type WorkflowServer,
+} from "./workflowServer.ts";
 import { formatWorkflows } from "./workflowsReport.ts";
 import { runWorkflowTurn, type WorkflowTurn } from "./workflowTurn.ts";
 
@@ -18,6 +25,7 @@ const options = {
   runs: { default: 3_000, help: "runs of 3 steps in a throughput turn" },
   "at-once": { default: 64, help: "runs in progress at once in a throughput turn" },
   "latency-runs": { default: 100, help: "runs of 3 steps at a fixed rate of 10/s, of each server" },
+  lengths: { default: "1,10,100,1000", help: "lengths of runs on the curve, in steps" },
   "curve-rounds": { default: 3, help: "turns of runs of each length (0: leave them out)" },
   "curve-steps": { default: 1_000, help: "steps of a curve turn: one run after another, at least one run" },
   sleeping: { default: 100_000, help: "sleeping runs, to measure their memory (0: skip this)" },
@@ -26,8 +34,8 @@ const options = {
 
 type Options = Given<typeof options & typeof common>;
 
-/** The lengths of runs on the curve, in steps. */
-const lengths = [1, 10, 100, 1_000] as const;
+/** Longer runs are measured in windows of this many steps. */
+const windowSteps = 100;
 
 /** Turns of runs of one length. */
 export type LengthTurns = { steps: number; turns: WorkflowTurn[] };
@@ -35,12 +43,13 @@ export type LengthTurns = { steps: number; turns: WorkflowTurn[] };
 /** All turns of a server. `paced` has a fixed rate. */
 export type MeasuredServer = {
   name: string;
+  endpoint: EndpointKind;
   turns: WorkflowTurn[];
   paced: WorkflowTurn;
   curve: LengthTurns[];
 };
 
-/** The answer. The first server is the pass-through, and the second is Waypost. */
+/** The answer. The first server is the pass-through, then Waypost with each kind of endpoint. */
 export type WorkflowFigures = {
   servers: MeasuredServer[];
   asleep: SleepResult | null;
@@ -56,7 +65,8 @@ export const workflows = question({
   options,
   async find(given, resources) {
     const endpoint = resources.part<WorkflowAnswers>("workflow", "others");
-    await endpoint.ask("listen", undefined);
+    const client = resources.part<WorkflowAnswers>("workflowSdk", "others");
+    await Promise.all([endpoint, client].map((one) => one.ask("listen", undefined)));
     const passThrough = await startPassThrough(resources, given.connections);
     const waypost = await startWaypost(resources, { folder: resources.folder("waypost") });
     const { started, leftOut } = await startRivals(
@@ -64,7 +74,11 @@ export const workflows = question({
       readRivals(given.rivals, workflowRivals),
       (name) => startWorkflowRival(resources, name, { pinned: given.pin }),
     );
-    const own = [passThrough, waypost].map((server) => callEndpoint(endpoint, server));
+    const own = [
+      callEndpoint(endpoint, passThrough),
+      callEndpoint(endpoint, waypost),
+      callEndpoint(client, waypost, "client"),
+    ];
     const servers = await measure([...own, ...started], given);
     const asleep =
       given.sleeping === 0 ? null : await measureSleepingRuns(resources, endpoint, given.sleeping);
@@ -81,22 +95,32 @@ async function measure(servers: readonly WorkflowServer[], given: Options): Prom
   for (const server of servers)
     paced.push(await runWorkflowTurn(server, { runs: given["latency-runs"], rate: 10 }));
   const curves = servers.map((): LengthTurns[] => []);
-  for (const steps of given["curve-rounds"] === 0 ? [] : lengths) {
+  for (const steps of given["curve-rounds"] === 0 ? [] : readLengths(given.lengths)) {
     const runs = Math.max(1, Math.floor(given["curve-steps"] / steps));
     const label = `, runs of ${steps}`;
-    const found = await takeTurns(servers, { runs, steps }, { rounds: given["curve-rounds"], label });
+    const one = { runs, steps, ...(steps > windowSteps && { windowSteps }) };
+    const found = await takeTurns(servers, one, { rounds: given["curve-rounds"], label });
     for (const [index, one] of found.entries()) curves[index]?.push({ steps, turns: one });
   }
-  return servers.flatMap(({ name }, index) => {
+  return servers.flatMap(({ name, endpoint }, index) => {
     const at = paced[index];
-    return at ? [{ name, turns: turns[index] ?? [], paced: at, curve: curves[index] ?? [] }] : [];
+    return at ? [{ name, endpoint, turns: turns[index] ?? [], paced: at, curve: curves[index] ?? [] }] : [];
+  });
+}
+
+/** Reads `--lengths`. Throws if one is not a whole number of at least 1. */
+function readLengths(text: string): number[] {
+  return text.split(",").map((part) => {
+    const length = Number(part);
+    if (Number.isSafeInteger(length) && length > 0) return length;
+    throw new Error(`--lengths: "${part}" is not a number of steps.`);
   });
 }
 
 /** Lets servers take turns, after a warm-up of each. Returns the turns of each. */
 async function takeTurns(
   servers: readonly WorkflowServer[],
-  load: { runs: number; steps?: number; atOnce?: number },
+  load: Partial<WorkflowLoad>,
   { rounds, label }: { rounds: number; label: string },
 ): Promise<WorkflowTurn[][]> {
   const turns = servers.map((): WorkflowTurn[] => []);
@@ -106,7 +130,8 @@ async function takeTurns(
       if (round > 0) turns[index]?.push(turn);
       console.error(
         `${round === 0 ? "warm-up" : `round ${round}`}${label}  ${server.name}: ` +
-          `${turn.stepsPerSecond.toFixed(0)} steps/s, ${turn.cpuPerStep.toFixed(1)} µs each`,
+          `${turn.stepsPerSecond.toFixed(0)} steps/s, server ${turn.cpuPerStep.toFixed(1)} µs each, ` +
+          `endpoint and load ${turn.callersCpuPerStep.toFixed(1)} µs`,
       );
     }
   }

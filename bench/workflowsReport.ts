@@ -27,27 +27,41 @@ type Figure = (turn: WorkflowTurn) => number;
 const listFigures = ({ turns }: { turns: readonly WorkflowTurn[] }, of: Figure): number[] => turns.map(of);
 
 function throughputRows(servers: readonly MeasuredServer[]): string[][] {
-  const [passThrough, waypost, ...rivals] = servers;
   const row = (name: string, of: Figure, digits: number): string[] => [
     name,
     ...servers.map((server) => formatSummary(summarize(listFigures(server, of)), digits)),
   ];
-  const divide = (a: MeasuredServer | undefined, b: MeasuredServer | undefined, of: Figure): string =>
-    a && b ? formatSummary(ratio(listFigures(a, of), listFigures(b, of)), 2) : "";
-  const ratios = (what: string, of: Figure): string[][] => [
-    [`${what} of waypost ÷ this`, divide(waypost, passThrough, of), ""].concat(
-      rivals.map((rival) => divide(waypost, rival, of)),
-    ),
+  const ratios = (what: string, of: Figure): string[] => [
+    `${what} of waypost, same endpoint, ÷ this`,
+    ...servers.map((server) => {
+      const own = findOwn(servers, server);
+      return own === undefined || own === server
+        ? ""
+        : formatSummary(ratio(listFigures(own, of), listFigures(server, of)), 2);
+    }),
   ];
   const perSecond: Figure = (turn) => turn.stepsPerSecond;
-  const cpu: Figure = (turn) => turn.cpuPerStep;
+  const server: Figure = (turn) => turn.cpuPerStep;
+  const all: Figure = (turn) => turn.cpuPerStep + turn.callersCpuPerStep;
   return [
+    ["endpoint", ...servers.map(({ endpoint }) => endpoint)],
     row("steps/s of runs of 3 steps", perSecond, 0),
-    ...ratios("steps/s", perSecond),
+    ratios("steps/s", perSecond),
     row("runs/s, from trigger to end", (turn) => turn.runsPerSecond, 0),
-    row("CPU µs per step", cpu, 1),
-    ...ratios("CPU", cpu),
+    row("CPU µs per step, server", server, 1),
+    ratios("server CPU", server),
+    row("CPU µs per step, endpoint and load", (turn) => turn.callersCpuPerStep, 1),
+    row("CPU µs per step, all", all, 1),
+    ratios("all CPU", all),
   ];
+}
+
+/** Returns Waypost with the same kind of endpoint as a server. */
+function findOwn(
+  servers: readonly MeasuredServer[],
+  { endpoint }: MeasuredServer,
+): MeasuredServer | undefined {
+  return servers.slice(1).find((one) => one.endpoint === endpoint);
 }
 
 function latencyRows(servers: readonly MeasuredServer[]): string[][] {
@@ -64,7 +78,7 @@ function latencyRows(servers: readonly MeasuredServer[]): string[][] {
   ];
 }
 
-/** The load of the first two servers is in the process of their endpoint. */
+/** The load of the pass-through and of Waypost is in the process of their endpoint. */
 function shareRows(servers: readonly MeasuredServer[]): string[][] {
   const busiest = (of: (turn: WorkflowTurn) => number): string[] =>
     servers.map((server) => {
@@ -90,7 +104,21 @@ function formatCurve(servers: readonly MeasuredServer[]): string[] {
       ["one run after another", ...servers.map(({ name }) => name)],
       ...rows("CPU µs", (turn) => turn.cpuPerStep, 0),
       ...rows("ms", (turn) => turn.timePerStep, 2),
+      ...windowRows(servers),
     ]),
     "",
   ];
+}
+
+/** Formats the CPU time of the server in the course of a long run. Only some servers have these figures. */
+function windowRows(servers: readonly MeasuredServer[]): string[][] {
+  const longest = servers.map(({ curve }) => curve.at(-1) ?? { steps: 0, turns: [] });
+  const count = Math.max(...longest.flatMap(({ turns }) => turns.map(({ report }) => report.windows.length)));
+  return Array.from({ length: Math.max(count, 0) }, (_, at) => [
+    `CPU µs per step, part ${at + 1} of ${count} of a run of ${longest[0]?.steps ?? 0}`,
+    ...longest.map(({ turns }) => {
+      const found = turns.flatMap(({ report }) => report.windows[at] ?? []);
+      return found.length === 0 ? "" : formatSummary(summarize(found), 0);
+    }),
+  ]);
 }
