@@ -14,7 +14,7 @@ type Handler = (request: Request) => Promise<Response>;
 /** One handler for each turn, because a turn has its own server. */
 const handlers = new WeakMap<RunTurn, Handler>();
 
-/** Runs whose code has come to its end. Their end is stored when the handler returns. */
+/** Runs whose code has returned. The client stores their end before its handler returns. */
 const atEnd = new Set<string>();
 
 function makeHandler(turn: RunTurn): Handler {

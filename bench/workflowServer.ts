@@ -14,7 +14,7 @@ import type { stepAnswers } from "./stepTurn.ts";
 import { freePort } from "./waypost.ts";
 import type { WorkflowAnswers, WorkflowReport, WorkflowRun } from "./workflowRuns.ts";
 
-/** The runs of a turn. `windowSteps`: the CPU time of the server is read after each of so many steps. */
+/** The runs of a turn. `windowSteps`: the number of steps after which the CPU time of the server is read. */
 export type WorkflowLoad = Omit<WorkflowRun, "port" | "token" | "round" | "windows"> & {
   windowSteps?: number;
 };
