@@ -1,5 +1,10 @@
 import { createHash } from "node:crypto";
+import type { Millis } from "../../core/model/message.ts";
+import type { DatabaseConnection } from "../sql/database.ts";
 import { moveMark } from "../sql/schema.ts";
+import type { Value } from "../sql/tables.ts";
+import { isAccepted } from "../sqlite/acceptedClock.ts";
+import { maxLead, readLatestUsed } from "../sqlite/storeTime.ts";
 import { StorageRefused } from "../store.ts";
 
 // A move copies all rows of all tables from one store to another. Both stores have the schema of this version
@@ -32,6 +37,11 @@ export type MoveEndpoint = {
   query(sql: string, values: readonly Cell[]): Promise<Cell[][]>;
   /** Adds all rows or none. Resolves when they are on the disk. */
   insert(table: TableLayout, rows: readonly Cell[][]): Promise<void>;
+  /**
+   * The clock of the database, and how its time is made to continue after a time. Missing if a store takes
+   * the latest time from its ids.
+   */
+  time?: { read(): Promise<Millis>; continueAfter(usedAt: Millis): Promise<void> };
   /** Called after all rows have been copied and compared. */
   finish(): Promise<void>;
   close(): Promise<void>;
@@ -60,6 +70,7 @@ export async function move({
   report(line: string): void;
 }): Promise<void> {
   const tables = requireSameTables(await from.tables(), await to.tables());
+  const usedAt = await findTimeToContinue({ from, to, report });
   await claimTarget(to, tables, report);
   for (const table of tables) await copyTable(table, { from, to, report });
   for (const table of tables) {
@@ -73,6 +84,7 @@ export async function move({
     }
     report(`${table.name}: ${source.rows} rows, identical on both sides, SHA-256 ${source.digest}`);
   }
+  if (usedAt !== null) await to.time?.continueAfter(usedAt);
   await to.query(moveMark.remove, []);
   await to.finish();
 }
@@ -120,6 +132,37 @@ async function claimTarget(
 }
 
 type MoveContext = { from: MoveEndpoint; to: MoveEndpoint; report(line: string): void };
+
+/**
+ * Returns the latest time in the ids of the source, if the time of the target must continue after it: queues
+ * are sent in the order of ids. Throws `StorageRefused` if the clock of the target is more than an hour
+ * behind, unless a person has accepted that ids are ahead of the clock.
+ */
+async function findTimeToContinue({ from, to, report }: MoveContext): Promise<Millis | null> {
+  const source = createQuerying(from);
+  const usedAt = await readLatestUsed(source);
+  const clock = await to.time?.read();
+  if (usedAt === null || clock === undefined || usedAt - clock <= maxLead) return usedAt;
+  const times =
+    `${from.name} has used ${new Date(usedAt).toISOString()}, ` +
+    `but the clock of ${to.name} shows ${new Date(clock).toISOString()}`;
+  if (!(await isAccepted(source, usedAt)))
+    throw new StorageRefused(
+      `${times}; set the clocks right, and start a server on ${from.name} once, which says what to do`,
+    );
+  report(`${times}: messages that wait in queues are sent after those that are published from now on`);
+  return null;
+}
+
+/** Names the columns by their place, and the first one `detail`, which is the name that is used. */
+const createQuerying = ({ query }: MoveEndpoint): Pick<DatabaseConnection, "query"> => ({
+  query: async (sql, values) =>
+    (await query(sql, [...values])).map((cells) =>
+      Object.fromEntries(cells.map((cell, index) => [index === 0 ? "detail" : String(index), toValue(cell)])),
+    ),
+});
+
+const toValue = (cell: Cell): Value => (typeof cell === "bigint" ? Number(cell) : cell);
 
 async function copyTable(table: TableLayout, { from, to, report }: MoveContext): Promise<void> {
   const [[rows = 0] = []] = await from.query(`select count(*) from ${table.name}`, []);

@@ -1,9 +1,11 @@
 import type { Client } from "pg";
 import { types } from "pg";
 import type { CustomTypesConfig } from "pg";
+import type { Millis } from "../../core/model/message.ts";
 import { createPartitionsFor } from "../postgres/partitions.ts";
 import type { Cell, TableLayout, MoveEndpoint } from "./move.ts";
 import { isChecksum, unmovedTables } from "./move.ts";
+import { movedNode } from "../postgres/sessionLease.ts";
 import { createPostgresTables, locks } from "../postgres/schema.ts";
 import { requireOwnConnections } from "../postgres/pooling.ts";
 import type { PostgresOptions } from "../postgres/session.ts";
@@ -20,7 +22,12 @@ const lockTimeout = 5_000;
  */
 export async function openPostgresForMove(
   url: string,
-  { name, isTarget, clock }: { name: string; isTarget: boolean } & Pick<PostgresOptions, "clock">,
+  {
+    name,
+    isTarget,
+    clock,
+    now,
+  }: { name: string; isTarget: boolean; now?: () => Millis } & Pick<PostgresOptions, "clock">,
 ): Promise<MoveEndpoint> {
   await requireOwnConnections(
     { url },
@@ -30,7 +37,7 @@ export async function openPostgresForMove(
   const client = await connect({ url }, { kind: "migration" });
   try {
     await requireNoOtherUsers(client, name);
-    const side = createPostgresEndpoint(client, name);
+    const side = createPostgresEndpoint(client, { name, now });
     if (!isTarget) await client.query(deleteForgottenLog);
     if (!isTarget) await lockAllTables(client, { name, tables: await side.tables() });
     return side;
@@ -92,7 +99,10 @@ const listTables = `
     and c.relname not in (${unmovedTables.map((name) => `'${name}'`).join(", ")})
   order by c.relname, a.attnum`;
 
-function createPostgresEndpoint(client: Client, name: string): MoveEndpoint {
+function createPostgresEndpoint(
+  client: Client,
+  { name, now }: { name: string; now: (() => Millis) | undefined },
+): MoveEndpoint {
   const query = async (sql: string, values: readonly Cell[]): Promise<Cell[][]> => {
     let count = 0;
     const text = sql.replace(/\?/g, () => `$${++count}`);
@@ -138,11 +148,23 @@ function createPostgresEndpoint(client: Client, name: string): MoveEndpoint {
         columns.map((_, index) => rows.map((row) => toParameter(row[index] ?? null))),
       );
     },
+    time: {
+      read: async () => now?.() ?? Number((await query(readClock, []))[0]?.[0]),
+      // Ids of that millisecond exist already.
+      continueAfter: async (usedAt) =>
+        void (await query(storeUsedTime, [movedNode, usedAt, usedAt + 1, usedAt + 1])),
+    },
     // The planner has no statistics of tables that were just filled.
     finish: async () => void (await client.query("analyze")),
     close: () => client.end(),
   };
 }
+
+const readClock = "select (extract(epoch from clock_timestamp()) * 1000)::bigint";
+
+/** The latest time that a node used. All nodes continue after it: see docs/decisions/0050. */
+const storeUsedTime = `insert into nodes (id, started_at, used_at, clock_offset_at) values (?, ?, ?, ?)
+  on conflict (id) do update set used_at = excluded.used_at`;
 
 /**
  * Returns the ids of rows. The partitions for these ids may be missing, because the clock of the other

@@ -7,6 +7,9 @@ import type { DatabaseConnection } from "../sql/database.ts";
 import { createConnection } from "./connection.ts";
 import type { SessionLease, Unsubscribe } from "../store.ts";
 
+/** The id of the row with the latest time of a store that was moved here. It is not a node. */
+export const movedNode = "moved";
+
 const lockKey = (id: string, session: string): string =>
   `hashtextextended('waypost node ' || ${id} || ' ' || ${session}, 0)`;
 
@@ -26,7 +29,7 @@ const otherNodesSql = `select
   from nodes where id <> ? and session > 0`;
 
 const allNodesSql = `select id, started_at, version, used_at, session, ${heldSql} as held
-  from nodes order by greatest(used_at, started_at) desc, id limit ?`;
+  from nodes where id <> '${movedNode}' order by greatest(used_at, started_at) desc, id limit ?`;
 
 /** The number of nodes in one list. Each start of a server is a node. */
 const maxListedNodes = 100;

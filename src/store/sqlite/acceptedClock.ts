@@ -42,7 +42,7 @@ export async function isAccepted({ query }: Querying, usedAt: Millis): Promise<b
 /**
  * Accepts that the clock is right and that the store has used later times: moves stored times back by the
  * lead, and stores the acceptance. Must run in one transaction. It writes all rows of messages that wait, so
- * it takes seconds for a million of them.
+ * it takes a minute for a million of them.
  */
 export async function acceptClock(connection: DatabaseConnection, lead: ClockLead): Promise<void> {
   const { query } = connection;

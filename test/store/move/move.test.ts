@@ -32,13 +32,14 @@ async function opened(side: Promise<MoveEndpoint>): Promise<MoveEndpoint> {
   return { ...rest, close: once };
 }
 
-const clock = createSteppedClock(new TestClock());
+const testClock = new TestClock();
+const clock = createSteppedClock(testClock);
 
 const newPath = (): string => join(createTestFolder(), "waypost.db");
 const source = (path: string): Promise<MoveEndpoint> =>
   opened(openSqliteForMove(path, { name: "the old one", isTarget: false }));
 const target = (url: string): Promise<MoveEndpoint> =>
-  opened(openPostgresForMove(url, { name: "the new one", isTarget: true, clock }));
+  opened(openPostgresForMove(url, { name: "the new one", isTarget: true, clock, now: () => testClock.now }));
 
 const silent = (): void => undefined;
 
@@ -342,4 +343,58 @@ test("changes of a source wait until its move has ended", async () => {
   ).rejects.toThrow(/lock timeout/);
   await from.close();
   await ask(url, "insert into host_waitlists values ('acc', 'host', 1)");
+});
+
+/** Returns the path of a store whose newest message waits in a queue. */
+async function createQueued(ahead: number): Promise<{ path: string; waiting: string; usedAt: number }> {
+  const path = newPath();
+  const usedAt = (testClock.now += ahead);
+  const world = new StoreFixture(
+    await sqliteStore(path, createSource(testClock, "nod_a")),
+    testClock,
+    "nod_a",
+  );
+  await world.account();
+  await world.store.execute("upsertQueue", { account: "acc", name: "q", paused: true, maxQueues: 10 });
+  const waiting = await world.send({ queue: "q" });
+  await world.store.close();
+  testClock.now -= ahead;
+  return { path, waiting, usedAt };
+}
+
+test("ids continue above those of the source if the clock of the database is behind", async () => {
+  const { path, waiting, usedAt } = await createQueued(50 * 60_000);
+  const url = await freshDatabase();
+  const to = await target(url);
+  await move({ from: await source(path), to, report: silent });
+  await to.close();
+  const [one, other] = await Promise.all(
+    ["nod_a", "nod_b"].map(
+      async (node, seed) => new StoreFixture(await openNode(url, testClock, { node, seed }), testClock, node),
+    ),
+  );
+  const next = (await one?.send({ queue: "q" })) ?? "";
+  const delayed = (await other?.send({ delay: 5_000 })) ?? "";
+  expect(waiting < next && next < delayed).toBe(true);
+  expect((await one?.store.read.message("acc", delayed))?.state?.dueAt).toBeLessThan(usedAt + 5_100);
+  expect((await one?.store.nodes?.())?.map(({ id }) => id).toSorted()).toEqual(["nod_a", "nod_b"]);
+  await Promise.all([one?.store.close(), other?.store.close()]);
+});
+
+test("a move to a database whose clock is far behind is refused, unless that is accepted", async () => {
+  const { path, usedAt } = await createQueued(2 * 3_600_000);
+  const url = await freshDatabase();
+  const to = await target(url);
+  const from = await source(path);
+  await expect(move({ from, to, report: silent })).rejects.toThrow(
+    `the old one has used ${new Date(usedAt).toISOString()}, ` +
+      `but the clock of the new one shows ${new Date(testClock.now).toISOString()}; set the clocks right`,
+  );
+  expect(await ask(url, "select id from accounts")).toEqual([]);
+  const accepted = JSON.stringify({ clock: testClock.now, usedAt });
+  await from.query("insert into server_settings (id, detail) values ('clock', ?)", [accepted]);
+  const lines: string[] = [];
+  await move({ from, to, report: (line) => lines.push(line) });
+  expect(lines[0]).toContain("are sent after those that are published from now on");
+  expect(await ask(url, "select id from nodes")).toEqual([]);
 });
