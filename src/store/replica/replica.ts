@@ -305,7 +305,7 @@ class Stream {
   #endRead(): void {
     this.#unreadSince = null;
     if (this.#options.writer.stdin.writableLength > maxWaiting)
-      throw new Error("the target is too slow: 64 MiB of changes are waiting for it");
+      throw new Error(`the target is too slow: ${maxWaiting / 2 ** 20} MiB of changes are waiting for it`);
   }
 
   sendBase(): void {

@@ -15,55 +15,8 @@ import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { request } from "undici";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { developmentToken, runWaypost, startWaypost, temporaryFolder } from "../waypost.ts";
-
-const headers = { authorization: `Bearer ${developmentToken}` };
-
-type Health = { replica?: { lagSeconds: number; complete: boolean } };
-
-/** A server that keeps a replica, and the process that writes it. */
-async function startServer(folder: string, replica = join(folder, "replica")) {
-  const data = join(folder, "data");
-  const server = await startWaypost(["dev", "--port", "0", "--data", data, "--replicate", replica]);
-  const publish = async (body: string | Buffer): Promise<string> => {
-    const url = `${server.url}/v2/publish/http://127.0.0.1:9/later`;
-    const answer = await request(url, { method: "POST", headers: { ...headers, "svc-delay": "1h" }, body });
-    expect(answer.statusCode).toBe(200);
-    return ((await answer.body.json()) as { messageId: string }).messageId;
-  };
-  const health = async (): Promise<NonNullable<Health["replica"]>> => {
-    const answer = await request(`${server.url}/v2/health`);
-    return ((await answer.body.json()) as Health).replica ?? { lagSeconds: -1, complete: false };
-  };
-  const until = async (isSo: (state: { lagSeconds: number; complete: boolean }) => boolean) => {
-    while (!isSo(await health())) await pause(50);
-  };
-  return { server, data, replica, publish, health, until };
-}
-
-/** Returns the process that writes to a folder, and its parent. Null: there is none. */
-function findWriter(folder: string): { pid: number; parent: number } | null {
-  for (const pid of readdirSync("/proc").filter((name) => /^\d+$/.test(name))) {
-    const read = (file: string): string => {
-      try {
-        return readFileSync(`/proc/${pid}/${file}`, "utf8");
-      } catch {
-        return "";
-      }
-    };
-    if (!read("cmdline").includes("replicaWriterMain.ts") || !read("cmdline").includes(`${folder}\0`))
-      continue;
-    const parent = Number(/PPid:\t(\d+)/.exec(read("status"))?.[1]);
-    return { pid: Number(pid), parent };
-  }
-  return null;
-}
-
-const mustFindWriter = (folder: string): { pid: number; parent: number } => {
-  const writer = findWriter(folder);
-  if (!writer) throw new Error("no process writes the replica");
-  return writer;
-};
+import { runWaypost, startWaypost, temporaryFolder } from "../waypost.ts";
+import { findWriter, headers, mustFindWriter, startServer } from "./replicaServer.ts";
 
 /** Restores a replica with the keys of its store, and returns the ids of the messages in it. */
 async function restore(folder: string, { data, replica }: { data: string; replica: string }) {
