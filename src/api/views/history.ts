@@ -10,7 +10,7 @@ const maxBytes = 4 * 1024 * 1024;
 const maxEntries = 500;
 
 /**
- * Returns the history of a run as a stream of JSON (protocol 6.7). A history can have 64 MiB, so entries are
+ * Returns the history of a run as a stream of JSON (protocol 6.7). A history can have 128 MiB, so entries are
  * read only as fast as the client receives them.
  */
 export async function createHistoryStream(

@@ -59,9 +59,12 @@ export const limits = {
   serverTails: 100,
   /** The bytes of the lines that wait for the reader of one tail. */
   tailBytes: 1024 * 1024,
-  /** The limits of a workflow run: the steps in its history, and their bytes as they are sent. */
+  /**
+   * The limits of a workflow run: the steps in its history, and their bytes as they are sent. The largest
+   * body has 86 MiB in base64, and must leave room for steps.
+   */
   steps: 10_000,
-  historyBytes: 64 * 1024 * 1024,
+  historyBytes: 128 * 1024 * 1024,
   /** How deep invoked runs can be nested. */
   invokeDepth: 100,
   /**

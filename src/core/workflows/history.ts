@@ -134,7 +134,7 @@ type StepMessage = Pick<NewStep, "body" | "url" | "headers" | "delay" | "notBefo
  * The longest history, in bytes, that a message carries. Messages in flight can make a history longer than
  * its limit. The endpoint fetches a history above this length, because it would not fit into memory.
  */
-const maxSentBytes = 2 * limits.historyBytes;
+const maxSentBytes = limits.historyBytes;
 
 /** Creates the message that carries a step of the history. */
 export function sendStep(

@@ -2,9 +2,18 @@ import { describe, expect, test } from "vitest";
 import { createTestServer, token } from "../testServer.ts";
 import { listen } from "../wire.ts";
 import type { TestServer } from "../testServer.ts";
+import {
+  bytes,
+  listHistoryBodies,
+  start,
+  step,
+  takeDelivery,
+  workflowAnswer,
+} from "../routes/lists/failedRunLists.ts";
 
 const kibibyte = 1024;
 const url = "https://example.com";
+const noRetry = ["Upstash-Nonretryable-Error", "true"] as const;
 
 /** The routes that take a body of a message. */
 const routes = [`/v2/publish/${url}`, `/v2/enqueue/orders/${url}`, "/v2/notify/paid"];
@@ -78,5 +87,30 @@ describe("after the limit was lowered, what is stored", () => {
     const retried = home.delivery();
     expect(retried.message.body.byteLength).toBe(5_000);
     await home.settle(retried, { status: 200 });
+  });
+
+  test("stays in runs, which continue, fail and are resumed", async () => {
+    const server = { maxBody: 5_000 };
+    const home = await createTestServer(server);
+    const payload = "x".repeat(5_000);
+    const result = { stepId: 1, stepName: "s", stepType: "Run", concurrent: 1, out: "y".repeat(4_000) };
+    await home.settle(
+      takeDelivery(home, await start(home, "wfr_1", { body: bytes(payload) })),
+      workflowAnswer,
+    );
+    const first = await step(home, "wfr_1", { message: { body: bytes(JSON.stringify(result)) } });
+    server.maxBody = 2_000;
+    await home.settle(takeDelivery(home, first), workflowAnswer);
+    const second = await step(home, "wfr_1", { stepId: 2 });
+    await home.settle(takeDelivery(home, second), { status: 489, headers: [noRetry] });
+
+    for (const action of ["resume", "restart"]) {
+      const { body: found } = await home.ask("GET", "/v2/workflows/dlq");
+      const { dlqId } = (found as { messages: { dlqId: string }[] }).messages[0] ?? {};
+      expect((await home.ask("POST", `/v2/workflows/dlq/${action}/${dlqId}`)).status).toBe(200);
+      const again = home.delivery();
+      expect(listHistoryBodies(again)[0]).toBe(payload);
+      await home.settle(again, { status: 489, headers: [noRetry] });
+    }
   });
 });

@@ -36,7 +36,7 @@ test("the limits of requests have the promised values", () => {
     sources: 1_000,
     tokens: 1_000,
     steps: 10_000,
-    historyBytes: 67_108_864,
+    historyBytes: 134_217_728,
     invokeDepth: 100,
     jobs: 100,
     jobFilter: 65_536,

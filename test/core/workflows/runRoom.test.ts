@@ -215,7 +215,7 @@ test("an invoked run can be cancelled, regardless of the history of the run that
 test("a history too large for memory is not sent, even if the endpoint cannot fetch it", async () => {
   const broker = await long(limits.historyBytes, { lazyFetch: false });
   await broker.run("wait", { account: "acme", runId: "wfr_1", waiter: waiterAt(1) });
-  resize(broker, { size: 2 * limits.historyBytes });
+  resize(broker, { size: limits.historyBytes });
   broker.now = noon + 3_600_001;
   await broker.run("claim", { limit: 10 });
   expect(broker.deliveries.map(({ message }) => message.run?.size)).toContain(0);
