@@ -74,6 +74,18 @@ describe("a folder to which others can write", () => {
     expect((await server.ended).err).toContain("its group can replace its files");
   });
 
+  test("keeps the second copy with a warning", async () => {
+    const folder = temporaryFolder();
+    const replica = join(folder, "replica");
+    mkdirSync(replica);
+    chmodSync(replica, 0o777);
+    const server = await startWaypost([...dev(join(folder, "data")), "--replicate", replica]);
+    server.kill("SIGTERM");
+    expect((await server.ended).err).toContain(
+      `--replicate: ${replica}: every user of this machine can replace its files`,
+    );
+  });
+
   test("gets its own subfolder if all users can write, and commands find it", async () => {
     const data = temporaryFolder();
     chmodSync(data, 0o1777);

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { createTestServer } from "../testServer.ts";
 import type { TestServer } from "../testServer.ts";
+import { call, change, make } from "../routes/messages/sourceRequests.ts";
 import { startHeaders, stepHeaders } from "../routes/workflows/workflowPosts.ts";
 
 const url = "https://e.example/";
@@ -46,6 +47,26 @@ describe("the headers of this server are hidden", () => {
     expect(isHidden(home)).toBe(true);
     await home.ask("POST", "/v2/publish/g", { headers: { "svc-hide-headers": "false" } });
     expect(isHidden(home)).toBeUndefined();
+  });
+
+  test("by a source, for the calls that it receives, but not by their sender", async () => {
+    const home = await createTestServer();
+    for (const [settings, headers, expected] of [
+      [{ "Svc-Hide-Headers": "true" }, {}, true],
+      [{ "Upstash-Hide-Headers": "true" }, { "upstash-hide-headers": "false" }, true],
+      [{}, hide, undefined],
+    ] as const) {
+      const made = await make(home, { settings });
+      expect(
+        (await call(home, made.path, { headers: { "x-event": "a", ...headers }, body: "x" })).status,
+      ).toBe(200);
+      const { message } = home.delivery();
+      expect(message.hideHeaders).toBe(expected);
+      expect(message.headers).toContainEqual(["X-Event", "a"]);
+      await change(home, made.sourceId, { settings: {} });
+      await call(home, made.path, { headers, body: "y" });
+      expect(isHidden(home)).toBeUndefined();
+    }
   });
 
   test("after retries of the message and of its dead letter, unless the retry declines", async () => {
