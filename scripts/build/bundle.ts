@@ -58,18 +58,43 @@ function readVersion(home: string): string {
   return formatVersion(version, given === undefined ? findCommit(home, version) : given.slice(0, 8) || null);
 }
 
-/** Returns the code of a module that has the files of the console in it, or none if it has not been built. */
+/**
+ * Returns the code of a module that has the files of the console in it, or none if it has not been built. A
+ * file is in the code once, in its smallest form. The other forms are made at the first request for them, and
+ * kept: compressing takes longer than a request may cost others.
+ */
 function toConsoleModule(built: BuiltConsole): string {
-  const toCode = ({ type, ...contents }: ConsoleFile): string => {
-    const buffers = Object.entries(contents).map(
-      ([name, content]) => `${name}: Buffer.from("${content.toString("base64")}", "base64")`,
-    );
-    return `{ type: ${toLiteral(type)}, ${buffers.join(", ")} }`;
-  };
+  const toCode = ({ type, body, br }: ConsoleFile): string =>
+    br === undefined
+      ? `keep({ type: ${toLiteral(type)}, body: () => ${toBuffer(body)} })`
+      : `packed(${toLiteral(type)}, () => ${toBuffer(br)})`;
   const files = [...(built ?? [])].map(([path, file]) => `[${toLiteral(path)}, ${toCode(file)}]`);
   const map = built === null ? "null" : `new Map([${files.join(", ")}])`;
-  return `const built = ${map}; export const readBuiltConsole = () => built;`;
+  return `
+    import { brotliDecompressSync, gzipSync } from "node:zlib";
+    const keep = ({ type, ...forms }) => {
+      const file = { type };
+      for (const [name, make] of Object.entries(forms)) {
+        let kept;
+        Object.defineProperty(file, name, { get: () => (kept ??= make()) });
+      }
+      return file;
+    };
+    const packed = (type, br) => {
+      const file = keep({
+        type,
+        br,
+        body: () => brotliDecompressSync(file.br),
+        gzip: () => gzipSync(file.body, { level: 9 }),
+      });
+      return file;
+    };
+    const built = ${map};
+    export const readBuiltConsole = () => built;
+  `;
 }
+
+const toBuffer = (bytes: Buffer): string => `Buffer.from("${bytes.toString("base64")}", "base64")`;
 
 const toLiteral = (text: string): string => JSON.stringify(text);
 
@@ -101,7 +126,7 @@ async function bundleFile(home: string, { input, replacements }: BundleOptions) 
   if (output.length !== 1) throw new Error(`${input}: became ${output.length} files instead of one`);
   if (unused.size > 0) throw new Error(`${input}: never loads ${[...unused].join(", ")}`);
   requireOneFile(input, chunk.code);
-  return { code: chunk.code, packages: chunk.moduleIds.flatMap((id) => toPackage(home, id)) };
+  return { code: toAscii(chunk.code), packages: chunk.moduleIds.flatMap((id) => toPackage(home, id)) };
 }
 
 const outputOptions: OutputOptions = {
@@ -111,6 +136,20 @@ const outputOptions: OutputOptions = {
   // Names are kept, so that stack traces can be read.
   minify: { compress: false, mangle: false, codegen: { removeWhitespace: true } },
 };
+
+/**
+ * Returns the same code in ASCII. V8 keeps the text of a program as long as it runs, with two bytes for each
+ * character if one of them is not in Latin-1, which was another 5 MB. Throws if an escape would mean
+ * something else.
+ */
+export function toAscii(code: string): string {
+  const [raw] = /String\.raw`[^`]*[\u0080-\uffff].{0,40}/.exec(code) ?? [];
+  if (raw !== undefined) throw new Error(`String.raw has a character that is not in ASCII: ${raw}`);
+  return code.replaceAll(
+    /[\u0080-\uffff]/g,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
+}
 
 /** Throws if the bundle would read another file, which the package does not have. */
 function requireOneFile(input: string, code: string): void {

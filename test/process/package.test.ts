@@ -16,6 +16,7 @@ import { tmpdir } from "node:os";
 import { delimiter, dirname, join } from "node:path";
 import { createInterface } from "node:readline";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { toAscii } from "../../scripts/build/bundle.ts";
 import { writePackage } from "../../scripts/build/writePackage.ts";
 import { findCommit, formatVersion } from "../../src/server/commit.ts";
 import { parseBlocks } from "./documents.ts";
@@ -126,6 +127,13 @@ describe("the package", () => {
     expect(tarball.size).toBeLessThan(2 * 2 ** 20);
   });
 
+  test("is in ASCII, so that Node.js keeps each character in one byte", () => {
+    for (const file of ["server/waypost.cjs", "server/client.cjs"])
+      expect(readFileSync(installed(file)).findIndex((byte) => byte > 127)).toBe(-1);
+    expect(toAscii("`é → 😀`; /[–\uffff]/")).toBe("`\\u00e9 \\u2192 \\ud83d\\ude00`; /[\\u2013\\uffff]/");
+    expect(() => toAscii("String.raw`→`")).toThrow("String.raw");
+  });
+
   test("names the commit that it was built from", () => {
     const { version } = JSON.parse(readFileSync(installed("package.json"), "utf8")) as { version: string };
     const { stdout } = spawnSync("npx", ["waypost", "--version"], {
@@ -178,6 +186,16 @@ describe("the package", () => {
     const server = await start("npx", ["waypost", "dev", "--port", "0"]);
     await expectDelivery({ url: server.url, token: developmentToken });
     const page = await (await fetch(`${server.url}/console/`)).text();
+    // The package has each file in one form, and the server makes the others.
+    const [, script = ""] = /src="\.\/(assets\/[^"]+\.js)"/.exec(page) ?? [];
+    const built = readFileSync(join(home, "console/dist", script), "utf8");
+    for (const encoding of ["br", "gzip", "identity"]) {
+      const response = await fetch(`${server.url}/console/${script}`, {
+        headers: { "accept-encoding": encoding },
+      });
+      const sent = response.headers.get("content-encoding") ?? "identity";
+      expect({ sent, text: await response.text() }).toEqual({ sent: encoding, text: built });
+    }
     expect(page).toContain("<script");
     const letters = spawnSync("npx", ["waypost", "dlq", "--json"], {
       cwd: application,

@@ -3,8 +3,15 @@ import type { RequestLine } from "../route/requestLog.ts";
 import { readRequestId } from "../http/requestId.ts";
 import { splitTarget } from "../http/target.ts";
 
-/** A built file of the console, and its compressed forms. */
-export type ConsoleFile = { type: string; body: Buffer; br?: Buffer; gzip?: Buffer };
+/**
+ * A built file of the console, and its compressed forms. In a bundle, a form is made when it is read first.
+ */
+export type ConsoleFile = {
+  readonly type: string;
+  readonly body: Buffer;
+  readonly br?: Buffer;
+  readonly gzip?: Buffer;
+};
 
 /**
  * The built files by path within the console, such as `index.html` and `assets/app-1a2b.js`. Null if the
@@ -125,15 +132,12 @@ const notKept = { "Cache-Control": "no-store", Vary: "Accept" };
 type Exchange = { request: IncomingMessage; response: ServerResponse };
 const text = { "Content-Type": "text/plain; charset=utf-8", "Cache-Control": "no-store" };
 
-function chooseForm(
-  { body, br, gzip }: ConsoleFile,
-  accepted = "",
-): { body: Buffer; encoding: string | null } {
+function chooseForm(file: ConsoleFile, accepted = ""): { body: Buffer; encoding: string | null } {
   const takes = (name: string): boolean =>
     new RegExp(String.raw`\b${name}\b(?!\s*;\s*q=0(\.0*)?\s*(,|$))`).test(accepted);
-  if (br && takes("br")) return { body: br, encoding: "br" };
-  if (gzip && takes("gzip")) return { body: gzip, encoding: "gzip" };
-  return { body, encoding: null };
+  if (takes("br") && file.br) return { body: file.br, encoding: "br" };
+  if (takes("gzip") && file.gzip) return { body: file.gzip, encoding: "gzip" };
+  return { body: file.body, encoding: null };
 }
 
 type Sent = { status: number; headers: Record<string, string>; body: Buffer | null; isHead?: boolean };
