@@ -2,6 +2,7 @@ import { mkdirSync, statSync } from "node:fs";
 import module from "node:module";
 import { homedir } from "node:os";
 import { join } from "node:path";
+import { setFlagsFromString } from "node:v8";
 import { followNpm } from "./follow.js";
 import { home, isModern, modernNode } from "./modernNode.js";
 import { runFile } from "./runFile.js";
@@ -14,6 +15,7 @@ export async function start(args) {
   followNpm();
   if (!isModern) return runFile(modernNode(), join(home, "launch/waypost.js"), args);
   enableCache();
+  setFlagsFromString(smallWhileLoading);
   const load = module.createRequire(import.meta.url);
   if (args[0] !== "start" && args[0] !== "dev") {
     const { runClientCommand } = load("../server/client.cjs");
@@ -21,6 +23,12 @@ export async function start(args) {
   }
   load("../server/waypost.cjs");
 }
+
+/**
+ * Nearly everything that a start creates is kept, so the young generation of V8 would grow to 32 MB, and an
+ * idle server would keep them. The server lets it grow when it serves.
+ */
+const smallWhileLoading = "--semi-space-growth-factor=1";
 
 /**
  * Keeps the compiled server in the user's folder for caches, which halves the time of later starts. A folder

@@ -66,6 +66,8 @@ type Programs = Omit<Bundle, "packages"> & { health: string };
  * server, which takes 0.2 s and 46 MB.
  */
 const makeMain = ({ server, client, health, replica }: Programs): string => `
+// See launch/start.js.
+require("node:v8").setFlagsFromString("--semi-space-growth-factor=1");
 const args = process.argv.slice(2);
 const startServer = (function () { ${server} });
 if (args[0] === "health") {

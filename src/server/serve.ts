@@ -105,6 +105,7 @@ export async function serve(
     if (proxy !== null) log.warn({ proxy }, proxyWarning);
     const kind = settings.databaseUrl === "" ? "sqlite" : "postgres";
     log.info({ version, store: kind, node, recovered: opened.recovered }, "started");
+    letYoungGenerationGrow();
     return served;
   } catch (error) {
     await opened.close();
@@ -365,4 +366,9 @@ async function stopWork(
  */
 function disablePretenuring(): void {
   setFlagsFromString("--no-allocation-site-pretenuring");
+}
+
+/** Undoes what `launch/start.js` sets while the server is loaded. The number is the default of V8. */
+function letYoungGenerationGrow(): void {
+  setFlagsFromString("--semi-space-growth-factor=2");
 }
