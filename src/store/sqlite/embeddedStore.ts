@@ -77,6 +77,8 @@ export type StoreReplica = {
 
 /** How long outcomes wait for a publish request whose commit they can share: docs/decisions/0014. */
 const coalesceTime: Millis = 20;
+/** How long a thread for occasional work is kept for the next one. */
+const unusedTime: Millis = 30_000;
 /** Waits 5 s in total while another process locks the file. */
 const lockedRetries = { pause: 50, tries: 100 } as const;
 
@@ -103,8 +105,9 @@ export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Stor
     throw error;
   });
   const reading = startReadingThread({ path, keys }, onDamage);
-  const checkpointing = openCheckpointing({ path, keys }, onDamage);
-  const checking = startCheckThread({ path, keys }, onDamage);
+  const whenUnused = (end: () => void): (() => void) => alarm(unusedTime, end);
+  const checkpointing = openCheckpointing({ path, keys }, onDamage, whenUnused);
+  const checking = startCheckThread({ path, keys }, onDamage, whenUnused);
   const checkpoint = async (): Promise<{ isWhole: boolean }> => {
     const { isWhole, failed } = await checkpointing.checkpoint();
     if (failed !== undefined) commits.fail(new Error(failed));

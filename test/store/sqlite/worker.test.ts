@@ -77,6 +77,31 @@ test("accounts take turns, so a request waits for few of the requests of another
   expect(answered).toHaveLength(21);
 });
 
+test("a thread that nothing uses ends, and the next request starts another one", async () => {
+  const started = startedThreads();
+  const ends: (() => void)[] = [];
+  let cancelled = 0;
+  const whenUnused = (end: () => void): (() => void) => {
+    ends.push(end);
+    return () => void cancelled++;
+  };
+  const place = { path: await madeStore(), keys: null };
+  const { checkpoint, close } = startCheckpointThread(place, undefined, whenUnused);
+  onTestFinished(close);
+  await Promise.all([checkpoint(), checkpoint()]);
+  expect([ends.length, cancelled]).toEqual([1, 0]);
+  await checkpoint();
+  expect([ends.length, cancelled, started.length]).toEqual([2, 1, 1]);
+  const ended = started.map((worker) => once(worker, "exit"));
+  ends.at(-1)?.();
+  // A request that arrives meanwhile has a new thread.
+  expect(await checkpoint()).toEqual({ isWhole: true });
+  await Promise.all(ended);
+  expect(started).toHaveLength(2);
+  await close();
+  expect(cancelled).toBe(3);
+});
+
 test("a thread answers what it was asked before it is closed", async () => {
   const { queries, close } = startReadingThread({ path: await madeStore(), keys: null });
   const answers = ["acme", "busy", "acme"].map((account) => queries.account(account));
