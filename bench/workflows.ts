@@ -34,6 +34,9 @@ const options = {
 
 type Options = Given<typeof options & typeof common>;
 
+/** The client library takes seconds to load on a busy machine. */
+const listenLimit = 60_000;
+
 /** Longer runs are measured in windows of this many steps. */
 const windowSteps = 100;
 
@@ -66,7 +69,7 @@ export const workflows = question({
   async find(given, resources) {
     const endpoint = resources.part<WorkflowAnswers>("workflow", "others");
     const client = resources.part<WorkflowAnswers>("workflowSdk", "others");
-    await Promise.all([endpoint, client].map((one) => one.ask("listen", undefined)));
+    await Promise.all([endpoint, client].map((one) => one.ask("listen", undefined, listenLimit)));
     const passThrough = await startPassThrough(resources, given.connections);
     const waypost = await startWaypost(resources, { folder: resources.folder("waypost") });
     const { started, leftOut } = await startRivals(
