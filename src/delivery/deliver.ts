@@ -289,12 +289,10 @@ const noResponse = { status: null, headers: [], body: noBytes };
  */
 const isResponseNeeded = ({ message }: Delivery, status: number): boolean =>
   !isSuccessStatus(status) ||
-  [
-    message.callback !== null,
-    message.reportsOn !== null,
-    message.run?.first !== undefined,
-    message.keepResponse === true,
-  ].includes(true);
+  message.callback !== null ||
+  message.reportsOn !== null ||
+  message.run?.first !== undefined ||
+  message.keepResponse === true;
 
 /**
  * Reports whether a callback may contain the response. All messages of a run share the failure callback of

@@ -40,6 +40,8 @@ export class Metrics {
   readonly commitDuration = new Histogram(shortTimeBounds);
   readonly batchRows = new Histogram(rowBounds);
   readonly routes = new Map<string, RouteFigures>();
+  /** The same figures by route, because a text for each request would cost more than the rest. */
+  readonly #figures = new WeakMap<object, RouteFigures>();
   readonly #elapsed: () => Millis;
   #batchBeganAt: Millis = 0;
 
@@ -48,8 +50,13 @@ export class Metrics {
     this.#elapsed = elapsed;
   }
 
-  /** Receives what the store has stored. Batches that change nothing are not commits. */
+  /**
+   * Receives what the store has stored. Batches that change nothing are not commits. A refused publish is not
+   * measured.
+   */
   readonly batches: BatchObserver = {
+    elapsed: () => this.#elapsed(),
+    published: (calledAt) => this.publishDuration.observeMillis(this.#elapsed() - calledAt),
     began: () => void (this.#batchBeganAt = this.#elapsed()),
     stored: ({ activities, changedRows }) => {
       for (const { name, late } of activities) this.#count(name, late);
@@ -73,28 +80,26 @@ export class Metrics {
   }
 
   /** Counts a request. `route` is one of the routes of the API. */
-  countRequest(
-    route: { method: string; path: string; access: string } | null,
-    status: number,
-    ms: Millis,
-  ): void {
-    const name = route === null ? "other" : `${route.method} ${route.path}`;
-    let figures = this.routes.get(name);
-    if (!figures)
-      this.routes.set(name, (figures = { codes: new Map(), duration: new Histogram(timeBounds) }));
+  countRequest(route: CountedRoute | null, status: number, ms: Millis): void {
+    const figures = this.#figures.get(route ?? noRoute) ?? this.#addRoute(route);
     figures.codes.set(status, (figures.codes.get(status) ?? 0) + 1);
     figures.duration.observeMillis(ms);
     if (route?.access === "source" && route.method === "POST") this.sourceCalls[readSourceOutcome(status)]++;
   }
 
-  /** Measures a publish until it is on disk. A refused publish is not measured. */
-  async measurePublish<Answer>(run: () => Promise<Answer>): Promise<Answer> {
-    const beganAt = this.#elapsed();
-    const answer = await run();
-    this.publishDuration.observeMillis(this.#elapsed() - beganAt);
-    return answer;
+  #addRoute(route: CountedRoute | null): RouteFigures {
+    const name = route === null ? "other" : `${route.method} ${route.path}`;
+    const figures = this.routes.get(name) ?? { codes: new Map(), duration: new Histogram(timeBounds) };
+    this.routes.set(name, figures);
+    this.#figures.set(route ?? noRoute, figures);
+    return figures;
   }
 }
+
+/** A route of the API, which is the same object for all of its requests. */
+type CountedRoute = { method: string; path: string; access: string };
+
+const noRoute = {};
 
 function readSourceOutcome(status: number): SourceOutcome {
   if (status === 200) return "accepted";

@@ -63,7 +63,7 @@ export function observe(settings: ServerConfig, observed: Observed): Observation
     elapsed,
   });
   store.observe({
-    began: metrics.batches.began,
+    ...metrics.batches,
     stored: (batch) => {
       metrics.batches.stored(batch);
       if (batch.changedRows > 0) sampler.noteChange();
@@ -137,22 +137,15 @@ const createExporter = (
         warn: (message) => log.warn(message),
       });
 
-/** Returns a store that measures how long publishes take, and makes their spans if traces are on. */
-export function observePublishes(store: Store, { metrics, tracing }: Observation): Store {
-  const measured: Store = {
-    ...store,
-    execute: (name, input, options) =>
-      name === "publish"
-        ? metrics.measurePublish(() => store.execute(name, input, options))
-        : store.execute(name, input, options),
-  };
-  if (tracing === null) return measured;
+/** Returns a store that makes the spans of publishes if traces are on. */
+export function observePublishes(store: Store, { tracing }: Observation): Store {
+  if (tracing === null) return store;
   return {
-    ...measured,
+    ...store,
     execute: (name, input, options) => {
-      if (name !== "publish") return measured.execute(name, input, options);
+      if (name !== "publish") return store.execute(name, input, options);
       const published = tracing.publish(input as CommandInput<"publish">, (traced) =>
-        measured.execute("publish", traced, options),
+        store.execute("publish", traced, options),
       );
       // The compiler does not see that `name` is the name of this command.
       return published as Promise<never>;

@@ -141,8 +141,13 @@ export type DeliverySink = {
   fault(message: string): void;
 };
 
-/** Receives what is stored, for metrics: called when a batch begins, and when it is on disk. */
+/**
+ * Receives what is stored, for metrics: called when a batch begins, and when it is on disk. `published` is
+ * called for each accepted publish that is on disk, with the result of `elapsed` when it was called.
+ */
 export type BatchObserver = {
+  elapsed(): Millis;
+  published(calledAt: Millis): void;
   began(): void;
   stored(result: Pick<BatchResult, "activities" | "changedRows">): void;
 };

@@ -151,11 +151,12 @@ export class AdmissionPolicy {
   #identify(route: Route, credentials: Credentials, look: Look): Caller | Promise<Caller> {
     const { authorization, parameter, params, address, browser, header } = credentials;
     const { store, sessions } = this.#parts;
-    if (header) checkPage({ ...route, authorization, header }, this.#pages);
+    const { method, access } = route;
+    if (header) checkPage({ method, access, authorization, header }, this.#pages);
     if (browser && sessions && takesSession(route) && authorization === undefined && parameter === null)
       return this.#identifySession(sessions, { route, browser, address });
     const from = (): { address: string | null } => ({ address });
-    switch (route.access) {
+    switch (access) {
       case "open":
         this.#countOpen(route, address);
         return nobody;
@@ -250,9 +251,9 @@ export class AdmissionPolicy {
     route: Route,
     bytes: number,
   ): AdmittedAtOnce | "unknown" | null {
-    checkPage({ ...route, authorization, header }, this.#pages);
-    if (this.#isClosing || route.access !== "token" || isCounted(route) || bytes > maxReservedBytes)
-      return null;
+    const { method, access } = route;
+    checkPage({ method, access, authorization, header }, this.#pages);
+    if (this.#isClosing || access !== "token" || isCounted(route) || bytes > maxReservedBytes) return null;
     const proof = this.#bearer.getCached(authorization);
     if (proof === null) return "unknown";
     checkRights(proof, route);

@@ -9,6 +9,7 @@ import type { Attempts, AttemptOrigin } from "./lockout.ts";
 import { parseAccountId, hashToken, isSameSecret, makeReadOnlyToken } from "./token.ts";
 import { minute, second } from "../../core/values/time.ts";
 import { BoundedMap } from "../../core/values/boundedMap.ts";
+import { memoize } from "../../core/values/memoize.ts";
 
 /**
  * The account that a request has proved, the token, and what the token allows. If `by` is "header", the
@@ -92,7 +93,7 @@ export function createAuthenticator({ store, now }: { store: Store; now(): Milli
   return {
     getCached: (authorization) => {
       const bearer = parseBearer(authorization);
-      const known = bearer === undefined ? null : tokenCache.get(hashToken(bearer));
+      const known = bearer === undefined ? null : tokenCache.get(hashKnownToken(bearer));
       return known && bearer !== undefined ? { ...known, by: "header", token: bearer } : null;
     },
     lookUp: async (authorization) => {
@@ -102,6 +103,12 @@ export function createAuthenticator({ store, now }: { store: Store; now(): Milli
     authenticate: (tokens) => prove(parseBearer(tokens.authorization), tokens),
   };
 }
+
+/**
+ * Like `hashToken`. Most requests repeat a token, and a hash takes longer than a lookup. The time shows only
+ * whether the whole token was sent before.
+ */
+const hashKnownToken = memoize(hashToken, maxCachedTokens);
 
 const parseBearer = (authorization: string | undefined): string | undefined =>
   authorization === undefined ? undefined : /^Bearer +(\S+) *$/i.exec(authorization)?.[1];

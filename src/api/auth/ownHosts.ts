@@ -1,5 +1,6 @@
 import { isIP } from "node:net";
 import { Refusal } from "../../core/values/errors.ts";
+import { memoize } from "../../core/values/memoize.ts";
 
 /** The hosts by which pages may reach this server, in addition to loopback names and IP addresses. */
 export type OwnHosts = {
@@ -63,7 +64,7 @@ const isLoopbackName = (name: string): boolean => name === "localhost" || name.e
 const isAddress = (name: string): boolean => isIP(name.replace(/^\[|\]$/g, "")) !== 0;
 
 /** Returns the host without its port, in lower case, or null if it is malformed. */
-function readHostName(host: string): string | null {
+const readHostName = memoize((host: string): string | null => {
   if (!/^(\[[\da-f:.]+\]|[\w.-]+)(:\d+)?$/i.test(host)) return null;
   return URL.parse(`http://${host}`)?.hostname.replace(/\.$/, "") ?? null;
-}
+}, 100);

@@ -1,10 +1,10 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Bytes, Millis } from "../../core/model/message.ts";
 import { noBytes } from "../../core/model/message.ts";
-import type { AdmissionPolicy } from "../admission/policy.ts";
-import type { Proof } from "../auth/bearer.ts";
+import type { AdmissionPolicy, AdmittedAtOnce } from "../admission/policy.ts";
+import type { Refusal } from "../../core/values/errors.ts";
 import { findAddress } from "../http/address.ts";
-import { answerInTime } from "../http/answerTime.ts";
+import type { AnswerTimes, TimedRequest } from "../http/answerTime.ts";
 import { readRequestId } from "../http/requestId.ts";
 import { formatIgnored, problemHeaders } from "../http/responseHeaders.ts";
 import { corsHeaders, hasOrigin } from "../http/cors.ts";
@@ -28,6 +28,7 @@ export type FastParts = {
   } & RequestCounter;
   admission: AdmissionPolicy;
   routes: RouteTable;
+  answerTimes: AnswerTimes;
 };
 
 /** The parts of a request that decide whether the fast path answers it. */
@@ -57,12 +58,7 @@ export function admit(
       head.length,
     );
     if (admitted === null || admitted === "unknown") return admitted;
-    const { proof, leave: release } = admitted;
-    const admittedRequest: AdmittedRequest = { fast, match, proof, head, callerIp, since: parts.now() };
-    return {
-      release,
-      respond: (body) => respondTo(admittedRequest, body.length === 0 ? noBytes : body).finally(release),
-    };
+    return new AdmittedRequest(fast, { ...admitted, match, head, callerIp });
   } catch {
     return null;
   }
@@ -95,22 +91,25 @@ function readHead({ method = "", url = "", headers, rawHeaders }: IncomingMessag
   return { method, target: url, rawHeaders, authorization: headers.authorization, length };
 }
 
-function receiveBody(
-  request: IncomingMessage,
-  response: ServerResponse,
-  { respond, release }: AdmittedBody,
-): void {
+function receiveBody(request: IncomingMessage, response: ServerResponse, admitted: AdmittedBody): void {
   const pieces: Buffer[] = [];
   let isComplete = false;
   // The connection may break before the body is complete.
-  response.once("close", () => isComplete || release());
+  response.once("close", () => isComplete || admitted.release());
   request.on("data", (piece: Buffer) => pieces.push(piece));
   request.on("end", () => {
     isComplete = true;
-    respond(Buffer.concat(pieces))
-      .then((plainResponse) => send(response, plainResponse))
-      .catch(() => response.destroy());
+    admitted.respond(Buffer.concat(pieces), (plainResponse) => trySending(response, plainResponse));
   });
+}
+
+function trySending(response: ServerResponse, plainResponse: PlainResponse | null): void {
+  try {
+    if (plainResponse === null) response.destroy();
+    else send(response, plainResponse);
+  } catch {
+    response.destroy();
+  }
 }
 
 function send(response: ServerResponse, { status, headers, text, onSent }: PlainResponse): void {
@@ -120,46 +119,109 @@ function send(response: ServerResponse, { status, headers, text, onSent }: Plain
   response.end(text);
 }
 
-/** A request that was admitted and is not answered yet. */
-type AdmittedRequest = {
-  fast: FastParts;
-  match: Found;
-  proof: Proof;
-  head: RequestHead;
-  callerIp: string | null;
-  since: Millis;
-};
+type AdmittedParts = AdmittedAtOnce & { match: Found; head: RequestHead; callerIp: string | null };
 
-async function respondTo(admittedRequest: AdmittedRequest, body: Bytes): Promise<PlainResponse> {
-  const { fast, proof, head, since } = admittedRequest;
-  const { parts, admission } = fast;
-  const { method } = head;
-  const requestId = readRequestId(head.rawHeaders);
-  const target = splitTarget(head.target);
-  const answered = await answerInTime(() => runRoute(admittedRequest, target, body), {
-    wakeAfter: parts.wakeAfter,
-    outcome: "unknown",
-  }).then(toLoggedResponse, (error: unknown) => toRefusalResponse(target, error));
-  const { status, fault } = answered;
-  const text = JSON.stringify(answered.body);
-  parts.log(status, () => ({
-    requestId,
-    method,
-    path: shownPath(target, proof.token),
-    status,
-    ms: parts.now() - since,
-    account: proof.account.id,
-    ...(fault === null ? {} : { fault }),
-  }));
-  parts.count?.(admittedRequest.match.route, status, parts.now() - since);
-  const bytes = Buffer.byteLength(text);
-  const onSent = admission.responses.reserve(proof.account.id, bytes);
-  return {
-    status,
-    headers: headersFor(answered, { requestId, bytes, target, parts }),
-    text,
-    ...(onSent && { onSent }),
-  };
+/**
+ * A request that was admitted and is not answered yet. It is answered once: with the response of its route,
+ * or with a refusal if that comes too late.
+ */
+class AdmittedRequest implements AdmittedBody, TimedRequest {
+  endsAt = 0;
+  readonly #fast: FastParts;
+  readonly #admitted: AdmittedParts;
+  readonly #target: Target;
+  readonly #since: Millis;
+  #answered: (response: PlainResponse | null) => void = () => undefined;
+
+  constructor(fast: FastParts, admitted: AdmittedParts) {
+    this.#fast = fast;
+    this.#admitted = admitted;
+    this.#target = splitTarget(admitted.head.target);
+    this.#since = fast.parts.now();
+  }
+
+  release(): void {
+    this.#admitted.leave();
+  }
+
+  respond(body: Buffer, answered: (response: PlainResponse | null) => void): void {
+    this.#answered = answered;
+    this.#fast.answerTimes.begin(this);
+    const refuse = (error: unknown): void => this.#end(toRefusalResponse(this.#target, error));
+    try {
+      this.#runRoute(body.length === 0 ? noBytes : body).then(
+        (response) => this.#end(toLoggedResponse(response)),
+        refuse,
+      );
+    } catch (error) {
+      refuse(error);
+    }
+  }
+
+  refuseLate(refusal: Refusal): void {
+    this.#answer(toRefusalResponse(this.#target, refusal));
+  }
+
+  #end(response: LoggedResponse): void {
+    if (this.#fast.answerTimes.end(this)) this.#answer(response);
+  }
+
+  #answer(response: LoggedResponse): void {
+    this.release();
+    let sent: PlainResponse | null = null;
+    try {
+      sent = this.#toPlainResponse(response);
+    } catch {
+      // A response that cannot be written closes the connection.
+    }
+    this.#answered(sent);
+  }
+
+  #toPlainResponse(response: LoggedResponse): PlainResponse {
+    const { parts, admission } = this.#fast;
+    const { head, proof, match } = this.#admitted;
+    const { status, fault } = response;
+    const requestId = readRequestId(head.rawHeaders);
+    const text = JSON.stringify(response.body);
+    const ms = parts.now() - this.#since;
+    parts.log(status, () => ({
+      requestId,
+      method: head.method,
+      path: shownPath(this.#target, proof.token),
+      status,
+      ms,
+      account: proof.account.id,
+      ...(fault === null ? {} : { fault }),
+    }));
+    parts.count?.(match.route, status, ms);
+    const bytes = Buffer.byteLength(text);
+    const onSent = admission.responses.reserve(proof.account.id, bytes);
+    const headers = headersFor(response, { requestId, bytes, target: this.#target, parts });
+    return { status, headers, text, ...(onSent && { onSent }) };
+  }
+
+  /** Runs the route of the request. Also throws if the request cannot be read. */
+  #runRoute(body: Bytes): Promise<RouteResponse> {
+    const { parts } = this.#fast;
+    const {
+      match: { route, params },
+      proof,
+      head: { rawHeaders },
+      callerIp,
+    } = this.#admitted;
+    const incoming = {
+      target: this.#target,
+      query: splitQuery(this.#target.query),
+      proof,
+      source: null,
+      rawHeaders,
+      origin: "",
+      params,
+      body,
+      callerIp,
+    };
+    return route.respond(incoming, isAudited(route) ? withActor(route, incoming, parts) : parts);
+  }
 }
 
 type Sent = { requestId: string; bytes: number; target: Target; parts: FastParts["parts"] };
@@ -173,30 +235,10 @@ function headersFor(
   if (parts.corsOrigins?.length)
     for (const [name, value] of Object.entries(corsHeaders(parts.corsOrigins, target.path, undefined)))
       all[name.toLowerCase()] = value;
-  for (const [name, value] of Object.entries(headers)) all[name.toLowerCase()] = value;
+  for (const name in headers) all[name.toLowerCase()] = headers[name] ?? "";
   all["content-type"] = "application/json; charset=utf-8";
   all["content-length"] = String(bytes);
   return all;
-}
-
-/** Runs the route of a request. Also rejects if the request cannot be read. */
-async function runRoute(
-  { fast: { parts }, match: { route, params }, proof, head: { rawHeaders }, callerIp }: AdmittedRequest,
-  target: Target,
-  body: Bytes,
-) {
-  const incoming = {
-    target,
-    query: splitQuery(target.query),
-    proof,
-    source: null,
-    rawHeaders,
-    origin: "",
-    params,
-    body,
-    callerIp,
-  };
-  return route.respond(incoming, isAudited(route) ? withActor(route, incoming, parts) : parts);
 }
 
 type LoggedResponse = {

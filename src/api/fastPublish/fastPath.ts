@@ -2,7 +2,7 @@ import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { Millis } from "../../core/model/message.ts";
 import { second } from "../../core/values/time.ts";
-import { waitAtMost } from "../http/answerTime.ts";
+import { AnswerTimes, waitAtMost } from "../http/answerTime.ts";
 import type { FastParts } from "./answer.ts";
 import { admit, answerParsed } from "./answer.ts";
 import type { HandOver, PlainService } from "./sockets.ts";
@@ -26,8 +26,12 @@ export class FastPath {
   readonly #fast: FastParts;
   readonly #service: PlainService;
 
-  constructor(server: Server, { wakeWhenIdle, ...fast }: FastParts & Pick<PlainService, "wakeWhenIdle">) {
-    const { parts, admission } = fast;
+  constructor(
+    server: Server,
+    { wakeWhenIdle, ...given }: Omit<FastParts, "answerTimes"> & Pick<PlainService, "wakeWhenIdle">,
+  ) {
+    const { parts, admission } = given;
+    const fast = { ...given, answerTimes: new AnswerTimes(parts.wakeAfter) };
     this.#fast = fast;
     this.#service = {
       server,

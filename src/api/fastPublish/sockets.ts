@@ -18,8 +18,14 @@ export type PlainResponse = {
   onSent?: () => void;
 };
 
-/** An admitted plain request. `release` is called instead of `respond` if the request is not answered. */
-export type AdmittedBody = { respond(body: Buffer): Promise<PlainResponse>; release(): void };
+/**
+ * An admitted plain request. `release` is called instead of `respond` if the request is not answered.
+ * `respond` calls `answered` once; with null if there is no response, so that the connection must be closed.
+ */
+export type AdmittedBody = {
+  respond(body: Buffer, answered: (response: PlainResponse | null) => void): void;
+  release(): void;
+};
 
 /**
  * Gives a connection to Node's parser. `isSilent`: it was opened `headersTimeout` ago, and nothing has
@@ -167,16 +173,17 @@ export class PlainSocket {
     // The next request is read after this one has its response.
     if (missing < 0) this.#unread(bytes.subarray(end));
     // The body is copied, so that the rest of the request is not kept in memory.
-    const response = admitted.respond(Buffer.from(bytes.subarray(head.headBytes, end)));
-    void response.then((plainResponse) => this.#trySending(plainResponse, head)).catch(() => this.close());
+    const body = Buffer.from(bytes.subarray(head.headBytes, end));
+    admitted.respond(body, (response) => this.#trySending(response, head));
   }
 
-  #trySending(response: PlainResponse, head: PlainHead): void {
+  #trySending(response: PlainResponse | null, head: PlainHead): void {
+    if (response === null) return this.close();
     try {
       this.#send(response, head);
-    } catch (error) {
+    } catch {
       response.onSent?.();
-      throw error;
+      this.close();
     }
   }
 
@@ -211,7 +218,8 @@ export class PlainSocket {
   #formatHead({ status, headers }: PlainResponse, { isLast, now }: { isLast: boolean; now: Millis }): string {
     const { keepAliveTimeout } = this.#service.server;
     let head = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\n`;
-    for (const [name, value] of Object.entries(headers)) {
+    for (const name in headers) {
+      const value = headers[name] ?? "";
       validateHeaderValue(name, value);
       head += `${name}: ${value}\r\n`;
     }

@@ -1,3 +1,4 @@
+import type { Refusal } from "../../core/values/errors.ts";
 import { makeUnavailable } from "../../core/values/errors.ts";
 import type { Millis } from "../../core/model/message.ts";
 import { minute, second } from "../../core/values/time.ts";
@@ -38,12 +39,7 @@ export function answerInTime<T>(
     let isLate = false;
     const stop = wakeAfter(time, () => {
       isLate = true;
-      reject(
-        makeUnavailable(
-          outcome,
-          new Error(`the request was not answered within ${Math.ceil(time / 1_000)} s`),
-        ),
-      );
+      reject(makeLateRefusal(outcome, time));
     });
     work().then(
       (result) => {
@@ -58,6 +54,64 @@ export function answerInTime<T>(
       },
     );
   });
+}
+
+const makeLateRefusal = (outcome: "read" | "notStored" | "unknown", time: Millis): Refusal =>
+  makeUnavailable(outcome, new Error(`the request was not answered within ${Math.ceil(time / 1_000)} s`));
+
+/** A request that is answered in time by `AnswerTimes`. `endsAt` is set by `begin`. */
+export type TimedRequest = {
+  endsAt: number;
+  /** Called if the request has not ended in time. It has ended then. */
+  refuseLate(refusal: Refusal): void;
+};
+
+/**
+ * Refuses requests that are not answered in `answerTime`, or up to one second earlier. All requests share one
+ * timer and need no promise: `answerInTime` costs a publish 1 µs and 1.4 KB.
+ */
+export class AnswerTimes {
+  readonly #wakeAfter: WakeAfter;
+  /** In the order in which they end. */
+  readonly #requests = new Set<TimedRequest>();
+  #tick = 0;
+  #stopTimer: (() => void) | null = null;
+
+  constructor(wakeAfter: WakeAfter) {
+    this.#wakeAfter = wakeAfter;
+  }
+
+  begin(request: TimedRequest): void {
+    request.endsAt = this.#tick + answerTime / second;
+    this.#requests.add(request);
+    if (this.#stopTimer === null) this.#startTimer();
+  }
+
+  /** Ends a request. Returns false if it has ended before. */
+  end(request: TimedRequest): boolean {
+    const isOpen = this.#requests.delete(request);
+    if (this.#requests.size === 0) this.#endTimer();
+    return isOpen;
+  }
+
+  #startTimer(): void {
+    this.#stopTimer = this.#wakeAfter(second, () => this.#refuseLate());
+  }
+
+  #endTimer(): void {
+    this.#stopTimer?.();
+    this.#stopTimer = null;
+  }
+
+  #refuseLate(): void {
+    this.#tick++;
+    this.#startTimer();
+    for (const request of this.#requests) {
+      if (request.endsAt > this.#tick) break;
+      this.end(request);
+      request.refuseLate(makeLateRefusal("unknown", answerTime));
+    }
+  }
 }
 
 /** Waits for work, but at most for a time. Never rejects. */

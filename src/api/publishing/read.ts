@@ -68,22 +68,32 @@ export type Purpose = "messages" | "schedules" | "kept" | "triggers";
 
 /**
  * Reads a publish request. A setting is taken from the first of these that has it: the headers, the query,
- * the defaults, the default headers of the URL group. Throws `Refusal`, with status 404 if the URL group does
- * not exist.
+ * the defaults, the default headers of the URL group. Throws `Refusal`, or rejects with it, with status 404
+ * if the URL group does not exist. Returns a promise only for a URL group, because the promises of all steps
+ * of a publish would cost more than reading it.
  */
-export async function readPublishRequest(
+export function readPublishRequest(
   incoming: IncomingRequest,
   options: PublishOptions,
-): Promise<PublishRequestToGroup> {
-  const { query, rawHeaders, body, callerIp, proof } = incoming;
+): PublishRequestToGroup | Promise<PublishRequestToGroup> {
+  const destination = parseDestination(options.destination, incoming.query.rest);
+  if (options.purpose === "triggers") checkUrl("destination", destination);
+  if (isUrl(destination)) {
+    checkUrl("destination", destination);
+    return readRequestTo(incoming, options, { destination, groupTarget: null });
+  }
+  return findGroup(options.store, options.account, destination).then((groupTarget) => {
+    checkFanOut(groupTarget.group, { messages: 0, bytes: 0 }, incoming.body);
+    return readRequestTo(incoming, options, { destination, groupTarget });
+  });
+}
+
+function readRequestTo(
+  { query, rawHeaders, body, callerIp, proof }: IncomingRequest,
+  options: PublishOptions,
+  { destination, groupTarget }: { destination: string; groupTarget: GroupTarget | null },
+): PublishRequestToGroup {
   const purpose = options.purpose ?? (options.defaults ? "kept" : "messages");
-  const destination = parseDestination(options.destination, query.rest);
-  if (purpose === "triggers") checkUrl("destination", destination);
-  const groupTarget = isUrl(destination)
-    ? null
-    : await findGroup(options.store, options.account, destination);
-  if (groupTarget === null) checkUrl("destination", destination);
-  else checkFanOut(groupTarget.group, { messages: 0, bytes: 0 }, body);
   const own = [
     listHeaderSettings(rawHeaders),
     listQuerySettings([...query.settings, ...(groupTarget?.settings ?? [])]),

@@ -103,25 +103,35 @@ function toRow(route: Route): Row {
 }
 
 function createFinder(rows: readonly Row[]): RouteTable["find"] {
-  const fixed = new Map<string, Found>();
+  const fixed = new Map<string, Map<string, Found>>();
   const withParameters = new Map<string, Row[]>();
   // A literal segment precedes a parameter at the same position, as in the router.
   for (const row of rows.toSorted(bySegments)) {
     for (const method of listMethods(row.route)) {
       if (!row.segments.includes(null))
-        fixed.set(`${method} ${row.segments.join("/")}`, { route: row.route, params: {} });
+        addFixed(fixed, method, { path: row.segments.join("/"), found: { route: row.route, params: {} } });
       else addTo(withParameters, toKey(method, row.segments), row);
     }
   }
   return ({ method, target, rawHeaders }) => {
     const path = withoutEnd(routingPath({ method, target, rawHeaders }));
-    const found = fixed.get(`${method} ${path.toLowerCase()}`);
+    const ofMethod = fixed.get(method);
+    const found = ofMethod?.get(path) ?? ofMethod?.get(path.toLowerCase());
     if (found || !/^[\w./-]+$/.test(path)) return found ?? null;
     const given = path.split("/");
     const lower = splitPath(path);
     const row = withParameters.get(toKey(method, given))?.find((one) => isAt(one, lower));
     return row ? { route: row.route, params: paramsIn(row, given) } : null;
   };
+}
+
+function addFixed(
+  rows: Map<string, Map<string, Found>>,
+  method: string,
+  { path, found }: { path: string; found: Found },
+): void {
+  const ofMethod = rows.get(method) ?? new Map<string, Found>();
+  rows.set(method, ofMethod.set(path, found));
 }
 
 const toKey = (method: string, { length }: readonly unknown[]): string => `${method} ${length}`;

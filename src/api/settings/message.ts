@@ -88,11 +88,11 @@ export function toMessageInput({
 type FieldName = keyof MessageInput;
 
 /** The settings that are fields of a message, with their fields: those of all requests, and of messages. */
-const sendFields: (readonly [MessageSettingName, FieldName])[] = [];
-const messageFields: (readonly [MessageSettingName, FieldName])[] = [];
+const sendFields = new Map<string, FieldName>();
+const messageFields = new Map<string, FieldName>();
 for (const name of Object.keys(settingRows) as MessageSettingName[]) {
   const { field } = settingRows[name];
-  if (field !== undefined) (field in noSendSettings ? sendFields : messageFields).push([name, field]);
+  if (field !== undefined) (field in noSendSettings ? sendFields : messageFields).set(name, field);
 }
 
 /**
@@ -101,12 +101,13 @@ for (const name of Object.keys(settingRows) as MessageSettingName[]) {
  */
 function copyValues(
   to: Partial<Record<FieldName, unknown>>,
-  fields: typeof sendFields,
+  fields: ReadonlyMap<string, FieldName>,
   values: Partial<SettingValues>,
 ): void {
-  for (const [name, field] of fields) {
-    const value = values[name];
-    if (value !== undefined) to[field] = value;
+  // Most messages have few settings, or none.
+  for (const name in values) {
+    const field = fields.get(name);
+    if (field !== undefined) to[field] = values[name as MessageSettingName];
   }
 }
 

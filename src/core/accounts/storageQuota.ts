@@ -35,15 +35,11 @@ type WeighedColumns = readonly ("detail" | "body")[];
 /** Returns the weighed columns of a table; undefined if its rows are not weighed. */
 export const findWeighedColumns = (table: TableName): WeighedColumns | undefined => weighedColumns[table];
 
-/** The bytes that every row counts for its id, its other columns and its index entries. */
-export const rowBytes = 100;
-
 /**
- * Returns the weight of a row in bytes. `parts` are the bytes of its weighed columns.
- * `store/sql/storedBytes.ts` computes the same weight in SQL.
+ * The bytes that every row counts for its id, its other columns and its index entries. The weight of a row is
+ * their sum with the bytes of its weighed columns: see `store/sql/storedBytes.ts`.
  */
-export const weighRow = (parts: readonly number[]): number =>
-  parts.reduce((sum, bytes) => sum + bytes, rowBytes);
+export const rowBytes = 100;
 
 /** Above this multiple of the quota, the steps of runs are refused too. */
 const overfullFactor = 1.25;

@@ -31,25 +31,30 @@ export function readAccountLimiters(
   const toEndpoint = readLimit.endpoint(owner);
   const inTotal = readLimit.account(owner);
   const limiters: Limiter[] = [];
-  const add = (gate: AccountLimit, parallelism: number): void => {
-    limiters.push(withParallelism(readLimiter(draft, moment, { account: owner.id, gate }), parallelism));
-  };
-  if (toEndpoint !== null) add(endpointGate(state), toEndpoint);
-  if (inTotal !== null) add(accountGate, inTotal);
+  if (toEndpoint !== null)
+    limiters.push(readLimited(draft, moment, { owner, gate: endpointGate(state), parallelism: toEndpoint }));
+  if (inTotal !== null)
+    limiters.push(readLimited(draft, moment, { owner, gate: accountGate, parallelism: inTotal }));
   return limiters;
+}
+
+function readLimited(
+  draft: Draft,
+  moment: Pick<Moment, "now">,
+  { owner, gate, parallelism }: { owner: Account; gate: AccountLimit; parallelism: number },
+): Limiter {
+  const limiter = readLimiter(draft, moment, { account: owner.id, gate });
+  return limiter.parallelism === parallelism ? limiter : { ...limiter, parallelism };
 }
 
 /** Returns the keys of the limiters that `readAccountLimiters` returns. */
 export function listAccountLimiterKeys(owner: Account, { endpoint }: Pick<MessageState, "endpoint">): Key[] {
   const keys: Key[] = [];
-  const add = (gate: AccountLimit): unknown => keys.push(toLimiterKey({ account: owner.id, gate }));
-  if (readLimit.endpoint(owner) !== null) add(endpointGate({ endpoint }));
-  if (readLimit.account(owner) !== null) add(accountGate);
+  if (readLimit.endpoint(owner) !== null)
+    keys.push(toLimiterKey({ account: owner.id, gate: endpointGate({ endpoint }) }));
+  if (readLimit.account(owner) !== null) keys.push(toLimiterKey({ account: owner.id, gate: accountGate }));
   return keys;
 }
-
-const withParallelism = (limiter: Limiter, parallelism: number): Limiter =>
-  limiter.parallelism === parallelism ? limiter : { ...limiter, parallelism };
 
 /** Copies the current limit of an account to its limiter. The limit may have been changed or removed. */
 export function refreshAccountLimit(

@@ -73,10 +73,20 @@ export type TakenCapacity = {
 export type NextDelivery = { lane: string; size: number };
 
 /** Returns the name under which the deliveries of a destination are counted. */
-export const laneName = (account: AccountId, host: string): string => `${account} ${host}`;
+export function laneName(account: AccountId, host: string): string {
+  if (last.account !== account || last.host !== host) last = { account, host, lane: `${account} ${host}` };
+  return last.lane;
+}
+
+/**
+ * The name that was made last. Each message needs the name of its destination about five times, and the next
+ * message often has the same. A new text would be joined and hashed at each lookup.
+ */
+let last = { account: "", host: "", lane: " " };
 
 /** Returns the account of a name that `laneName` made. */
-export const readLaneAccount = (lane: string): AccountId => lane.slice(0, lane.indexOf(" "));
+export const readLaneAccount = (lane: string): AccountId =>
+  lane === last.lane ? last.account : lane.slice(0, lane.indexOf(" "));
 
 /**
  * Returns what the node has used up, so that no delivery to any destination may begin. Returns null if it has

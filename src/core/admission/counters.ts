@@ -140,13 +140,20 @@ export const hasPlaces = ({ slot, flowControlKey, counted, countedToEndpoint }: 
  * leased. The limiters of the message are not removed before `nextAt`.
  */
 export function countEnd(draft: Draft, moment: Moment, state: EndedDelivery): void {
-  const { account, leasedBy, flowControlKey, counted, countedToEndpoint, nextAt = 0 } = state;
-  if (leasedBy === null) return;
-  const end = (gate: LimiterGate): void =>
+  if (state.leasedBy === null || !hasPlaces(state)) return;
+  const { account, nextAt = 0 } = state;
+  for (const gate of listCountingGates(state))
     decrement(draft, moment, { account, gate, counter: "running", nextAt });
-  if (flowControlKey !== null) end(keyGate(flowControlKey));
-  if (countedToEndpoint) end(endpointGate(state));
-  if (counted) end(accountGate);
+}
+
+/** Returns the gates whose limiters count a message while it is sent. */
+function listCountingGates(state: MessageState): LimiterGate[] {
+  const { flowControlKey, counted, countedToEndpoint } = state;
+  return [
+    ...(flowControlKey === null ? [] : [keyGate(flowControlKey)]),
+    ...(countedToEndpoint ? [endpointGate(state)] : []),
+    ...(counted ? [accountGate] : []),
+  ];
 }
 
 /**
@@ -198,9 +205,8 @@ export function resetWaiting(draft: Draft, limiter: Limiter): Limiter {
  * delivery, so `countEnd` must not decide this from the current limits.
  */
 export function recordCounted(limiters: readonly Limiter[], state: MessageState): MessageState {
-  const hasKind = (kind: GateKind): boolean => limiters.some(({ id }) => parseGate(id).kind === kind);
-  const isCounted = hasKind("account");
-  const isCountedToEndpoint = hasKind("endpoint");
+  const isCounted = hasKind(limiters, "account");
+  const isCountedToEndpoint = hasKind(limiters, "endpoint");
   if (isCounted === (state.counted ?? false) && isCountedToEndpoint === (state.countedToEndpoint ?? false))
     return state;
   const { counted: _account, countedToEndpoint: _endpoint, ...uncounted } = state;
@@ -210,6 +216,9 @@ export function recordCounted(limiters: readonly Limiter[], state: MessageState)
     ...(isCountedToEndpoint ? { countedToEndpoint: true } : {}),
   };
 }
+
+const hasKind = (limiters: readonly Limiter[], kind: GateKind): boolean =>
+  limiters.some(({ id }) => parseGate(id).kind === kind);
 
 type Decrement = LimiterName & { counter: "running" | "waiting" | "waitingDownstream"; nextAt?: Millis };
 

@@ -69,6 +69,7 @@ export const publish: Decision<
   PublishResult[]
 > = {
   hint: ({ account, inputs }) => {
+    if (inputs.every(isPlain)) return { accounts: [[account]], hostWaitlists: listHostKeys(account, inputs) };
     const urlGroups: Key[] = [];
     const activeRuns: Key[] = [];
     const runIds: Key[] = [];
@@ -84,10 +85,7 @@ export const publish: Decision<
       urlGroups,
       activeRuns,
       runIds,
-      hostWaitlists: listHostKeysFor(
-        account,
-        single.map(({ url }) => url),
-      ),
+      hostWaitlists: listHostKeys(account, single),
       deduplications: single.flatMap((input) => listDeduplicationKeys(account, input)),
     };
   },
@@ -118,6 +116,21 @@ export const publish: Decision<
     return results;
   },
 };
+
+/** Reports whether an input needs only the rows that every message needs, like most messages. */
+const isPlain = ({ group, queue, flowControl, post, deduplication, signed }: MessageInput): boolean =>
+  group === null &&
+  queue === null &&
+  flowControl === null &&
+  post === undefined &&
+  deduplication === null &&
+  signed === undefined;
+
+const listHostKeys = (account: AccountId, inputs: readonly MessageInput[]): Key[] =>
+  listHostKeysFor(
+    account,
+    inputs.map(({ url }) => url),
+  );
 
 /** Returns the keys of the rows that recognize an input as a duplicate. */
 function listDeduplicationKeys(account: AccountId, { deduplication, signed }: MessageInput): Key[] {

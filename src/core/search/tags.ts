@@ -56,13 +56,14 @@ const escapeTag = (text: string): string =>
 type TagSource = Pick<StoredMessage, "labels" | "queue" | "flowControl" | "scheduleId" | "group">;
 
 /** Returns the tags of a message. Its log rows and its dead letter have these tags too. */
-export const makeTags = ({ labels, queue, flowControl, scheduleId, group }: TagSource): string[] => [
-  ...new Set(labels.map(toTag.label)),
-  ...(queue === null ? [] : [toTag.queue(queue)]),
-  ...(flowControl ? [toTag.key(flowControl.key)] : []),
-  ...(scheduleId === null ? [] : [toTag.schedule(scheduleId)]),
-  ...(group === null ? [] : [toTag.group(group)]),
-];
+export function makeTags({ labels, queue, flowControl, scheduleId, group }: TagSource): string[] {
+  const tags = labels.length === 0 ? [] : [...new Set(labels.map(toTag.label))];
+  if (queue !== null) tags.push(toTag.queue(queue));
+  if (flowControl) tags.push(toTag.key(flowControl.key));
+  if (scheduleId !== null) tags.push(toTag.schedule(scheduleId));
+  if (group !== null) tags.push(toTag.group(group));
+  return tags;
+}
 
 /**
  * The states that are rare enough to be tags. A message that is delivered at its first attempt has none of
@@ -89,10 +90,11 @@ export const makeTagIds: { readonly [T in TableName]?: (row: Rows[T]) => readonl
   runs: (run) => makeRunTags(run).map((tag) => toTagId("runs", tag, run.id)),
 };
 
-const makeLogTagIds = ({ id, tags, states }: LogRow): string[] =>
-  [...tags, ...states.filter((state) => taggedStates.has(state)).map(toTag.state)].map((tag) =>
-    toTagId("log", tag, id),
-  );
+function makeLogTagIds({ id, tags, states }: LogRow): string[] {
+  const ids = tags.map((tag) => toTagId("log", tag, id));
+  for (const state of states) if (taggedStates.has(state)) ids.push(toTagId("log", toTag.state(state), id));
+  return ids;
+}
 
 const makeRunTags = ({ runId, url, labels, settings: { flowControl }, callerIp, state }: Run): string[] => [
   toTag.run(runId),

@@ -77,11 +77,13 @@ function readOrigin({ reportsOn, run, scheduleId }: SingleInput): MessageOrigin 
 function newState(
   draft: Draft,
   input: SingleInput,
-  { slot, ...created }: Pick<MessageState, "account" | "id" | "dueAt" | "slot">,
+  { account, id, dueAt, slot }: Pick<MessageState, "account" | "id" | "dueAt" | "slot">,
 ): MessageState {
-  const isShared = slot !== null && shareSlot(draft, created.account, slot);
+  const isShared = slot !== null && shareSlot(draft, account, slot);
   return makePendingState(input, {
-    ...created,
+    account,
+    id,
+    dueAt,
     attempts: 0,
     size: input.run?.size ?? input.body.byteLength,
     slot: isShared ? slot : null,

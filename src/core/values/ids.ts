@@ -100,7 +100,7 @@ export function createIdGenerator(random: () => number): (kind: IdKind, now: Mil
     if (timePrefix.at !== lastTime)
       timePrefix = { at: lastTime, padded: padNumber(lastTime, 13), base58: base58(lastTime, 8) };
     if (kind === "log" || kind === "dlq")
-      return `${timePrefix.padded}-${padNumber(counter, 4)}${padNumber(randomBelow(100_000), 5)}`;
+      return `${timePrefix.padded}-${padNumber(counter * 100_000 + randomBelow(100_000), 9)}`;
     return `${kind}_${timePrefix.base58}${base58(counter, 3)}${base58(randomBelow(58 ** 9), 9)}`;
   };
 }

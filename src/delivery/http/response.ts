@@ -297,9 +297,10 @@ export class ResponseReader {
       return "chunked";
     }
     if (length === null) return null;
+    if (plainLength.test(length)) return Number(length);
     const [first = "", ...others] = length.split(",").map((text) => text.trim());
     if (others.some((other) => other !== first)) throw makeInvalidResponse("it has two lengths");
-    if (!/^\d{1,15}$/.test(first)) throw makeInvalidResponse("its length is not a number");
+    if (!plainLength.test(first)) throw makeInvalidResponse("its length is not a number");
     return Number(first);
   }
 
@@ -344,6 +345,8 @@ export class ResponseReader {
     this.#state = size === 0 ? "trailers" : "chunk";
   }
 }
+
+const plainLength = /^\d{1,15}$/;
 
 /** The maximum number of digits of a chunk size. */
 const maxSizeDigits = 12;

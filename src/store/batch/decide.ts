@@ -93,16 +93,18 @@ function runPending(set: WorkingSet, pending: readonly PendingCall[], replies: C
   }
 }
 
-/** Returns the hints of all commands. A hint that throws is left to the decision, which throws as well. */
+/** Returns the hints of all commands, except of those whose hint throws. */
 function listHints(calls: readonly CommandCall[], decisions: Commands): Own<Hint>[] {
-  return calls.flatMap(({ name, input }, command) => {
+  const hints: Own<Hint>[] = [];
+  for (const [command, { name, input }] of calls.entries()) {
     const { hint }: Decision<unknown, unknown> = decisions[name];
     try {
-      return hint ? [{ command, need: hint(input) }] : [];
+      if (hint) hints.push({ command, need: hint(input) });
     } catch {
-      return [];
+      // The decision throws as well.
     }
-  });
+  }
+  return hints;
 }
 
 function toFailureReply(error: unknown): CommandReply {

@@ -20,6 +20,7 @@ import type {
   ExecuteOptions,
   Hold,
   SessionLease,
+  BatchObserver,
   CommandReply,
   RunBatch,
   Store,
@@ -43,9 +44,10 @@ const maxTicks = 10;
 
 /**
  * `weight`: the cost of the call for a transaction, see `core/fairness/weight.ts`. `ticks`: how long the call
- * has waited for a batch, in ticks.
+ * has waited for a batch, in ticks. `calledAt`: when a publish was called, by the clock of the observer.
  */
 type WaitingCall = CommandCall & {
+  calledAt: Millis;
   weight: number;
   passedOver: number;
   canWait: boolean;
@@ -106,7 +108,10 @@ export function createGroupCommitStore(backend: StoreBackend): Store {
     ...(backend.sessionLease && { sessionLease: backend.sessionLease }),
     ...(backend.nodes && { nodes: backend.nodes }),
     attach: (sink) => group.attach(sink),
-    observe,
+    observe: (observer) => {
+      observe(observer);
+      group.observe(observer);
+    },
     ...(backend.isDiskLow && { isDiskLow: backend.isDiskLow }),
     ...(backend.isDiskShort && { isDiskShort: backend.isDiskShort }),
     ...(backend.giveBackSpace && { giveBackSpace: backend.giveBackSpace }),
@@ -129,6 +134,7 @@ class GroupCommit {
   readonly #listeners = new Set<(at: Millis) => void>();
   readonly #accountListeners = new Set<() => void>();
   #sink: DeliverySink | null = null;
+  #observer: BatchObserver | null = null;
   #isStartScheduled = false;
   readonly #health: StorageHealth;
   /** How long the batch in flight has run, in ticks. */
@@ -156,6 +162,7 @@ class GroupCommit {
       this.#waiting.push({
         name,
         input,
+        calledAt: name === "publish" ? (this.#observer?.elapsed() ?? 0) : 0,
         weight: weighCommand(input),
         passedOver: 0,
         canWait,
@@ -222,6 +229,10 @@ class GroupCommit {
 
   attach(sink: DeliverySink): void {
     this.#sink = sink;
+  }
+
+  observe(observer: BatchObserver): void {
+    this.#observer = observer;
   }
 
   async takesChanges(): Promise<boolean> {
@@ -309,6 +320,7 @@ class GroupCommit {
     const retried = batch.length > 1 ? batch.filter((_, index) => mustRetry(index)) : [];
     batch.forEach((call, index) => retried.includes(call) || settleCall(call, result.replies[index]));
     if (this.#sink) passEffects(result, this.#sink);
+    if (this.#observer) reportPublishes(batch, result.replies, this.#observer);
     if (result.dueAt !== null) this.#notifyDue(result.dueAt);
     // These calls need rows that could not be loaded together with the rows of the other calls.
     for (const call of retried) await this.#runBatch([call]);
@@ -343,6 +355,15 @@ export function withUnavailableRefusal<T>(result: Promise<T>): Promise<T> {
 
 function rejectAll(batch: readonly WaitingCall[], error: Error): void {
   for (const { reject } of batch) reject(error);
+}
+
+function reportPublishes(
+  batch: readonly WaitingCall[],
+  replies: readonly CommandReply[],
+  observer: BatchObserver,
+): void {
+  for (const [index, { name, calledAt }] of batch.entries())
+    if (name === "publish" && "answer" in (replies[index] ?? {})) observer.published(calledAt);
 }
 
 function settleCall({ name, resolve, reject }: WaitingCall, reply: CommandReply | undefined): void {

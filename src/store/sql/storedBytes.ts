@@ -1,6 +1,6 @@
 import type { TableName } from "../../core/decision/command.ts";
 import type { AccountId } from "../../core/model/message.ts";
-import { rowBytes, findWeighedColumns, weighRow } from "../../core/accounts/storageQuota.ts";
+import { rowBytes, findWeighedColumns } from "../../core/accounts/storageQuota.ts";
 import type { Columns, Value } from "./tables.ts";
 import type { BatchUsage } from "../batch/usage.ts";
 
@@ -8,7 +8,9 @@ import type { BatchUsage } from "../batch/usage.ts";
  * Returns the weight of a row in bytes, computed from its columns. Only for tables whose rows are weighed.
  */
 export function weighColumns(table: TableName, columns: Columns): number {
-  return weighRow(findWeighedColumns(table)?.map((name) => countValueBytes(columns[name])) ?? []);
+  let weight = rowBytes;
+  for (const name of findWeighedColumns(table) ?? []) weight += countValueBytes(columns[name]);
+  return weight;
 }
 
 const countValueBytes = (value: Value | undefined): number =>

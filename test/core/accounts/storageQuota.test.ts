@@ -1,7 +1,8 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import type { RunPost } from "../../../src/core/model/message.ts";
-import { toStorageLevel, weighRow } from "../../../src/core/accounts/storageQuota.ts";
+import { toStorageLevel } from "../../../src/core/accounts/storageQuota.ts";
 import { carriedBalancesId } from "../../../src/core/accounts/usage.ts";
+import { weighColumns } from "../../../src/store/sql/storedBytes.ts";
 import { expectStoredBytesInMemory } from "../../store/sql/stored.ts";
 import { CommandRunner, bytes, makeInput } from "../commandRunner.ts";
 
@@ -23,8 +24,9 @@ const stored = (): number =>
   );
 
 test("a row weighs its detail, its body, and 100 bytes", () => {
-  expect(weighRow([])).toBe(100);
-  expect(weighRow([250, 1000])).toBe(1350);
+  expect(weighColumns("log", { detail: null, body: null })).toBe(100);
+  expect(weighColumns("log", { detail: `${"x".repeat(248)}ü`, body: bytes("x".repeat(1000)) })).toBe(1350);
+  expect(weighColumns("messages", { host: "x" })).toBe(100);
 });
 
 describe("stored bytes", () => {

@@ -102,9 +102,9 @@ export async function publishOne(
   context: RouteContext,
   options: PublishOptions & QueueLimit,
 ): Promise<RouteResponse> {
-  const { input, ignored } = await readStep(isStepRequest(incoming.rawHeaders), () =>
-    readPublishRequest(incoming, options),
-  );
+  const { input, ignored } = isStepRequest(incoming.rawHeaders)
+    ? await readStep(true, () => readPublishRequest(incoming, options))
+    : await readPublishRequest(incoming, options);
   const { account, maxQueues } = options;
   const [result] = await options.store.execute("publish", {
     account,
