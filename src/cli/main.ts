@@ -36,6 +36,7 @@ import { addMoveCommand, MoveRefused } from "./migrateStore.ts";
 import { onSignal, requireFreePort, runServer } from "./runServer.ts";
 import { makeSecret, readAccounts, withServerAdmin } from "./storeAccess.ts";
 import { CannotStart } from "./cannotStart.ts";
+import { readStartFlags, type StartFlags, withStartFlags } from "./startFlags.ts";
 import { version } from "../server/version.ts";
 import { clientUrl } from "../server/addresses.ts";
 import { StorageRefused, Unavailable } from "../store/store.ts";
@@ -79,75 +80,58 @@ addConfigCommand<Flags>(program, {
   print,
 });
 
-const holdOption = [
-  "--hold",
-  "accept publishes but send nothing, on all nodes, until waypost unhold; for a restored store",
-] as const;
-
-const acceptClockOption = [
-  "--accept-clock",
-  "accept that the clock is right although the SQLite store has used later times; " +
-    "stored delays move back by the difference",
-] as const;
-
-withSettings(
-  program
-    .command("start")
-    .description("run the server; the first start creates an account and prints its credentials"),
-  serverSettingNames.filter(isFlag),
-)
-  .option(...holdOption)
-  .option(...acceptClockOption)
-  .action(async (flags: Flags & { hold?: true; acceptClock?: true }) => {
-    const settings = readServerConfig(flags, process.env);
-    await runServer(settings, {
-      firstAccounts: () => [makeFirstAccount(randomUUID(), () => makeSecret())],
-      hold: flags.hold === true,
-      acceptsClock: flags.acceptClock === true,
-      heading: "credentials of the new account; waypost credentials prints them again",
-      // Elsewhere the output may be kept, as by a journal or a container engine.
-      showsCredentials: process.stdout.isTTY,
-      log: await createServerLog(settings),
-      print: createPrinter(settings, { jsonByDefault: !process.stdout.isTTY }),
-    });
+withStartFlags(
+  withSettings(
+    program
+      .command("start")
+      .description("run the server; the first start creates an account and prints its credentials"),
+    serverSettingNames.filter(isFlag),
+  ),
+).action(async (flags: Flags & StartFlags) => {
+  const settings = readServerConfig(flags, process.env);
+  await runServer(settings, {
+    firstAccounts: () => [makeFirstAccount(randomUUID(), () => makeSecret())],
+    ...readStartFlags(flags),
+    heading: "credentials of the new account; waypost credentials prints them again",
+    // Elsewhere the output may be kept, as by a journal or a container engine.
+    showsCredentials: process.stdout.isTTY,
+    log: await createServerLog(settings),
+    print: createPrinter(settings, { jsonByDefault: !process.stdout.isTTY }),
   });
+});
 
-withSettings(
-  program
-    .command("dev")
-    .description(
-      "run a development server: well-known credentials, deliveries to this machine allowed; " +
-        "without --data nothing is kept",
-    ),
-  serverSettingNames.filter((name) => isFlag(name) && name !== "egressAllow"),
-)
-  .option(...holdOption)
-  .option(...acceptClockOption)
-  .action(async (flags: Flags & { hold?: true; acceptClock?: true }) => {
-    const environment = {
-      ...process.env,
-      WAYPOST_EGRESS_ALLOW: [process.env.WAYPOST_EGRESS_ALLOW, "127.0.0.0/8,::1/128"]
-        .filter(Boolean)
-        .join(","),
-    };
-    const keeps = flags.data !== undefined || flags.databaseUrl !== undefined;
-    const folder = keeps ? null : createTemporaryDataFolder(systemClock.now());
-    const settings = readServerConfig(folder === null ? flags : { ...flags, data: folder }, environment);
-    if (folder !== null) process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
-    await runServer(settings, {
-      firstAccounts: () => developmentAccounts,
-      known: developmentAccounts.slice(0, 1),
-      hold: flags.hold === true,
-      acceptsClock: flags.acceptClock === true,
-      heading: "well-known development credentials",
-      showsCredentials: true,
-      signsIn: true,
-      isDevelopment: true,
-      log: await createServerLog(settings),
-      // The output is for people, also through a pipe.
-      print: createPrinter(settings, { jsonByDefault: false }),
-    });
+withStartFlags(
+  withSettings(
+    program
+      .command("dev")
+      .description(
+        "run a development server: well-known credentials, deliveries to this machine allowed; " +
+          "without --data nothing is kept",
+      ),
+    serverSettingNames.filter((name) => isFlag(name) && name !== "egressAllow"),
+  ),
+).action(async (flags: Flags & StartFlags) => {
+  const environment = {
+    ...process.env,
+    WAYPOST_EGRESS_ALLOW: [process.env.WAYPOST_EGRESS_ALLOW, "127.0.0.0/8,::1/128"].filter(Boolean).join(","),
+  };
+  const keeps = flags.data !== undefined || flags.databaseUrl !== undefined;
+  const folder = keeps ? null : createTemporaryDataFolder(systemClock.now());
+  const settings = readServerConfig(folder === null ? flags : { ...flags, data: folder }, environment);
+  if (folder !== null) process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
+  await runServer(settings, {
+    firstAccounts: () => developmentAccounts,
+    known: developmentAccounts.slice(0, 1),
+    ...readStartFlags(flags),
+    heading: "well-known development credentials",
+    showsCredentials: true,
+    signsIn: true,
+    isDevelopment: true,
+    log: await createServerLog(settings),
+    // The output is for people, also through a pipe.
+    print: createPrinter(settings, { jsonByDefault: false }),
   });
+});
 
 /** Reads all settings. `data` becomes the folder that the server actually uses. */
 function readServerConfig(...sources: Parameters<typeof readGiven>): ServerConfig {

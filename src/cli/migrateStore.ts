@@ -1,3 +1,4 @@
+import { resolve } from "node:path";
 import type { Command } from "commander";
 import { systemClock } from "../clock/clock.ts";
 import {
@@ -24,17 +25,19 @@ export function addMoveCommand(program: Command, { print }: { print(line: string
     )
     .requiredOption("--from <store>", "sqlite:<folder> or postgres://…")
     .requiredOption("--to <store>", "sqlite:<folder> or postgres://…, empty")
-    .action(async ({ from, to }: { from: string; to: string }) => {
+    .option("--force", "move a store again from which everything was moved before")
+    .action(async ({ from, to, force = false }: { from: string; to: string; force?: boolean }) => {
       if (from === to) throw new MoveRefused("--from and --to are the same store");
       const source = await openEndpoint(from, { option: "--from", isTarget: false });
       try {
         const target = await openEndpoint(to, { option: "--to", isTarget: true });
         try {
-          await move({ from: source, to: target, report: print });
+          await move({ from: source, to: target, report: print, now: () => systemClock.now(), force });
           if (await hasEncryptedSecrets(target)) print(formatKeyNotice(source, target));
           print(
             `moved everything from ${source.name} to ${target.name}; ` +
-              `start no server on ${source.name} again: it would send unfinished messages a second time`,
+              `start no server on ${source.name} again: it would send unfinished messages a second time, ` +
+              "so a server starts there only with --force",
           );
         } finally {
           await target.close();
@@ -74,7 +77,8 @@ async function openEndpoint(
   if (!isTarget && !hasStore(folder)) throw new MoveRefused(`${option}: no store found in ${folder}`);
   const release = lockFolder(folder);
   try {
-    const endpoint = await openSqliteForMove(toStorePath(folder), { name: store, isTarget });
+    const name = `sqlite:${resolve(folder)}`;
+    const endpoint = await openSqliteForMove(toStorePath(folder), { name, isTarget });
     return { ...endpoint, close: () => endpoint.close().finally(release) };
   } catch (error) {
     release();

@@ -25,6 +25,8 @@ type RunOptions = {
   hold: boolean;
   /** Whether a clock that is behind the times of an SQLite store is accepted. */
   acceptsClock: boolean;
+  /** Whether a store is served from which everything was moved. */
+  servesMoved: boolean;
   log: Logger;
   print(line: string): void;
 };
@@ -42,6 +44,7 @@ export async function runServer(
     signsIn = false,
     hold,
     acceptsClock,
+    servesMoved,
     showsCredentials,
   }: RunOptions,
 ): Promise<void> {
@@ -63,6 +66,7 @@ export async function runServer(
     isDevelopment,
     hold,
     clockCheck: acceptsClock ? "accept" : "refuse",
+    servesMoved,
     onBroken: (error) => exitBroken(log, error),
   });
   // Installed before the server reports that it runs, because a signal may follow at once.

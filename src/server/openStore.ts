@@ -8,6 +8,8 @@ import type { Millis, NodeId } from "../core/model/message.ts";
 import { createIdGenerator } from "../core/values/ids.ts";
 import { alarm, elapsed, systemClock, systemRandom } from "../clock/clock.ts";
 import type { KeySource } from "../store/sql/keyRing.ts";
+import { formatMoved } from "../store/sql/marks.ts";
+import type { OnMoved } from "../store/sql/schema.ts";
 import type { OnDamage } from "../store/sqlite/fileCheck.ts";
 import type { ClockReport } from "../store/sqlite/storeTime.ts";
 import type { DiskReport } from "../store/sqlite/diskGuard.ts";
@@ -46,6 +48,11 @@ type OpenStoreOptions = {
   log: Logger;
   reclaims?: boolean;
   clockCheck?: ClockCheck;
+  /**
+   * Whether a store is served from which everything was moved; it then is no longer marked. Tools use it as
+   * it is.
+   */
+  servesMoved?: boolean;
   /** Called when another version has replaced the tables. */
   onOutdated?: (message: string) => void;
   /** Called when the disk has failed. From then on, nothing is stored. */
@@ -72,10 +79,8 @@ export async function openStore(settings: ServerConfig, options: OpenStoreOption
   }
 }
 
-async function openDatabase(
-  settings: ServerConfig,
-  { node, log, onOutdated = () => undefined }: OpenStoreOptions,
-): Promise<OpenedStore> {
+async function openDatabase(settings: ServerConfig, options: OpenStoreOptions): Promise<OpenedStore> {
+  const { node, log, onOutdated = () => undefined } = options;
   if (settings.replicate !== "") throw new StorageRefused(noReplicaOfDatabase);
   const keys = await prepareKeys(settings);
   const { inFoundation, postgresStore, slowRoundTrip } = await import("../store/postgres/database.ts");
@@ -101,6 +106,7 @@ async function openDatabase(
     onRoundTrip,
     onLoss,
     onClockJump,
+    onMoved: checkMoved(options),
   });
   return {
     store,
@@ -147,17 +153,26 @@ const unencryptedWarning =
   "tokens, passwords and keys are stored unencrypted in the database; " +
   'set WAYPOST_KEYS to the output of "waypost keys new" on all nodes, then run "waypost keys reseal"';
 
-async function openFolder(
-  settings: ServerConfig,
-  {
-    node,
-    log,
-    reclaims = true,
-    clockCheck = "none",
-    onBroken = () => undefined,
-    onDamage = ({ text }) => log.error(text),
-  }: OpenStoreOptions,
-): Promise<OpenedStore> {
+/** Returns what decides whether a server uses a store from which everything was moved. Tools have none. */
+const checkMoved = ({ reclaims = true, servesMoved = false, log }: OpenStoreOptions): OnMoved | undefined =>
+  reclaims
+    ? (moved) => {
+        if (!servesMoved) throw new StorageRefused(`${formatMoved(moved)}; ${movedAdvice}`);
+        log.warn(moved, movedWarning);
+      }
+    : undefined;
+
+const movedAdvice =
+  "start the server there, or, if nothing has been served there, start it here with --force, which " +
+  "removes this mark; servers on both would send the unfinished messages a second time";
+
+const movedWarning =
+  "everything in this store was moved (to, at), and --force has removed that mark: this store is the one " +
+  "in use from now on; a server on the other store would send the same unfinished messages a second time";
+
+async function openFolder(settings: ServerConfig, options: OpenStoreOptions): Promise<OpenedStore> {
+  const { node, log, reclaims = true, clockCheck = "none", onBroken = () => undefined } = options;
+  const { onDamage = ({ text }) => log.error(text) } = options;
   const { data } = settings;
   const release = lockDataFolder(data);
   const warning = findFolderWarning(data);
@@ -184,6 +199,7 @@ async function openFolder(
       replica,
       onDisk: (report) => logDisk(log, report),
       clockCheck,
+      onMoved: checkMoved(options),
       onAccepted: ({ clock, usedAt }) =>
         log.warn({ clock: new Date(clock), latestUsed: new Date(usedAt) }, clockAcceptedWarning),
       onClock: (report) => logClock(log, report),

@@ -75,6 +75,8 @@ export type ServeOptions = {
   /** Called when the disk has failed. The process can only exit: another process must read the data again. */
   onBroken?: (error: Error) => void;
   clockCheck?: ClockCheck;
+  /** Whether a store is served from which everything was moved. */
+  servesMoved?: boolean;
 };
 
 /** Starts a server. If the store has no accounts, `firstAccounts` are created; `created` lists them. */

@@ -164,3 +164,38 @@ test("nodes are upgraded one after another under load, and later ones stop the o
   const downgrade = await runWaypost(args).ended;
   expect(downgrade).toMatchObject({ code: 2, err: expect.stringMatching(refusal) });
 });
+
+test("an upgrade keeps a hold, and the mark of a moved store", async () => {
+  const data = temporaryFolder();
+  const args = ["dev", "--port", "0", "--data", data];
+  await stopServer(await startWaypost([...args, "--hold"]));
+  const move = ["migrate-store", "--from", `sqlite:${data}`, "--to", `sqlite:${temporaryFolder()}`];
+  expect(await runWaypost(move).ended).toMatchObject({ code: 0, err: "" });
+  const next = makeNextVersion(compatible);
+  const last = makeNextVersion(incompatible, next);
+  const readRows = (): string[] => {
+    const database = new DatabaseSync(join(data, "waypost.db"), { readOnly: true });
+    const rows = database.prepare("select hash from store_schema order by hash").all();
+    database.close();
+    return rows.map(({ hash }) => String(hash).replace(/^[0-9a-f]{64}$/, "a schema"));
+  };
+  const marks = ["held", expect.stringMatching(/^moved at /)];
+  for (const [sources, schemas] of [
+    [next, ["a schema", "a schema"]],
+    [last, ["a schema"]],
+  ] as const) {
+    const environment = { TEST_SOURCES: sources };
+    const before = readRows();
+    const refused = await runWaypost(args, environment).ended;
+    expect(refused).toMatchObject({ code: 2, err: expect.stringContaining("was moved to sqlite:") });
+    expect(readRows()).toEqual(before);
+    // A tool upgrades the tables.
+    expect(await runWaypost(["account", "list", "--data", data], environment).ended).toMatchObject({
+      code: 0,
+    });
+    expect(readRows()).toEqual([...schemas, ...marks]);
+  }
+  const server = await startWaypost([...args, "--force"], { TEST_SOURCES: last });
+  expect(await (await fetch(`${server.url}/v2/health/ready`)).json()).toMatchObject({ held: true });
+  await stopServer(server);
+});

@@ -9,6 +9,7 @@ import { quarantineError } from "../../core/commands/quarantine.ts";
 import { createQueries } from "../../store/queries/index.ts";
 import type { OldestDue } from "../../store/queries/storageReads.ts";
 import { findClockRefusal } from "../../store/sqlite/acceptedClock.ts";
+import { formatMoved, readMoved } from "../../store/sql/marks.ts";
 import { requireSchema } from "../../store/sql/schema.ts";
 import type { Check, Finding, CheckResult } from "./finding.ts";
 import { formatSpan, ok, problem, runChecks, toErrorText, warning } from "./finding.ts";
@@ -55,6 +56,7 @@ const listStoreChecks = (view: StoreView, { isServed }: { isServed: boolean }): 
   ...(view.database === "postgres"
     ? listPostgresChecks(view)
     : [{ name: "times", run: () => checkTimes(view) }]),
+  { name: "moved", run: () => checkMoved(view) },
   { name: "keys", run: () => checkStoredKeys(view) },
   { name: "integrity", run: () => checkIntegrity(view) },
   { name: "due", run: () => checkDue(view, isServed) },
@@ -65,6 +67,16 @@ const listStoreChecks = (view: StoreView, { isServed }: { isServed: boolean }): 
 async function checkSchema({ connection, database }: StoreView): Promise<CheckResult> {
   await requireSchema(connection, database);
   return ok("the tables are those of this version");
+}
+
+async function checkMoved({ connection }: StoreView): Promise<CheckResult> {
+  const moved = await readMoved(connection);
+  return moved === null
+    ? ok("waypost migrate-store has not moved it elsewhere")
+    : problem(
+        `${formatMoved(moved)}, so no server starts on it`,
+        "use the other store, or waypost start --force if this one is in use",
+      );
 }
 
 /** Finds what keeps `waypost start` from starting. */

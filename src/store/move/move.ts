@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import type { Millis } from "../../core/model/message.ts";
 import type { DatabaseConnection } from "../sql/database.ts";
+import { findMoved, formatMoved, formatMovedMark, movedMark, type MovedStore } from "../sql/marks.ts";
 import { moveMark } from "../sql/schema.ts";
 import type { Value } from "../sql/tables.ts";
 import { isAccepted } from "../sqlite/acceptedClock.ts";
@@ -29,7 +30,7 @@ export type TableLayout = {
 
 /** One side of a move. */
 export type MoveEndpoint = {
-  /** The name of the store in progress lines and errors. */
+  /** The name of the store in progress lines, in errors, and in the mark of the source. */
   name: string;
   /** Returns all tables except `unmovedTables`. */
   tables(): Promise<readonly TableLayout[]>;
@@ -37,6 +38,8 @@ export type MoveEndpoint = {
   query(sql: string, values: readonly Cell[]): Promise<Cell[][]>;
   /** Adds all rows or none. Resolves when they are on the disk. */
   insert(table: TableLayout, rows: readonly Cell[][]): Promise<void>;
+  /** Ends the transaction in which a source is read. Resolves when its changes are on the disk. */
+  commit(): Promise<void>;
   /**
    * The clock of the database, and how its time is made to continue after a time. Missing if a store takes
    * the latest time from its ids.
@@ -56,20 +59,25 @@ const batchBytes = 16 * 1024 * 1024;
 const batchesPerLine = 10;
 
 /**
- * Copies all rows and then compares both stores. If an earlier move was interrupted, continues there. Throws
- * `StorageRefused` if the target has other data, or if the stores differ after the copy. `report` receives
- * progress lines.
+ * Copies all rows, compares both stores, and marks the source as moved. If an earlier move was interrupted,
+ * continues there. Throws `StorageRefused` if the target has other data, if the stores differ after the copy,
+ * or, without `force`, if the source was moved before. `report` receives progress lines.
  */
 export async function move({
   from,
   to,
   report,
+  now,
+  force = false,
 }: {
   from: MoveEndpoint;
   to: MoveEndpoint;
   report(line: string): void;
+  now(): Millis;
+  force?: boolean;
 }): Promise<void> {
   const tables = requireSameTables(await from.tables(), await to.tables());
+  if (!force) await requireUnmoved(from, to);
   const usedAt = await findTimeToContinue({ from, to, report });
   await claimTarget(to, tables, report);
   for (const table of tables) await copyTable(table, { from, to, report });
@@ -85,8 +93,37 @@ export async function move({
     report(`${table.name}: ${source.rows} rows, identical on both sides, SHA-256 ${source.digest}`);
   }
   if (usedAt !== null) await to.time?.continueAfter(usedAt);
+  await markMoved(from, { to: to.name, at: new Date(now()).toISOString() });
+  await to.query(movedMark.remove, []);
   await to.query(moveMark.remove, []);
   await to.finish();
+}
+
+/**
+ * Throws if everything in the source was moved before. A source that was marked for this target is allowed as
+ * long as the target is unfinished: the move was interrupted between the two.
+ */
+async function requireUnmoved(from: MoveEndpoint, to: MoveEndpoint): Promise<void> {
+  const moved = findMoved((await from.query(movedMark.find, [])).map(([hash]) => hash));
+  if (moved === null || (moved.to === to.name && (await isUnfinished(to)))) return;
+  throw new StorageRefused(
+    `${from.name}: ${formatMoved(moved)}; move it from there, or use --force to move this store again, ` +
+      "as it is now",
+  );
+}
+
+const isUnfinished = async (to: MoveEndpoint): Promise<boolean> =>
+  (await to.query(moveMark.find, [])).length > 0;
+
+/**
+ * Marks the source before the target loses its mark, so that a server starts on at most one of them at any
+ * time. An older mark stays until the new one exists.
+ */
+async function markMoved(from: MoveEndpoint, moved: MovedStore): Promise<void> {
+  const mark = formatMovedMark(moved);
+  await from.query(movedMark.add, [mark]);
+  await from.query(movedMark.removeOthers, [mark]);
+  await from.commit();
 }
 
 /** Returns the tables of the source. Throws unless the target has the same tables with the same columns. */
@@ -120,8 +157,7 @@ async function claimTarget(
   tables: readonly TableLayout[],
   report: (line: string) => void,
 ): Promise<void> {
-  const unfinished = await to.query(moveMark.find, []);
-  if (unfinished.length > 0) return report(`continuing the earlier move to ${to.name}`);
+  if (await isUnfinished(to)) return report(`continuing the earlier move to ${to.name}`);
   const nonEmpty: string[] = [];
   for (const { name } of tables)
     if ((await to.query(`select 1 from ${name} limit 1`, [])).length > 0) nonEmpty.push(name);

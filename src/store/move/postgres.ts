@@ -148,6 +148,7 @@ function createPostgresEndpoint(
         columns.map((_, index) => rows.map((row) => toParameter(row[index] ?? null))),
       );
     },
+    commit: async () => void (await client.query("commit")),
     time: {
       read: async () => now?.() ?? Number((await query(readClock, []))[0]?.[0]),
       // Ids of that millisecond exist already.

@@ -57,6 +57,8 @@ export async function openSqliteForMove(
         throw error;
       }
     },
+    // Each statement is its own transaction.
+    commit: async () => undefined,
     // Servers plan without statistics, so the file must not have any.
     finish: async () => undefined,
     close: async () => db.close(),

@@ -9,7 +9,7 @@ import type { StoreBackend } from "../batch/groupCommit.ts";
 import { createGroupCommitStore } from "../batch/groupCommit.ts";
 import type { SecretCipher } from "../sql/keyRing.ts";
 import { createCipher } from "../sql/keyRing.ts";
-import { readHold, writeHold } from "../sql/hold.ts";
+import { readHold, writeHold } from "../sql/marks.ts";
 import { mergeStoreCounts } from "../sql/counts.ts";
 import { isReplaced, isSchemaKnown, replacedSchema } from "../sql/schema.ts";
 import { createPostgresTables } from "./schema.ts";
@@ -64,7 +64,7 @@ import { createSequencer } from "../sequencer.ts";
 export async function postgresStore(options: PostgresOptions): Promise<Store> {
   const { node, clock, random } = options;
   await requireOwnConnections(options, { name: node });
-  await createPostgresTables(options);
+  await createPostgresTables(options, { onMoved: options.onMoved });
   const readers = openReaders(options, createPause(options));
   const database = new PostgresDatabase(options);
   const backend = createPostgresBackend(readers, database, {

@@ -1,7 +1,7 @@
 import type { Client } from "pg";
 import { spans } from "../../core/values/limits.ts";
 import type { Millis } from "../../core/model/message.ts";
-import { createTables } from "../sql/schema.ts";
+import { createTables, type TableCreation } from "../sql/schema.ts";
 import type { DatabaseLocation, PostgresOptions } from "./session.ts";
 import { readSqlState } from "./databaseErrors.ts";
 import { connect, canPrepare } from "./session.ts";
@@ -31,7 +31,7 @@ type Placed = DatabaseLocation & Pick<PostgresOptions, "clock">;
  */
 export async function createPostgresTables(
   { clock, ...place }: Placed,
-  { isMoveTarget = false } = {},
+  creation: Pick<TableCreation, "isMoveTarget" | "onMoved"> = {},
 ): Promise<void> {
   for (let turn = 1; ; turn++) {
     try {
@@ -42,7 +42,7 @@ export async function createPostgresTables(
           {
             name: "the database",
             place: "an empty database",
-            isMoveTarget,
+            ...creation,
             run: async (sql) => void (await runPlain(client, sql)),
             hasTable: async (name) =>
               (await runPlain(client, `select to_regclass('${name}')::text as name`))[0]?.name !== null,

@@ -4,6 +4,7 @@ import type { ClientConfig, CustomTypesConfig, QueryConfig } from "pg";
 import type { CommitLoss } from "../../core/nodes/commitLoss.ts";
 import { spans } from "../../core/values/limits.ts";
 import type { Millis, NodeId } from "../../core/model/message.ts";
+import type { OnMoved } from "../sql/schema.ts";
 import type { KeySource } from "../sql/keyRing.ts";
 import type { QueryResult } from "./connection.ts";
 import { runPlain } from "./connection.ts";
@@ -65,6 +66,8 @@ export type PostgresOptions = DatabaseLocation & {
    * nothing.
    */
   onOutdated?(message: string): void;
+  /** Called for a store from which everything was moved, see `createTables`. */
+  onMoved?: OnMoved | undefined;
 };
 
 /**

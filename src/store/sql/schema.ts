@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import type { DatabaseConnection } from "./database.ts";
+import { findMoved, movedMark, type MovedStore } from "./marks.ts";
 import { schemaText } from "./schemaText.ts";
 import { StorageRefused } from "../store.ts";
 
@@ -114,7 +115,15 @@ export type TableCreation = StoreName & {
   isMoveTarget?: boolean;
   /** True if the tables of an older version are only checked. */
   keepsVersion?: boolean;
+  /**
+   * Called before anything is changed if everything in the store was moved elsewhere. Throws if the store
+   * must not be used; otherwise the mark of the move is removed. Without it, the store is used as it is.
+   */
+  onMoved?: OnMoved | undefined;
 };
+
+/** Decides whether a store from which everything was moved is used. */
+export type OnMoved = (moved: MovedStore) => void;
 
 /**
  * Creates the tables of an empty database within the caller's transaction, or changes the tables of an older
@@ -127,7 +136,7 @@ export async function createTables(
   creation: TableCreation,
 ): Promise<void> {
   const { sql, hash } = schemaFor(database);
-  const { run, hasTable, isMoveTarget = false, keepsVersion = false } = creation;
+  const { run, hasTable, isMoveTarget = false, keepsVersion = false, onMoved } = creation;
   if (!(await hasTable(schemaTable))) {
     // Stores of older versions have no table of schemas, but they have this table. Hardly any other program
     // has it.
@@ -146,13 +155,18 @@ export async function createTables(
       "only a part of a store was moved here: run the same waypost migrate-store again to continue",
     );
   }
+  const moved = findMoved(found);
+  if (moved !== null && onMoved) {
+    onMoved(moved);
+    await connection.query(movedMark.remove, []);
+  }
   if (keepsVersion) return;
   for (const migration of upgrade) await migrate(connection, database, { migration, run });
 }
 
 /**
  * Changes the tables, and lists the schemas whose programs may use them from now on. Programs of another
- * schema notice it with their next transaction.
+ * schema notice it with their next transaction. All other rows of the table are marks, and stay.
  */
 async function migrate(
   connection: DatabaseConnection,
@@ -161,12 +175,14 @@ async function migrate(
 ): Promise<void> {
   const { from, to, sql, allowsOlder } = migration;
   await run(toDialect(database, sql));
-  await connection.query(`delete from ${schemaTable} where hash not in (?, ?)`, [
-    unfinishedMove,
-    allowsOlder ? from[database] : unfinishedMove,
+  await connection.query(`delete from ${schemaTable} where ${isSchemaHash} and hash <> ?`, [
+    allowsOlder ? from[database] : to[database],
   ]);
   await connection.query(`insert into ${schemaTable} (hash) values (?)`, [to[database]]);
 }
+
+/** Tells the SHA-256 of a schema, in hex, from a mark. A long mark has spaces. */
+const isSchemaHash = "length(hash) = 64 and hash not like '% %'";
 
 /** Throws `StorageRefused` if this program may not use the tables of a database. Changes nothing. */
 export async function requireSchema(connection: DatabaseConnection, database: DatabaseKind): Promise<void> {

@@ -57,7 +57,7 @@ export type SqliteDatabase = Database & {
   giveBackSpace(keepsNone: boolean): Promise<boolean>;
   /** Creates the tables if there are none. Throws `StorageRefused` if another version created them. */
   createTables(
-    how?: Partial<StoreName & Pick<TableCreation, "isMoveTarget" | "keepsVersion">>,
+    how?: Partial<StoreName & Pick<TableCreation, "isMoveTarget" | "keepsVersion" | "onMoved">>,
   ): Promise<void>;
   /** Writes this many bytes, which nothing reads. Rejects if the disk cannot store them. */
   probe(bytes: number): Promise<void>;

@@ -18,7 +18,8 @@ import { countBodyBytes } from "../../core/fairness/weight.ts";
 import type { StoreBackend } from "../batch/groupCommit.ts";
 import { createGroupCommitStore, withUnavailableRefusal } from "../batch/groupCommit.ts";
 import type { KeySource } from "../sql/keyRing.ts";
-import { readHold, writeHold } from "../sql/hold.ts";
+import type { OnMoved } from "../sql/schema.ts";
+import { readHold, writeHold } from "../sql/marks.ts";
 import { runSqlBatch } from "../sql/transaction.ts";
 import { readNextDueAt } from "../sql/reads.ts";
 import { openChecked } from "./openChecked.ts";
@@ -54,6 +55,8 @@ export type EmbeddedStoreOptions = {
   onAccepted?(lead: ClockLead): void;
   /** Called when the clock is behind the time of the store. */
   onClock?(report: ClockReport): void;
+  /** Called for a store from which everything was moved, see `createTables`. */
+  onMoved?: OnMoved | undefined;
   /** Keeps a second copy of the file. */
   replica?: StoreReplica | null;
   /** Receives each damage once. */
@@ -94,7 +97,7 @@ export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Stor
   const onDamage = reportOnce(options.onDamage);
   const deferredSync = { pause: () => pause(lockedRetries.pause), maxTries: lockedRetries.tries };
   const onBegin = (): void => replica?.beforeWrite();
-  const database = await openChecked(path, { keys, deferredSync, onDamage, onBegin });
+  const database = await openChecked(path, { keys, deferredSync, onDamage, onBegin }, options.onMoved);
   const disk = openStoreDisk(path);
   const commits = new CommitSync(disk, { onBroken, maxBody: options.momentSource.maxBody });
   await commits.sync();

@@ -6,6 +6,7 @@ import type { DatabaseConnection } from "../sql/database.ts";
 import type { SqliteDatabase, SqliteOptions } from "./database.ts";
 import { openSqlite } from "./database.ts";
 import { listColumns } from "../sql/statements.ts";
+import type { OnMoved } from "../sql/schema.ts";
 import { StorageRefused } from "../store.ts";
 import { tables } from "../sql/tables.ts";
 import type { LogDamage } from "./writeAheadLog.ts";
@@ -13,9 +14,13 @@ import { keepDamagedLog } from "./writeAheadLog.ts";
 
 /**
  * Checks the files of a store, opens its database, and creates its tables if there are none. Throws
- * `StorageRefused`.
+ * `StorageRefused`. `onMoved` is called for a store from which everything was moved, see `createTables`.
  */
-export async function openChecked(path: string, options: SqliteOptions): Promise<SqliteDatabase> {
+export async function openChecked(
+  path: string,
+  options: SqliteOptions,
+  onMoved?: OnMoved,
+): Promise<SqliteDatabase> {
   const { cut } = checkFiles(path);
   if (cut) keepLogCopy(path, cut, options.onDamage ?? (() => undefined));
   const database = openSqlite(path, options);
@@ -23,7 +28,7 @@ export async function openChecked(path: string, options: SqliteOptions): Promise
     // The log is emptied. Otherwise new commits would overwrite only the first of the frames that SQLite does
     // not read, and the next start would report the remaining frames as altered.
     if (cut) await database.connection.query("pragma wal_checkpoint(truncate)", []);
-    await database.createTables();
+    await database.createTables({ onMoved });
     await checkTables(database, path);
     await requireTables(database, path);
     if (path !== ":memory:") await checkContents(path, options);

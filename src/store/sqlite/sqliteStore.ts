@@ -4,7 +4,7 @@ import { createGroupCommitStore } from "../batch/groupCommit.ts";
 import type { KeySource } from "../sql/keyRing.ts";
 import { openChecked } from "./openChecked.ts";
 import { createQueries } from "../queries/index.ts";
-import { readHold, writeHold } from "../sql/hold.ts";
+import { readHold, writeHold } from "../sql/marks.ts";
 import { runSqlBatch } from "../sql/transaction.ts";
 import { openSqlite } from "./database.ts";
 import { readNextDueAt, createSqlReads } from "../sql/reads.ts";

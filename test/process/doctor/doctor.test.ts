@@ -54,8 +54,8 @@ describe("waypost doctor", () => {
     const { code, verdict, checks } = await doctor(["--data", data, "--public-url", server.url]);
     expect(listHashes(data)).toEqual(before);
     expect([...checks.keys()]).toEqual([
-      ...["node", "descriptors", "folder", "disk", "sync", "clock", "dns", "schema", "times", "keys"],
-      ...["integrity"],
+      ...["node", "descriptors", "folder", "disk", "sync", "clock", "dns", "schema", "times", "moved"],
+      ...["keys", "integrity"],
       ...["due", "waiters", "quarantine", "server", "proxy"],
     ]);
     expect({ code, verdict }).toMatchObject(verdict === "problem" ? { code: 1 } : { code: 0 });
@@ -152,8 +152,8 @@ test("waypost doctor checks a PostgreSQL database", async () => {
   await readCredentials(...store);
   const { checks } = await doctor(store);
   expect([...checks.keys()]).toEqual([
-    ...["node", "descriptors", "dns", "schema", "postgres", "connections", "clock", "keys", "integrity"],
-    ...["due", "waiters", "quarantine", "server", "ports", "proxy"],
+    ...["node", "descriptors", "dns", "schema", "postgres", "connections", "clock", "moved", "keys"],
+    ...["integrity", "due", "waiters", "quarantine", "server", "ports", "proxy"],
   ]);
   for (const name of ["schema", "connections", "clock", "integrity", "due"])
     expect(checks.get(name), name).toMatchObject({ verdict: "ok" });

@@ -4,12 +4,12 @@ import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { request } from "undici";
 import { expect, test } from "vitest";
-import { freshDatabase } from "../postgres.ts";
-import { startDeliveryChecker } from "./deliveryChecker.ts";
-import { ask } from "./nodes.ts";
-import { developmentToken, runWaypost, startWaypost, temporaryFolder } from "./waypost.ts";
+import { freshDatabase } from "../../postgres.ts";
+import { startDeliveryChecker } from "../deliveryChecker.ts";
+import { ask } from "../nodes.ts";
+import { developmentToken, runWaypost, startWaypost, temporaryFolder } from "../waypost.ts";
 
-const preload = { NODE_OPTIONS: `--import=${new URL("./shortLease.ts", import.meta.url).href}` };
+const preload = { NODE_OPTIONS: `--import=${new URL("../shortLease.ts", import.meta.url).href}` };
 
 const migrateStore = (from: string, to: string) => runWaypost(["migrate-store", "--from", from, "--to", to]);
 
@@ -133,7 +133,7 @@ test("an interrupted move is continued, and no server uses a part of a store", {
   expect(second.out).not.toContain("log: 10000 of");
   expect(await migrateStore(`sqlite:${data}`, url).ended).toMatchObject({
     code: 2,
-    err: expect.stringContaining("already has data"),
+    err: expect.stringContaining("everything in this store was moved to postgres://"),
   });
 });
 
