@@ -1,7 +1,7 @@
 import type { CheckResult } from "./finding.ts";
-import { ok, problem, skipped, toErrorText } from "./finding.ts";
+import { ok, problem, skipped, toErrorText, warning } from "./finding.ts";
 import type { ServerConfig } from "../config.ts";
-import { requestReply, type Reply } from "./request.ts";
+import { requestReply, type Reply, type SentBody } from "./request.ts";
 
 /**
  * A request that arrives as something else if a proxy changes it. `part` is what the proxy may change, and
@@ -53,8 +53,7 @@ export async function checkProxy({
 }: Pick<ServerConfig, "publicUrl" | "maxBody">): Promise<CheckResult> {
   if (publicUrl === "") return skipped("no --public-url is set, so no proxy was tried");
   const prefix = new URL(publicUrl).pathname.replace(/\/$/, "");
-  const send = (path: string, body?: Uint8Array): Promise<Reply> =>
-    requestReply(publicUrl, `${prefix}${path}`, body);
+  const send: Send = (path, sent) => requestReply(publicUrl, `${prefix}${path}`, sent);
   const health = await send("/v2/health").catch((error: unknown) => toErrorText(error));
   if (typeof health === "string" || health.status !== 200)
     return problem(
@@ -76,17 +75,53 @@ export async function checkProxy({
       ),
     );
   }
-  // The server may refuse the request before it has read the body, which ends the connection.
-  const reply = await send("/v2/publish/https://example.com", new Uint8Array(maxBody)).catch(() => null);
-  if (reply?.status === 413)
-    return problem(
-      `${publicUrl} refuses bodies of ${formatMebibytes(maxBody)}`,
-      `nginx: client_max_body_size ${Math.ceil((proxyShare * maxBody) / mebibyte)}m`,
-    );
-  return ok(`${publicUrl} passes paths and bodies on unchanged`);
+  return judgeBodies({ publicUrl, maxBody, send });
 }
 
-type Send = (path: string) => Promise<Reply>;
+const bodyPath = "/v2/publish/https://example.com";
+/**
+ * The server reads 1 MiB of a body without a token, and then ends the connection. Here is a little less,
+ * because a proxy may send it in chunks.
+ */
+const readWithoutToken = mebibyte - 16 * 1024;
+
+/**
+ * Compares the responses to large bodies with that to an empty one: without a token, the server refuses all
+ * of them. A body of 1 MiB must arrive. The largest body is only announced, because the server would not read
+ * it: a proxy that limits the length refuses it, and others ask for it or pass the refusal of the server on.
+ */
+async function judgeBodies({ publicUrl, maxBody, send }: Bodies): Promise<CheckResult> {
+  const refusal = await send(bodyPath, { body: new Uint8Array(0) }).catch(() => null);
+  const arriving = Math.min(maxBody, readWithoutToken);
+  const tries = [
+    [arriving, { body: new Uint8Array(arriving) }],
+    [maxBody, { length: maxBody }],
+  ] as const;
+  for (const [bytes, sent] of tries) {
+    const reply = await send(bodyPath, sent).catch((error: unknown) => toErrorText(error));
+    const size = formatMebibytes(bytes);
+    if (typeof reply !== "string") {
+      if (reply.status === 413)
+        return problem(
+          `${publicUrl} refuses bodies of ${size}`,
+          `nginx: client_max_body_size ${Math.ceil((proxyShare * maxBody) / mebibyte)}m`,
+        );
+      const isOurs = reply.status === 401 && refusal?.status === 401 && reply.text === refusal.text;
+      const isAnnounced = "length" in sent;
+      if ((isOurs && (reply.isSent || isAnnounced)) || (reply.status === 100 && isAnnounced)) continue;
+    }
+    return warning(
+      `whether ${publicUrl} passes bodies of ${size} is unknown: ` +
+        (typeof reply === "string" ? reply : `it responded with status ${reply.status}`),
+      "publish a message of this size through it with a token; if that fails, raise the limits of the proxy",
+    );
+  }
+  const largest = maxBody > arriving ? `, and takes the length of ${formatMebibytes(maxBody)}` : "";
+  return ok(`${publicUrl} passes paths and bodies of ${formatMebibytes(arriving)} on unchanged${largest}`);
+}
+
+type Bodies = { publicUrl: string; maxBody: number; send: Send };
+type Send = (path: string, sent?: SentBody) => Promise<Reply>;
 type Change = Pick<Probe, "change" | "fix">;
 
 /** Compares the response to each path with that to a plain path that the server does not have. */

@@ -10,13 +10,17 @@ import { readConfig } from "../../../src/server/config.ts";
 import { startWaypost, temporaryFolder } from "../waypost.ts";
 
 /** Returns the path that a proxy passes on, or the status with which it refuses a request. */
-type Change = (path: string, method: string) => string | number;
+type Change = (path: string, method: string, length: number) => string | number;
 
-/** Starts a proxy in front of a server. */
-async function startProxy(server: string, change: Change): Promise<string> {
+/** Starts a proxy in front of a server. It resets a connection with a body of more than `maxBytes`. */
+async function startProxy(server: string, change: Change, maxBytes = Infinity): Promise<string> {
   const proxy = createServer((incoming, outgoing) => {
+    let bytes = 0;
+    incoming.on("data", (part: Buffer) => {
+      if ((bytes += part.length) > maxBytes) incoming.socket.resetAndDestroy();
+    });
     const { url = "", method = "", headers } = incoming;
-    const path = change(url, method);
+    const path = change(url, method, Number(headers["content-length"] ?? 0));
     if (typeof path === "number") {
       outgoing.writeHead(path, { location: "/v2/health" }).end();
       return;
@@ -81,7 +85,7 @@ test("the check of a proxy names what the proxy changes, and what to set", async
     verdict: "problem",
     fix: "nginx: client_max_body_size 16m",
   });
-  const refusing = await startProxy(url, (path, method) => (method === "POST" ? 413 : path));
+  const refusing = await startProxy(url, (path, _method, length) => (length > 2_000_000 ? 413 : path));
   expect(await checkAt(refusing, 64 * 1024 * 1024)).toMatchObject({
     verdict: "problem",
     text: /refuses bodies of 64.0 MiB$/,
@@ -89,6 +93,26 @@ test("the check of a proxy names what the proxy changes, and what to set", async
   });
   expect(await checkAt("http://127.0.0.1:1")).toMatchObject({ verdict: "problem" });
   expect(await check(() => 502)).toMatchObject({ verdict: "problem", text: /status 502/ });
+});
+
+test("the check of a proxy does not say ok if a large body was not passed", async () => {
+  const { url } = await startServer();
+  const unchanged: Change = (path) => path;
+  expect(await checkAt(await startProxy(url, unchanged, 1_000_000))).toMatchObject({
+    verdict: "warning",
+    text: /whether .* passes bodies of 1\.0 MiB is unknown: /,
+    fix: /with a token/,
+  });
+  for (const status of [502, 401]) {
+    const refusing = await startProxy(url, (path, _method, length) => (length > 2_000_000 ? status : path));
+    expect(await checkAt(refusing)).toMatchObject({
+      verdict: "warning",
+      text: new RegExp(`passes bodies of 10.0 MiB is unknown: it responded with status ${status}$`),
+    });
+    expect(await checkAt(refusing, 1_500_000)).toMatchObject({ verdict: "ok" });
+  }
+  const largest = await startProxy(url, unchanged);
+  expect(await checkAt(largest, 64 * 1024 * 1024)).toMatchObject({ verdict: "ok" });
 });
 
 test("the check of a proxy with a prefix finds one that removes it in the middle of a path", async () => {

@@ -152,7 +152,7 @@ describe.each(proxies)("behind $name, with the configuration of the guide", (pro
     const { findings } = JSON.parse(doctor.out) as { findings: { check: string }[] };
     expect(findings.find(({ check }) => check === "proxy")).toMatchObject({
       verdict: "ok",
-      text: `${publicUrl} passes paths and bodies on unchanged`,
+      text: `${publicUrl} passes paths and bodies of 1.0 MiB on unchanged, and takes the length of 10.0 MiB`,
     });
   });
 });
