@@ -22,7 +22,7 @@ export function addBackupCommands<Flags>(
       .description("copy the store of a data folder into a file, also while its server runs"),
   ).action(async (file: string, flags: Flags & { withKeys?: boolean }) => {
     const settings = readSettings(flags);
-    const report = await backupStore(settings, file, { withKeys: flags.withKeys ?? false });
+    const report = await backupStore(settings, file, { withKeys: flags.withKeys ?? false, report: print });
     print(`backed up ${formatSize(report.bytes)} to ${file} in ${formatTime(report.took)}`);
     if (report.keysFile !== null) print(`the keys are in ${report.keysFile}; keep them in another place`);
     if (report.missingKeys !== null)
@@ -40,7 +40,10 @@ export function addBackupCommands<Flags>(
       .description("put a backup or a replica into a data folder that has no store"),
   ).action(async (file: string, flags: Flags & { force?: boolean }) => {
     const settings = readSettings(flags);
-    const { bytes, took, endedAt } = await restoreStore(settings, file, { force: flags.force ?? false });
+    const { bytes, took, endedAt } = await restoreStore(settings, file, {
+      force: flags.force ?? false,
+      report: print,
+    });
     print(`restored ${formatSize(bytes)} to ${settings.data} in ${formatTime(took)}`);
     if (endedAt !== null) print(`the last change that it has is of ${new Date(endedAt).toISOString()}`);
     print(

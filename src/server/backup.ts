@@ -50,7 +50,7 @@ const postgresAdvice =
 export async function backupStore(
   settings: StoreSettings,
   given: string,
-  { withKeys }: { withKeys: boolean },
+  { withKeys, report }: { withKeys: boolean; report?(line: string): void },
 ): Promise<BackupReport> {
   if (settings.databaseUrl !== "") throw new BackupRefused(postgresAdvice);
   const { data } = settings;
@@ -70,7 +70,11 @@ export async function backupStore(
       );
     });
     // The version of the store may have to restore it.
-    await checkCopy(part, { name: `the copy of ${toStorePath(data)}`, keepsVersion: true });
+    await checkCopy(part, {
+      name: `the copy of ${toStorePath(data)}`,
+      keepsVersion: true,
+      ...(report && { report }),
+    });
     if (withKeys && keyLines) writeKeys(keysFile, keyLines);
     renameSync(part, file);
     syncFolder(dirname(file));
@@ -123,7 +127,7 @@ function removeDatabase(path: string): void {
 export async function restoreStore(
   settings: StoreSettings,
   given: string,
-  { force = false }: { force?: boolean } = {},
+  { force = false, report }: { force?: boolean; report?(line: string): void } = {},
 ): Promise<{ bytes: number; took: Millis; endedAt: Millis | null }> {
   if (settings.databaseUrl !== "") throw new BackupRefused(postgresAdvice);
   const file = resolve(given);
@@ -149,6 +153,7 @@ export async function restoreStore(
       name: file,
       keys: source,
       refusesDamagedRows: !force,
+      ...(report && { report }),
       check: async (read) => {
         await checkKeys(read, source);
         // Fails if a key is not the one that encrypted the secrets.

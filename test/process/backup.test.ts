@@ -229,4 +229,20 @@ test("a restore refuses a backup with altered rows and names them; --force takes
   expect(existsSync(restored)).toBe(false);
   const forced = await runWaypost(["restore", file, "--data", restored, "--force"]).ended;
   expect(forced).toMatchObject({ code: 0, err: "" });
+  expect(forced.out).not.toContain("checking");
+});
+
+test("a restore of a large backup says what it does", async () => {
+  const folder = temporaryFolder();
+  const data = join(folder, "data");
+  const file = join(folder, "backup.db");
+  const server = await startWaypost(["dev", "--port", "0", "--data", data]);
+  await runWaypost(["backup", file, "--data", data, "--with-keys"]).ended;
+  server.kill("SIGTERM");
+  const database = new DatabaseSync(file);
+  database.exec("update storage_probe set probed_at = zeroblob(101000000)");
+  database.close();
+  const { code, out } = await runWaypost(["restore", file, "--data", join(folder, "restored")]).ended;
+  expect(code).toBe(0);
+  expect(out).toMatch(/^checking the pages of 10\d MB\nchecking the rows of 10\d MB\nrestored /);
 });

@@ -1,9 +1,8 @@
 import { backup, DatabaseSync } from "node:sqlite";
-import { closeSync, fsyncSync, openSync } from "node:fs";
+import { closeSync, fsyncSync, openSync, statSync } from "node:fs";
 import type { Millis } from "../../core/model/message.ts";
 import type { KeySource } from "../sql/keyRing.ts";
 import { isIntact } from "../sql/checksums.ts";
-import type { DatabaseConnection } from "../sql/database.ts";
 import { listColumns } from "../sql/statements.ts";
 import type { Columns, TableSchema, Value } from "../sql/table.ts";
 import { tables } from "../sql/tables.ts";
@@ -59,6 +58,8 @@ type CopyChecks = {
   check?: (read: Queries) => Promise<void>;
   /** Refuses rows that differ from their checksums. */
   refusesDamagedRows?: boolean;
+  /** Receives what is being done with a large copy, as a line for people. */
+  report?(line: string): void;
 };
 
 /**
@@ -68,8 +69,13 @@ type CopyChecks = {
  */
 export async function checkCopy(
   path: string,
-  { name, keys = null, keepsVersion = false, check, refusesDamagedRows = false }: CopyChecks,
+  { name, keys = null, keepsVersion = false, check, refusesDamagedRows = false, report }: CopyChecks,
 ): Promise<void> {
+  const { size } = statSync(path);
+  const reportStep = (step: string): void => {
+    if (size >= largeCopy) report?.(`${step} of ${Math.round(size / 1_000_000)} MB`);
+  };
+  reportStep("checking the pages");
   requireIntact(path, name);
   const database = openSqlite(path, { keys });
   try {
@@ -79,24 +85,32 @@ export async function checkCopy(
     };
     if (!(await hasTable("dead_letters"))) throw new StorageRefused(notAStore(name));
     await database.createTables({ name, place: "an empty data folder", keepsVersion });
-    if (refusesDamagedRows) await requireIntactRows(database.connection, name);
+    if (refusesDamagedRows) {
+      reportStep("checking the rows");
+      requireIntactRows(path, name);
+    }
     await check?.(createQueries(createSqlReads(database.connection)));
   } finally {
     database.close();
   }
 }
 
-/** How many rows are read at once. Each may have the largest body. */
-const rowsPerRead = 20;
+/** From this size in bytes on, the checks take long enough to be named. */
+const largeCopy = 100_000_000;
 const maxNamed = 20;
 
 /** Throws `StorageRefused` if a row differs from its checksums, and names these rows. */
-async function requireIntactRows(connection: DatabaseConnection, name: string): Promise<void> {
+function requireIntactRows(path: string, name: string): void {
   const damaged: string[] = [];
   const { storedMessages, deadLetters, urlGroups, schedules, steps } = tables;
-  for (const table of [storedMessages, deadLetters, urlGroups, schedules, steps])
-    for await (const columns of readAll(connection, table))
-      if (!isIntact(columns)) damaged.push(`${table.name} ${readKey(table, columns).join(" ")}`);
+  const database = new DatabaseSync(path, { readOnly: true });
+  try {
+    for (const table of [storedMessages, deadLetters, urlGroups, schedules, steps])
+      for (const columns of iterateRows(database, table))
+        if (!isIntact(columns)) damaged.push(`${table.name} ${readKey(table, columns).join(" ")}`);
+  } finally {
+    database.close();
+  }
   if (damaged.length === 0) return;
   const others = damaged.length > maxNamed ? `, and ${damaged.length - maxNamed} more` : "";
   throw new StorageRefused(
@@ -109,20 +123,9 @@ async function requireIntactRows(connection: DatabaseConnection, name: string): 
 const readKey = ({ key }: TableSchema, columns: Columns): Value[] =>
   key.map((column) => columns[column] ?? null);
 
-/** Yields all rows of a table in the order of its key. */
-async function* readAll(connection: DatabaseConnection, table: TableSchema): AsyncGenerator<Columns> {
-  const order = table.key.join(", ");
-  const after = `where (${order}) > (${table.key.map(() => "?").join(", ")})`;
-  for (let last: Value[] | null = null; ;) {
-    const rest = `${last ? after : ""} order by ${order} limit ?`;
-    const sql = `select ${listColumns(table)} from ${table.name} ${rest}`;
-    const rows: Columns[] = await connection.query(sql, [...(last ?? []), rowsPerRead]);
-    yield* rows;
-    const end = rows.at(-1);
-    if (end === undefined || rows.length < rowsPerRead) return;
-    last = readKey(table, end);
-  }
-}
+/** Iterates over all rows of a table. Only one is in memory at a time, because each may have 64 MiB. */
+const iterateRows = (database: DatabaseSync, table: TableSchema): Iterable<Columns> =>
+  database.prepare(`select ${listColumns(table)} from ${table.name}`).iterate() as Iterable<Columns>;
 
 const notAStore = (name: string): string =>
   `${name}: is not a backup of waypost; name a file that "waypost backup" has written`;
