@@ -3,6 +3,7 @@ import { connect } from "node:net";
 import type { Socket } from "node:net";
 import { request } from "undici";
 import { expect, onTestFinished, test } from "vitest";
+import { limits } from "../../../src/core/values/limits.ts";
 import { createTestServer, token } from "../testServer.ts";
 import { listen } from "../wire.ts";
 
@@ -80,6 +81,25 @@ test("the body of a sender that waits for 100 Continue is not read", async () =>
   expect(reply).toMatch(/^HTTP\/1.1 413 [^]*connection: close\r\n/i);
   expect(reply).not.toContain("100 Continue");
 });
+
+for (const [name, fastPath] of Object.entries(servers))
+  test(`a client with a valid token is disconnected after twice the limit, on ${name}`, async () => {
+    // The alarm would end it after 2 s.
+    const home = await createTestServer({ fastPath, alarm: () => () => undefined });
+    const port = await listen(home);
+    const arrived: Socket[] = [];
+    home.api.server.on("connection", (socket: Socket) => arrived.push(socket));
+    const most = 2 * limits.messageBytes;
+    const head = { length: 2 * most };
+    const { socket } = await begin(port, head);
+    socket.allowHalfOpen = true;
+    socket.resume().write(Buffer.alloc(most - 100_000));
+    const sent = formatHead(head).length + most - 100_000;
+    await expect.poll(() => arrived[0]?.bytesRead).toBe(sent);
+    expect(arrived[0]?.destroyed).toBe(false);
+    socket.write(Buffer.alloc(200_000));
+    await expect.poll(() => arrived[0]?.destroyed).toBe(true);
+  });
 
 test("a client that sends more than the limit for strangers is disconnected", async () => {
   const port = await listen(await createTestServer());
