@@ -5,14 +5,17 @@ import { join } from "node:path";
 /** Longer than git ever takes for it. */
 const longestSearch = 5_000;
 
+/** The commit of sources that do not tell it. Their version must not look like that of the release. */
+const unknown = "unknown";
+
 /**
  * Returns the commit of a checkout as eight digits. Returns null if it is the commit of the release, which
- * the tag of the version marks, if the folder is not a checkout, or if git is not installed.
+ * the tag of the version marks, and `unknown` if the folder is not a checkout or git is not installed.
  */
 export function findCommit(home: string, version: string): string | null {
   // Without its own .git, an installation inside another repository would get the commit of that one.
   const folder = join(home, ".git");
-  if (!existsSync(folder)) return null;
+  if (!existsSync(folder)) return unknown;
   const tag = `refs/tags/v${version}`;
   const format = ["--abbrev=8", "--format=%h %D", "--decorate=full", `--decorate-refs=${tag}`];
   try {
@@ -22,9 +25,9 @@ export function findCommit(home: string, version: string): string | null {
       timeout: longestSearch,
     });
     const [commit = ""] = line.split(" ");
-    return line.includes(tag) || commit.trim() === "" ? null : commit.trim();
+    return line.includes(tag) ? null : commit.trim() || unknown;
   } catch {
-    return null;
+    return unknown;
   }
 }
 

@@ -46,12 +46,12 @@ test("a commit is part of the version, unless the tag of the version marks it", 
   expect([findCommit(worktree, "1.2.3"), findCommit(worktree, "1.2.4")]).toEqual([null, first]);
 });
 
-test("there is no commit without its own repository, without commits, and without git", () => {
+test("the commit is unknown without its own repository, without commits, and without git", () => {
   const { root } = makeRepository();
-  expect(findCommit(join(root, "node_modules/waypost"), "1.2.3")).toBe(null);
+  expect(findCommit(join(root, "node_modules/waypost"), "1.2.3")).toBe("unknown");
   const empty = temporaryFolder();
   execFileSync("git", ["init", "--quiet"], { cwd: empty });
-  expect(findCommit(empty, "1.2.3")).toBe(null);
+  expect(findCommit(empty, "1.2.3")).toBe("unknown");
   const code =
     `const { findCommit } = await import(${JSON.stringify(join(home, "src/server/commit.ts"))});` +
     `console.log(findCommit(${JSON.stringify(root)}, "1.2.3"));`;
@@ -59,7 +59,7 @@ test("there is no commit without its own repository, without commits, and withou
     encoding: "utf8",
     env: { PATH: "/nowhere" },
   });
-  expect({ stdout, stderr }).toEqual({ stdout: "null\n", stderr: "" });
+  expect({ stdout, stderr }).toEqual({ stdout: "unknown\n", stderr: "" });
 });
 
 test("the version of a build has the form of a semantic version with build metadata", () => {
@@ -71,4 +71,19 @@ test.skipIf(!isCheckout)("--version of a checkout names its commit", async () =>
   const { version } = packageFile;
   const { code, out } = await runWaypost(["--version"]).ended;
   expect({ code, out }).toEqual({ code: 0, out: `${formatVersion(version, findCommit(home, version))}\n` });
+});
+
+test.skipIf(!isCheckout)("--version of an archive of the sources does not look like a release", () => {
+  const folder = temporaryFolder();
+  const archive = execFileSync("git", ["archive", "HEAD", "src", "package.json"], {
+    cwd: home,
+    maxBuffer: 1e9,
+  });
+  execFileSync("tar", ["x"], { cwd: folder, input: archive });
+  const file = JSON.stringify(join(folder, "src/server/version.ts"));
+  const code = `console.log((await import(${file})).version)`;
+  const { stdout } = spawnSync(process.execPath, ["--input-type=module", "--eval", code], {
+    encoding: "utf8",
+  });
+  expect(stdout).toBe(`${packageFile.version}+unknown\n`);
 });
