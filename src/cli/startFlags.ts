@@ -13,7 +13,8 @@ export const withStartFlags = (command: Command): Command =>
     .option(
       "--accept-clock",
       "accept that the clock is right although the SQLite store has used later times; " +
-        "stored delays move back by the difference",
+        "stored delays move back by the difference; until the clock passes these times, history is not " +
+        "removed by its age, and searches by time miss new messages",
     )
     .option(
       "--force",

@@ -80,7 +80,8 @@ export async function openStore(settings: ServerConfig, options: OpenStoreOption
 }
 
 async function openDatabase(settings: ServerConfig, options: OpenStoreOptions): Promise<OpenedStore> {
-  const { node, log, onOutdated = () => undefined } = options;
+  const { node, log, onOutdated = () => undefined, clockCheck } = options;
+  if (clockCheck === "accept") throw new StorageRefused(noClockOfDatabase);
   if (settings.replicate !== "") throw new StorageRefused(noReplicaOfDatabase);
   const keys = await prepareKeys(settings);
   const { inFoundation, postgresStore, slowRoundTrip } = await import("../store/postgres/database.ts");
@@ -119,6 +120,10 @@ async function openDatabase(settings: ServerConfig, options: OpenStoreOptions): 
     close: () => store.close(),
   };
 }
+
+const noClockOfDatabase =
+  "--accept-clock: is for a store in a data folder; on PostgreSQL, times are those of the database; " +
+  "remove the flag";
 
 const noReplicaOfDatabase =
   "--replicate: is for a store in a data folder; a PostgreSQL database has its own replication";
@@ -242,7 +247,8 @@ function logClock(log: Logger, { clock, usedAt, followsClock }: ClockReport): vo
 
 const clockAcceptedWarning =
   "the clock was accepted although the store has used later times; stored delays were moved back by the " +
-  "difference, and the next times of schedules were computed again";
+  "difference, and the next times of schedules were computed again; until the clock passes latestUsed, " +
+  "history is not removed by its age, and searches by time find new messages at latestUsed";
 
 const clockBehindWarning =
   "the clock is behind the latest time that the store has used; times of the store continue from there and " +

@@ -215,6 +215,11 @@ describe("a start that fails ends with code 2 and a reason:", () => {
     [["start", "--public-url", "https://user:pw@queue.example"], {}, "--public-url: must be an http:// or"],
     [["start", "--reserved-prices", "gold=5"], {}, '--reserved-prices: "gold=5" is not a plan and its price'],
     [["start", "--port", "0", "--data", "/proc/waypost"], {}, "/proc/waypost: cannot be written"],
+    [
+      ["start", "--port", "0", "--accept-clock", "--database-url", "postgres://127.0.0.1:1/waypost"],
+      {},
+      "--accept-clock: is for a store in a data folder",
+    ],
     [["start"], { WAYPOST_PROT: "1" }, "WAYPOST_PROT: unknown setting"],
   ])("%j %j", async (args, environment, said) => {
     const { code, err } = await runWaypost(args, environment).ended;
