@@ -13,7 +13,7 @@ const pause: Millis = 10 * second;
 /**
  * Returns the task that reads all tables and indexes of a database file, one table after another, a minute
  * after the start and then once a day. The start itself compares only a sample of a large file. The store
- * reports what is damaged.
+ * reports what is damaged. While the disk has little room, no table is begun.
  */
 export function createContentCheckTask({ store, clock }: { store: Store; clock: Clock }): MaintenanceTask {
   const { checkTable } = store;
@@ -24,6 +24,8 @@ export function createContentCheckTask({ store, clock }: { store: Store; clock: 
     nextAt: async () => (checkTable ? nextAt : Infinity),
     pause,
     run: async () => {
+      // While a table is read, the write-ahead log only grows.
+      if (store.isDiskShort?.()) return;
       after = (await checkTable?.(after)) ?? null;
       nextAt = clock.now() + (after === null ? roundPause : 0);
     },
