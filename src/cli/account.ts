@@ -5,6 +5,7 @@ import { Refusal } from "../core/values/errors.ts";
 import type { Account } from "../core/model/message.ts";
 import {
   defaultTimeout,
+  followsServer,
   isUnlimited,
   toLimitFlag,
   limitNames,
@@ -150,9 +151,11 @@ function formatAccount(account: Account): string {
   const formatLimit = (name: LimitName): string =>
     isUnlimited(name, limits[name])
       ? "no limit"
-      : isDurationLimit(name)
-        ? `${limits[name] / 1000}s`
-        : String(limits[name]);
+      : followsServer(name, limits[name])
+        ? "as the server"
+        : isDurationLimit(name)
+          ? `${limits[name] / 1000}s`
+          : String(limits[name]);
   const formatOwn = (name: LimitName): string =>
     (account.limits?.[name] === undefined ? "" : "  (its own)") +
     (name === "messageBytes" ? "  (at most --max-body)" : "");

@@ -48,6 +48,11 @@ async function expectToWork(ask: ReturnType<typeof asking>, url: string | null):
   const limited = await ask("limits", id, "--delay", "1h", "--retries", "plan");
   expect(limited.out).toMatch(/^retries: 999\ndelay: 3600s {2}\(its own\)$/m);
   if (url !== null) expect(await statusOf(url, token, "POST")).toBe(412);
+  const largest = await ask("limits", id, "--plan", "selfHosted", "--log-retention", "5000d");
+  expect(largest.out).toMatch(
+    /^dead-letter-retention: as the server\nlog-retention: as the server {2}\(its own\)$/m,
+  );
+  await ask("limits", id, "--plan", "free");
   const kept = await ask("limits", id, "--log-retention", "plan", "--audit-retention", "1d");
   expect(kept.out, kept.err).toMatch(/^log-retention: 259200s\naudit-retention: 86400s {2}\(its own\)$/m);
   return token;

@@ -197,6 +197,10 @@ export const serverLimit = (name: LimitName): number => selfHosted[name];
 export const isUnlimited = (name: LimitName, value: number): boolean =>
   value >= selfHosted[name] && [unlimited, unlimitedBytes].includes(selfHosted[name]);
 
+/** Reports whether this value of a limit leaves the decision to a setting of the server. */
+export const followsServer = (name: LimitName, value: number): boolean =>
+  name.endsWith("Retention") && value >= selfHosted[name];
+
 /** The names of all limits. */
 export const limitNames = Object.keys(selfHosted).filter((name): name is LimitName => name in selfHosted);
 
