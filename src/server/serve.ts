@@ -105,6 +105,7 @@ export async function serve(
     const served = await serveStore(settings, { log, firstAccounts, opened, health, node, egress, hosts });
     const proxy = formatProxy(settings);
     if (proxy !== null) log.warn({ proxy }, proxyWarning);
+    if (isDevelopment && settings.corsOrigin.includes("*")) log.warn(anyPageWarning);
     const kind = settings.databaseUrl === "" ? "sqlite" : "postgres";
     log.info({ version, store: kind, node, recovered: opened.recovered }, "started");
     letYoungGenerationGrow();
@@ -114,6 +115,10 @@ export async function serve(
     throw error;
   }
 }
+
+const anyPageWarning =
+  "--cors-origin *: the token of a development server is public, so every web page that a browser of " +
+  "this machine opens can publish, read messages and rotate keys; name the origins that need it";
 
 /**
  * `outdated`: another version has replaced the tables. `damage`: what is damaged in the database file, or

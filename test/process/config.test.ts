@@ -2,6 +2,7 @@ import { spawnSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { readConfig } from "../../src/server/config.ts";
 import { runWaypost, startWaypost, temporaryFolder } from "./waypost.ts";
 
 function writeFile(name: string, content: string): string {
@@ -36,6 +37,31 @@ test("waypost config prints every setting with its value and its place, and hide
   for (const secret of ["hunter2", "a secret"]) expect(out).not.toContain(secret);
   const json = await runWaypost(["config", "--json"], environment).ended;
   expect(JSON.parse(json.out)).toContainEqual({ name: "port", value: "9001", from: `${file}: port` });
+});
+
+test("origins of pages may be those of extensions, as the refusal of their requests advises", () => {
+  const origins = [
+    "https://app.example.com",
+    "http://127.0.0.1:3000",
+    "chrome-extension://aapbdbdomjkkjkaonfhkkikfgjllcleb",
+    "moz-extension://2c127fa4-62c7-7e4f-90e5-472b45eecfdc",
+    "vscode-webview://1kq5a7dmcg1ep1v3v2n1hq3l4o8",
+  ];
+  expect(readConfig({ corsOrigin: origins.join(",") }, {}).corsOrigin).toEqual(origins);
+});
+
+test("a development server that any page may use warns of it at its start", async () => {
+  const warning = "every web page that a browser of this machine opens can publish";
+  for (const [command, origin, isWarned] of [
+    ["dev", "*", true],
+    ["dev", "https://app.example.com", false],
+    ["start", "*", false],
+  ] as const) {
+    const data = join(temporaryFolder(), "data");
+    const server = await startWaypost([command, "--port", "0", "--data", data, "--cors-origin", origin]);
+    server.kill("SIGTERM");
+    expect((await server.ended).err.includes(warning), `${command} ${origin}`).toBe(isWarned);
+  }
 });
 
 test("a server uses the configuration file and the files of secrets", async () => {
