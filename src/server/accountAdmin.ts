@@ -137,6 +137,9 @@ const createAdmin = (perform: Perform): ServerAdmin =>
     operationNames.map((name) => [name, (...args: unknown[]) => perform(name, args)]),
   ) as ServerAdmin;
 
+/** Operations that change nothing, so a command that gave up need not look at their effect. */
+const reads: ReadonlySet<OperationName> = new Set(["accounts", "url", "egressSettings", "tokens", "keyUse"]);
+
 const operationNames = Object.keys(operations) as OperationName[];
 
 /** Thrown if the server that uses the data folder does not respond to commands. The text says what to do. */
@@ -283,7 +286,9 @@ async function sendRequest(folder: string, request: AdminRequest): Promise<Admin
     socket.destroy(
       new ServerSilent(
         `${folder}: in use by a server that ${silence}; continue or restart it, ` +
-          "and check whether the command took effect before you run it again",
+          (reads.has(request.ask)
+            ? "and run the command again"
+            : "and check whether the command took effect before you run it again"),
       ),
     ),
   );

@@ -34,6 +34,9 @@ test("every tool gives up on a suspended server, and the server later drops the 
   for (const [at, { code, out, err }] of given.entries()) {
     expect({ code, out }, `${commands[at]?.join(" ")}: ${err}`).toEqual({ code: 2, out: "" });
     expect(err).toMatch(silence);
+    const isChange = commands[at]?.[0] === "unhold";
+    const isRead = ["list", "show"].includes(commands[at]?.[1] ?? "");
+    if (isChange || isRead) expect(err.includes("took effect"), err).toBe(isChange);
   }
   expect(readFileSync(join(data, "keys"), "utf8"), "no key is added that nothing uses").toBe(keys);
 
