@@ -214,8 +214,8 @@ export const serverSettings = {
     value: "<origins>",
     help:
       "origins of web pages that may send requests with a token and read the responses, " +
-      "such as https://app.example.com, or * for all; with waypost dev, whose token is public, * lets every " +
-      "web page do so",
+      "such as https://app.example.com, or * for all; with waypost dev, whose token is public, * lets " +
+      "every web page do so",
   },
   allowHost: {
     takes: hostList,

@@ -25,7 +25,8 @@ export const formatClockRefusal = ({ clock, usedAt }: ClockLead): string =>
   `but the store has used ${new Date(usedAt).toISOString()}, ` +
   "which is more than an hour later; if the clock is wrong, set it right; if the clock is right, and was " +
   "wrong before, waypost start --accept-clock continues: stored delays move back by the difference; until " +
-  "the clock passes the later time, history is not removed by its age, and searches by time miss new messages";
+  "the clock passes the later time, history is not removed by its age, and searches by time miss new " +
+  "messages";
 
 /** The id of the row of `server_settings` with the accepted clock. */
 const settingId = "clock";
