@@ -25,6 +25,7 @@ import type { Account, AccountId, Millis, NodeId } from "../core/model/message.t
 import { createIdGenerator } from "../core/values/ids.ts";
 import {
   alarm as wakeAfter,
+  elapsed,
   idleAlarm as wakeWhenIdle,
   createLongWork,
   systemClock,
@@ -322,6 +323,7 @@ const createApiParts = (settings: ServerConfig, { store, work, log, observation,
   log: createRequestLog(log),
   wakeWhenIdle,
   wakeAfter,
+  elapsed,
   health: () => ({
     inFlight: work.dispatcher.inFlight,
     ...(work.holdWatch.isHeld && { held: true }),

@@ -16,7 +16,7 @@ import { pickEgressSettings } from "../../src/server/egressSettings.ts";
 import type { LongWork } from "../../src/core/fairness/longWork.ts";
 import { readText } from "./readText.ts";
 import { createIdGenerator } from "../../src/core/values/ids.ts";
-import { alarm, idleAlarm as wakeWhenIdle, createLongWork } from "../../src/clock/clock.ts";
+import { alarm, elapsed, idleAlarm as wakeWhenIdle, createLongWork } from "../../src/clock/clock.ts";
 import type { Account, Brand, Delivery, Millis, Outcome } from "../../src/core/model/message.ts";
 import { noBytes } from "../../src/core/model/message.ts";
 import type { RefusedHosts } from "../../src/core/values/refusedHost.ts";
@@ -83,6 +83,7 @@ export async function createTestServer(
     requestBodyBytes?: number;
     longWork?: LongWork;
     alarm?: typeof alarm;
+    elapsed?: typeof elapsed;
     longResponseBytes?: number;
     maxQueues?: number;
     maxBody?: number;
@@ -177,6 +178,7 @@ export async function createTestServer(
     fastPath: options.fastPath ?? fastPath !== "off",
     wakeWhenIdle,
     wakeAfter: options.alarm ?? alarm,
+    elapsed: options.elapsed ?? elapsed,
     longWork: options.longWork ?? createLongWork(),
     ...(options.requestBodyBytes === undefined ? {} : { requestBodyBytes: options.requestBodyBytes }),
     ...(options.longResponseBytes === undefined ? {} : { longResponseBytes: options.longResponseBytes }),

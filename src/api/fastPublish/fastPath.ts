@@ -31,7 +31,7 @@ export class FastPath {
     { wakeWhenIdle, ...given }: Omit<FastParts, "answerTimes"> & Pick<PlainService, "wakeWhenIdle">,
   ) {
     const { parts, admission } = given;
-    const fast = { ...given, answerTimes: new AnswerTimes(parts.wakeAfter) };
+    const fast = { ...given, answerTimes: new AnswerTimes(parts) };
     this.#fast = fast;
     this.#service = {
       server,

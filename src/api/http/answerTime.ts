@@ -66,51 +66,54 @@ export type TimedRequest = {
   refuseLate(refusal: Refusal): void;
 };
 
+type Timing = {
+  wakeAfter: WakeAfter;
+  /** A monotonic clock. */
+  elapsed(): Millis;
+};
+
 /**
  * Refuses requests that are not answered in `answerTime`, or up to one second earlier. All requests share one
- * timer and need no promise: `answerInTime` costs a publish 1 µs and 1.4 KB.
+ * timer and need no promise: `answerInTime` costs a publish 1 µs and 1.4 KB. The timer starts at most once
+ * per second, and is not set again if no request is open when it ends.
  */
 export class AnswerTimes {
-  readonly #wakeAfter: WakeAfter;
+  readonly #timing: Timing;
   /** In the order in which they end. */
   readonly #requests = new Set<TimedRequest>();
-  #tick = 0;
-  #stopTimer: (() => void) | null = null;
+  #isTimerSet = false;
 
-  constructor(wakeAfter: WakeAfter) {
-    this.#wakeAfter = wakeAfter;
+  constructor(timing: Timing) {
+    this.#timing = timing;
   }
 
   begin(request: TimedRequest): void {
-    request.endsAt = this.#tick + answerTime / second;
+    request.endsAt = this.#timing.elapsed() + answerTime;
     this.#requests.add(request);
-    if (this.#stopTimer === null) this.#startTimer();
+    this.#startTimer();
   }
 
   /** Ends a request. Returns false if it has ended before. */
   end(request: TimedRequest): boolean {
-    const isOpen = this.#requests.delete(request);
-    if (this.#requests.size === 0) this.#endTimer();
-    return isOpen;
+    return this.#requests.delete(request);
   }
 
   #startTimer(): void {
-    this.#stopTimer = this.#wakeAfter(second, () => this.#refuseLate());
+    if (this.#isTimerSet) return;
+    this.#isTimerSet = true;
+    this.#timing.wakeAfter(second, () => this.#refuseLate());
   }
 
-  #endTimer(): void {
-    this.#stopTimer?.();
-    this.#stopTimer = null;
-  }
-
+  /** Refuses the requests that would be late at the next call. On a busy server, calls come late as well. */
   #refuseLate(): void {
-    this.#tick++;
-    this.#startTimer();
+    this.#isTimerSet = false;
+    const now = this.#timing.elapsed();
     for (const request of this.#requests) {
-      if (request.endsAt > this.#tick) break;
+      if (request.endsAt - now >= second) break;
       this.end(request);
       request.refuseLate(makeLateRefusal("unknown", answerTime));
     }
+    if (this.#requests.size > 0) this.#startTimer();
   }
 }
 

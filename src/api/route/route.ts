@@ -41,6 +41,8 @@ export type AccountAdmin = {
 export type RouteContext = {
   store: Store;
   now(): Millis;
+  /** A monotonic clock. */
+  elapsed(): Millis;
   /** Runs slices of work that would otherwise delay other requests. */
   longWork: LongWork;
   /** Calls `wake` once after a time, unless the returned function is called before. */

@@ -1,10 +1,13 @@
 import { expect, test } from "vitest";
 import { AnswerTimes, answerTime, type TimedRequest } from "../../../src/api/http/answerTime.ts";
 
-/** A timer of which the test decides when its time has passed. */
+/** A timer of which the test decides when its time has passed, and how late it is. */
 class OneTimer {
   wake: (() => void) | null = null;
   started = 0;
+  now = 0.5;
+
+  readonly elapsed = (): number => this.now;
 
   readonly wakeAfter = (after: number, wake: () => void): (() => void) => {
     if (this.wake !== null || after !== 1_000) throw new Error("one timer of a second must be enough");
@@ -13,9 +16,10 @@ class OneTimer {
     return () => (this.wake = null);
   };
 
-  pass(): void {
+  pass(late = 0): void {
     const { wake } = this;
     this.wake = null;
+    this.now += 1_000 + late;
     wake?.();
   }
 }
@@ -28,7 +32,7 @@ const newRequest = () => {
 
 test("a request that does not end is refused once, in at most the time of an answer", () => {
   const timer = new OneTimer();
-  const times = new AnswerTimes(timer.wakeAfter);
+  const times = new AnswerTimes(timer);
   const [first, second] = [newRequest(), newRequest()];
   times.begin(first.request);
   timer.pass();
@@ -45,16 +49,33 @@ test("a request that does not end is refused once, in at most the time of an ans
   expect([first.refusals.length, second.refusals.length]).toEqual([1, 1]);
 });
 
-test("a request that has ended is not refused, and the timer runs only while a request is open", () => {
+test.each([10, 150, 700, 999])("a request is refused in time if each timer is %i ms late", (late) => {
   const timer = new OneTimer();
-  const times = new AnswerTimes(timer.wakeAfter);
-  const [first, second] = [newRequest(), newRequest()];
-  times.begin(first.request);
-  times.begin(second.request);
+  const times = new AnswerTimes(timer);
+  const begun = timer.now;
+  const { request, refusals } = newRequest();
+  times.begin(request);
+  while (refusals.length === 0) timer.pass(late);
+  expect(timer.now - begun).toBeGreaterThan(answerTime - 1_000);
+  expect(timer.now - begun).toBeLessThanOrEqual(15_000);
+});
+
+test("a request that has ended is not refused, and requests of one second share one timer", () => {
+  const timer = new OneTimer();
+  const times = new AnswerTimes(timer);
+  const requests = Array.from({ length: 100 }, newRequest);
+  for (const { request } of requests) {
+    times.begin(request);
+    expect(times.end(request)).toBe(true);
+  }
   expect(timer.started).toBe(1);
-  expect(times.end(first.request)).toBe(true);
-  expect(timer.wake).not.toBeNull();
-  expect(times.end(second.request)).toBe(true);
+  timer.pass();
   expect(timer.wake).toBeNull();
-  expect([first.refusals, second.refusals]).toEqual([[], []]);
+  for (const { request } of requests) times.begin(request);
+  for (const { request } of requests) times.end(request);
+  expect(timer.started).toBe(2);
+  timer.pass();
+  timer.pass();
+  expect(timer.started).toBe(2);
+  expect(requests.flatMap(({ refusals }) => refusals)).toEqual([]);
 });

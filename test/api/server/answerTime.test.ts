@@ -10,6 +10,8 @@ const limit = 15_000;
 
 /** Alarms whose time passes in steps of the test. */
 class SteppedAlarms {
+  #passed = 0;
+  readonly elapsed = (): number => this.#passed;
   readonly #open = new Set<{ left: number; wake: () => void }>();
 
   readonly alarm = (after: number, wake: () => void): (() => void) => {
@@ -35,6 +37,7 @@ class SteppedAlarms {
   }
 
   #pass(time: number): void {
+    this.#passed += time;
     for (const entry of this.#open) if ((entry.left -= time) <= 0 && this.#open.delete(entry)) entry.wake();
   }
 }
@@ -47,6 +50,7 @@ async function hangingServer(hang: (store: Store) => Partial<Store>, fastPath: b
   const alarms = new SteppedAlarms();
   const server = await createTestServer({
     alarm: alarms.alarm,
+    elapsed: alarms.elapsed,
     fastPath,
     wrap: (store) =>
       new Proxy(store, {
