@@ -2,6 +2,7 @@ import { hash } from "node:crypto";
 import { beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import {
   alarm as wakeAfter,
+  elapsed,
   idleAlarm as wakeWhenIdle,
   createLongWork,
 } from "../../../../src/clock/clock.ts";
@@ -61,6 +62,7 @@ describe("a source", () => {
       trustProxy: false,
       wakeWhenIdle,
       wakeAfter,
+      elapsed,
       longWork: createLongWork(),
       log: () => {},
       notReadyReason: () => null,
