@@ -9,7 +9,6 @@ import type { Attempts, AttemptOrigin } from "./lockout.ts";
 import { parseAccountId, hashToken, isSameSecret, makeReadOnlyToken } from "./token.ts";
 import { minute, second } from "../../core/values/time.ts";
 import { BoundedMap } from "../../core/values/boundedMap.ts";
-import { memoize } from "../../core/values/memoize.ts";
 
 /**
  * The account that a request has proved, the token, and what the token allows. If `by` is "header", the
@@ -93,7 +92,7 @@ export function createAuthenticator({ store, now }: { store: Store; now(): Milli
   return {
     getCached: (authorization) => {
       const bearer = parseBearer(authorization);
-      const known = bearer === undefined ? null : tokenCache.get(hashKnownToken(bearer));
+      const known = bearer === undefined ? null : tokenCache.getByToken(bearer);
       return known && bearer !== undefined ? { ...known, by: "header", token: bearer } : null;
     },
     lookUp: async (authorization) => {
@@ -103,12 +102,6 @@ export function createAuthenticator({ store, now }: { store: Store; now(): Milli
     authenticate: (tokens) => prove(parseBearer(tokens.authorization), tokens),
   };
 }
-
-/**
- * Like `hashToken`. Most requests repeat a token, and a hash takes longer than a lookup. The time shows only
- * whether the whole token was sent before.
- */
-const hashKnownToken = memoize(hashToken, maxCachedTokens);
 
 const parseBearer = (authorization: string | undefined): string | undefined =>
   authorization === undefined ? undefined : /^Bearer +(\S+) *$/i.exec(authorization)?.[1];
@@ -130,6 +123,12 @@ class TokenCache {
   readonly #store: Store;
   readonly #now: () => Millis;
   readonly #cached = new BoundedMap<string, { holder: Holder; at: Millis }>(maxCachedTokens);
+  /**
+   * The hashes of tokens that were found in the cache. Most requests repeat a token, and a hash takes longer
+   * than a look-up. A text that is not a valid token is never kept. The time shows only whether the whole
+   * token was sent before.
+   */
+  readonly #hashes = new BoundedMap<string, string>(maxCachedTokens);
   /** Look-ups in flight. All requests with one token share one look-up. */
   readonly #pending = new Map<string, Promise<Holder | null>>();
   /**
@@ -144,9 +143,20 @@ class TokenCache {
     store.onAccounts(() => {
       this.#generation++;
       this.#cached.clear();
+      this.#hashes.clear();
       // A later request must not share a look-up that began before the change.
       this.#pending.clear();
     });
+  }
+
+  /** Like `get`, for the token itself. */
+  getByToken(token: string): Holder | null {
+    const knownHash = this.#hashes.get(token);
+    const tokenHash = knownHash ?? hashToken(token);
+    const holder = this.get(tokenHash);
+    if (holder && knownHash === undefined) this.#hashes.set(token, tokenHash);
+    if (!holder && knownHash !== undefined) this.#hashes.delete(token);
+    return holder;
   }
 
   /** Returns the holder of a token if it is cached, otherwise null. */

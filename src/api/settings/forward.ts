@@ -136,7 +136,10 @@ export function containsToken(value: string, token: string): boolean {
   return texts.length > 0;
 }
 
-/** Returns the secrets that a token contains, and the length of the shortest one. */
+/**
+ * Returns the secrets that a token contains, and the length of the shortest one. Remembers only the
+ * last token.
+ */
 const listSecrets = memoize((token: string): { secrets: string[]; shortest: number } => {
   const unpaddedToken = toStandardBase64(token).replace(/=+$/, "");
   const password = parsePassword(token);
@@ -145,7 +148,7 @@ const listSecrets = memoize((token: string): { secrets: string[]; shortest: numb
       ? [unpaddedToken]
       : [unpaddedToken, toStandardBase64(password)];
   return { secrets, shortest: Math.min(...secrets.map(({ length }) => length)) };
-}, 1_000);
+}, 1);
 
 /**
  * Returns the possible decodings of a text: the whole text percent-decoded, and each part that is long enough
