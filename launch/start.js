@@ -15,20 +15,26 @@ export async function start(args) {
   followNpm();
   if (!isModern) return runFile(modernNode(), join(home, "launch/waypost.js"), args);
   enableCache();
+  const setsGrowth = growthFactor.test(process.env.NODE_OPTIONS ?? "");
+  if (isServer(args) && !setsGrowth) setFlagsFromString(smallWhileLoading);
   setFlagsFromString(smallWhileLoading);
   const load = module.createRequire(import.meta.url);
-  if (args[0] !== "start" && args[0] !== "dev") {
+  if (!isServer(args)) {
     const { runClientCommand } = load("../server/client.cjs");
     if (await runClientCommand(args, process.env)) return;
   }
   load("../server/waypost.cjs");
 }
 
+const isServer = ([command]) => command === "start" || command === "dev";
+
 /**
  * Nearly everything that a start creates is kept, so the young generation of V8 would grow to 32 MB, and an
  * idle server would keep them. The server lets it grow when it serves.
  */
 const smallWhileLoading = "--semi-space-growth-factor=1";
+/** If the operator has set the factor, it stays. */
+const growthFactor = /semi[-_]space[-_]growth[-_]factor/;
 
 /**
  * Keeps the compiled server in the user's folder for caches, which halves the time of later starts. A folder

@@ -66,9 +66,11 @@ type Programs = Omit<Bundle, "packages"> & { health: string };
  * server, which takes 0.2 s and 46 MB.
  */
 const makeMain = ({ server, client, health, replica }: Programs): string => `
-// See launch/start.js.
-require("node:v8").setFlagsFromString("--semi-space-growth-factor=1");
 const args = process.argv.slice(2);
+const isServer = args[0] === "start" || args[0] === "dev";
+// See launch/start.js.
+if (isServer && !/semi[-_]space[-_]growth[-_]factor/.test(process.env.NODE_OPTIONS ?? ""))
+  require("node:v8").setFlagsFromString("--semi-space-growth-factor=1");
 const startServer = (function () { ${server} });
 if (args[0] === "health") {
   const module = { exports: {} };
@@ -76,7 +78,7 @@ if (args[0] === "health") {
   module.exports.answerProbe(args, process.env).then(() => process.exitCode === undefined && startServer());
 } else if (args[0] === "write-replica") {
   (function () { ${replica} })();
-} else if (args[0] === "start" || args[0] === "dev") startServer();
+} else if (isServer) startServer();
 else {
   const exports = {};
   (function (exports) { ${client} })(exports);
