@@ -80,8 +80,11 @@ export type StoreReplica = {
 
 /** How long outcomes wait for a publish request whose commit they can share: docs/decisions/0014. */
 const coalesceTime: Millis = 20;
-/** How long a thread for occasional work is kept for the next one. */
-const unusedTime: Millis = 30_000;
+/**
+ * How long a thread for occasional work is kept for the next one. At 10 messages/s, a checkpoint comes every
+ * 36 s.
+ */
+const unusedTime: Millis = 5 * 60_000;
 /** Waits 5 s in total while another process locks the file. */
 const lockedRetries = { pause: 50, tries: 100 } as const;
 

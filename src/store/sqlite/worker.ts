@@ -30,7 +30,7 @@ export function startReadingThread(
 
 /**
  * Calls a function when a thread has been unused for so long that its memory is worth more than its next
- * start: 12 MB, and 50 ms of CPU time. Returns a function that cancels the call.
+ * start. Returns a function that cancels the call.
  */
 export type WhenUnused = (end: () => void) => () => void;
 
