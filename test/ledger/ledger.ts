@@ -33,8 +33,8 @@ export function toLedgerCosts({ statements, rows, ...others }: Costs): LedgerCos
 }
 
 /**
- * The figures that depend a little on chance, and may differ by 5 %: where a page is split, which pieces of
- * a response are joined, and which objects Node.js creates by itself. All others must be equal.
+ * The figures that depend a little on chance, and may differ by 5 %: which pieces of a response are joined,
+ * and which objects Node.js creates by itself. Pages may differ by 15 %. All others must be equal.
  */
 const approximate: ReadonlySet<string> = new Set(["pages", "socketWrites", "allocated", "logBytes"]);
 const tolerance = 0.05;
