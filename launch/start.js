@@ -17,7 +17,6 @@ export async function start(args) {
   enableCache();
   const setsGrowth = growthFactor.test(process.env.NODE_OPTIONS ?? "");
   if (isServer(args) && !setsGrowth) setFlagsFromString(smallWhileLoading);
-  setFlagsFromString(smallWhileLoading);
   const load = module.createRequire(import.meta.url);
   if (!isServer(args)) {
     const { runClientCommand } = load("../server/client.cjs");
@@ -33,7 +32,7 @@ const isServer = ([command]) => command === "start" || command === "dev";
  * idle server would keep them. The server lets it grow when it serves.
  */
 const smallWhileLoading = "--semi-space-growth-factor=1";
-/** If the operator has set the factor, it stays. */
+/** If the operator has set the factor, the start does not change it. */
 const growthFactor = /semi[-_]space[-_]growth[-_]factor/;
 
 /**

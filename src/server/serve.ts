@@ -377,11 +377,7 @@ function disablePretenuring(): void {
   setFlagsFromString("--no-allocation-site-pretenuring");
 }
 
-/**
- * Undoes what `launch/start.js` sets while the server is loaded. The number is the default of V8. A factor
- * that the operator has set stays.
- */
+/** Undoes what `launch/start.js` sets while the server is loaded. The number is the default of V8. */
 function letYoungGenerationGrow(): void {
-  if (/semi[-_]space[-_]growth[-_]factor/.test(process.env["NODE_OPTIONS"] ?? "")) return;
   setFlagsFromString("--semi-space-growth-factor=2");
 }
