@@ -214,7 +214,7 @@ export class BodyByteBudget {
     let isShareWaiting = false;
     for (const { room } of this.#waiting) {
       waitingAccounts.add(room.account);
-      isShareWaiting ||= isWithinLastPart(this.#total, this.#heldByResponses(room.account));
+      isShareWaiting ||= isWithinLastPart(this.#total, this.#byAccount.get(room.account) ?? 0);
     }
     const stalled: DeliveryRoom[] = [];
     for (const room of this.#granted) {

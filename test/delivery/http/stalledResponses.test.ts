@@ -75,6 +75,16 @@ test("an account that has used up its share disturbs no account that holds littl
   expect(slow.ended).toBe(null);
 });
 
+test("an account that uses its share for bodies that it sends disturbs no other account", () => {
+  const bytes = new BodyByteBudget(256 * mebibyte);
+  const slow = respond(bytes, ["other", "slow.example"], { size: 120 * 1024, rate: 4 * 1024 });
+  bytes.count(laneName("acme", "large.example"), 192 * mebibyte);
+  for (let number = 0; number < 24; number++)
+    respond(bytes, ["acme", `h${number}.example`], { size: 1.5 * mebibyte, rate: 9 * 1024 });
+  vi.advanceTimersByTime(31 * second);
+  expect(slow.ended).toBe("whole");
+});
+
 test("responses that continue all arrive, although others hang, within the memory", () => {
   const response = fc.record({
     account: fc.constantFrom("a", "b", "c"),
