@@ -114,6 +114,8 @@ export class PacedSocket extends Duplex {
   latest: IncomingMessage | null = null;
   /** The bytes that are read and dropped if the latest request is refused before its body has arrived. */
   droppedBytes = strangerBytes;
+  /** Whoever proved to be the sender of the latest request, or null. */
+  sender: string | null = null;
   #isDropping = false;
   #isReadRequested = false;
   /** Whether a piece waits for its turn. */
@@ -143,6 +145,7 @@ export class PacedSocket extends Duplex {
   /** Notes the request that begins. Nothing is known of its sender yet. */
   begin(request: IncomingMessage): void {
     this.latest = request;
+    this.sender = null;
     this.droppedBytes = awaitsContinue(request) ? 0 : strangerBytes;
   }
 
@@ -178,6 +181,7 @@ export class PacedSocket extends Duplex {
     const unreadBytes = this.#unread?.length ?? 0;
     this.#isDropping = this.#pacing.refusedBodies.drop({
       socket: this.#socket,
+      sender: this.sender,
       maxBytes: this.droppedBytes - unreadBytes,
       end: () => this.destroy(),
     });

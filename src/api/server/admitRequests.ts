@@ -72,7 +72,7 @@ export function admitRequests(api: FastifyInstance, { parts, admission, routes }
     };
     const letIn = (caller: Caller, route: Route): void => {
       request.caller = caller;
-      if (caller.sender !== "") readMoreIfRefused(request);
+      readMoreIfRefused(request);
       const admitted = admission.admit({
         caller,
         route,
@@ -136,7 +136,7 @@ function receive(api: FastifyInstance, admission: AdmissionPolicy): void {
     if (headers.expect !== undefined && isAwaited(request)) {
       reply.raw.writeContinue();
       if (request.raw.socket instanceof PacedSocket) request.raw.socket.droppedBytes = strangerBytes;
-      if (request.caller && request.caller.sender !== "") readMoreIfRefused(request);
+      readMoreIfRefused(request);
     }
     // The body of a GET or a HEAD is never read.
     if (method === "GET" || method === "HEAD" || readReservedBytes(headers) !== null)
@@ -157,9 +157,11 @@ function isAwaited({ raw, routeOptions }: FastifyRequest): boolean {
  * Lets up to twice the limit of the route be read and dropped if the request is refused, because its sender
  * is known. A sender that waits for 100 Continue sends no body unless it received one.
  */
-function readMoreIfRefused({ raw, routeOptions }: FastifyRequest): void {
+function readMoreIfRefused({ raw, caller, routeOptions }: FastifyRequest): void {
   const { socket } = raw;
-  if (!(socket instanceof PacedSocket) || socket.droppedBytes === 0) return;
+  const { sender = "" } = caller ?? {};
+  if (!(socket instanceof PacedSocket) || socket.droppedBytes === 0 || sender === "") return;
+  socket.sender = sender;
   socket.droppedBytes = 2 * (routeOptions.bodyLimit ?? limits.messageBytes);
 }
 

@@ -1,9 +1,11 @@
 import { once } from "node:events";
 import { connect } from "node:net";
 import type { Socket } from "node:net";
+import { PassThrough } from "node:stream";
 import { request } from "undici";
 import { expect, onTestFinished, test } from "vitest";
 import { limits } from "../../../src/core/values/limits.ts";
+import { RefusedBodies } from "../../../src/api/route/refusedBodies.ts";
 import { createTestServer, token } from "../testServer.ts";
 import { listen } from "../wire.ts";
 
@@ -111,12 +113,12 @@ test("a client that sends more than the limit for strangers is disconnected", as
 });
 
 test("clients that trickle or never end are closed after 2 s, and at most 100 are read at once", async () => {
-  const alarms: (() => void)[] = [];
+  const alarms = new Set<() => void>();
   const home = await createTestServer({
     // The other alarms limit the time of a request.
     alarm: (after, wake) => {
-      if (after === 2_000) alarms.push(wake);
-      return () => undefined;
+      if (after === 2_000) alarms.add(wake);
+      return () => void alarms.delete(wake);
     },
   });
   const port = await listen(home);
@@ -132,9 +134,45 @@ test("clients that trickle or never end are closed after 2 s, and at most 100 ar
   }
   await expect.poll(connections).toBe(100);
   for (const socket of sockets) if (!socket.destroyed) socket.write("b");
-  expect(alarms).toHaveLength(100);
+  expect(alarms.size).toBe(100);
   for (const wake of alarms) wake();
   await expect.poll(connections).toBe(0);
+});
+
+test("100 strangers that never end keep no sender and no new stranger from its refusal", async () => {
+  const port = await listen(await createTestServer({ alarm: () => () => undefined }));
+  for (let number = 0; number < 100; number++) {
+    const { socket } = await begin(port, { bearer: null });
+    socket.allowHalfOpen = true;
+    socket.resume().write("a");
+    await once(socket, "end");
+  }
+  for (const [bearer, length, status] of [
+    [token, tooLarge, 413],
+    [null, 900_000, 401],
+  ] as const) {
+    const { socket, errors } = await begin(port, { bearer, length });
+    await new Promise((resolve) => socket.write(Buffer.alloc(length), resolve));
+    expect(await readAll(socket)).toContain(`HTTP/1.1 ${status}`);
+    expect(errors).toEqual([]);
+  }
+});
+
+test("of the connections of strangers that are read, one address gives way to another", async () => {
+  const bodies = new RefusedBodies(() => () => undefined);
+  const ended: string[] = [];
+  const connectFrom = (remoteAddress: string, sender: string | null = null): void => {
+    const socket = Object.assign(new PassThrough(), { remoteAddress }) as unknown as Socket;
+    const end = (): void => void ended.push(sender ?? remoteAddress);
+    expect(bodies.drop({ socket, sender, maxBytes: 1, end })).toBe(true);
+  };
+  connectFrom("10.0.0.1");
+  for (let number = 0; number < 100; number++) connectFrom("10.0.0.2");
+  connectFrom("10.0.0.3");
+  for (let number = 0; number < 101; number++) connectFrom("10.0.0.4", "acme");
+  expect(ended).toEqual(["10.0.0.2", "10.0.0.2", "acme"]);
+  bodies.close();
+  expect(ended).toHaveLength(3 + 200);
 });
 
 test("a server that stops closes them at once", async () => {
