@@ -14,9 +14,10 @@ import { maxLead, readLatestUsed } from "./storeTime.ts";
 
 /** Returns why a server does not start with this clock, or null if it does. */
 export async function findClockRefusal(connection: Querying, clock: Millis): Promise<string | null> {
-  const usedAt = await readLatestUsed(connection);
-  if (usedAt === null || usedAt - clock <= maxLead || (await isAccepted(connection, usedAt))) return null;
-  return formatClockRefusal({ clock, usedAt });
+  const latestId = await readLatestUsed(connection);
+  if (latestId === null) return null;
+  const usedAt = (await readAccepted(connection, latestId)) ?? latestId;
+  return usedAt - clock <= maxLead ? null : formatClockRefusal({ clock, usedAt });
 }
 
 /** Returns why the server does not start. */
@@ -31,22 +32,38 @@ export const formatClockRefusal = ({ clock, usedAt }: ClockLead): string =>
 /** The id of the row of `server_settings` with the accepted clock. */
 const settingId = "clock";
 
+/** An accepted lead. `latestAt`: the latest time used since then, to a minute. */
+type Acceptance = ClockLead & { latestAt?: Millis };
+
 /**
- * Reports whether a person has accepted that ids are ahead of the clock up to this time. Later ids continue
- * just above it: 10,000 of them take a millisecond.
+ * Returns the latest time used since a person accepted that ids are ahead of the clock up to `latestId`.
+ * Returns null if nobody did. Later ids continue just above it: 10,000 of them take a millisecond.
  */
-export async function isAccepted({ query }: Querying, usedAt: Millis): Promise<boolean> {
+export async function readAccepted({ query }: Querying, latestId: Millis): Promise<Millis | null> {
   const [row] = await query("select detail from server_settings where id = ?", [settingId]);
-  if (!row) return false;
-  return usedAt - parseDetail<ClockLead>(row).usedAt <= hour;
+  if (!row) return null;
+  const { clock, usedAt, latestAt = clock } = parseDetail<Acceptance>(row);
+  return latestId - usedAt <= hour ? latestAt : null;
+}
+
+/** Stores the latest time used since the acceptance, so that a clock that goes back again is noticed. */
+export async function writeLatestAt({ query }: Querying, latestAt: Millis): Promise<void> {
+  const [row] = await query("select detail from server_settings where id = ?", [settingId]);
+  if (!row) return;
+  const acceptance: Acceptance = { ...parseDetail<Acceptance>(row), latestAt };
+  await query("update server_settings set detail = ? where id = ?", [JSON.stringify(acceptance), settingId]);
 }
 
 /**
  * Accepts that the clock is right and that the store has used later times: moves stored times back by the
- * lead, and stores the acceptance. Must run in one transaction. It writes all rows of messages that wait, so
- * it takes a minute for a million of them.
+ * lead, and stores the acceptance of ids up to `latestId`. Must run in one transaction. It writes all rows of
+ * messages that wait, so it takes a minute for a million of them.
  */
-export async function acceptClock(connection: DatabaseConnection, lead: ClockLead): Promise<void> {
+export async function acceptClock(
+  connection: DatabaseConnection,
+  lead: ClockLead,
+  latestId: Millis,
+): Promise<void> {
   const { query } = connection;
   await shiftMessages(connection, lead);
   await shiftEach(connection, lead, {
@@ -61,10 +78,11 @@ export async function acceptClock(connection: DatabaseConnection, lead: ClockLea
   }
   await rewriteEach(connection, "limiters", (limiter) => shiftLimiter(lead, limiter));
   await rewriteEach(connection, "schedules", (schedule) => reschedule(lead, schedule));
+  const acceptance: Acceptance = { clock: lead.clock, usedAt: latestId };
   await query(
     "insert into server_settings (id, detail) values (?, ?) " +
       "on conflict (id) do update set detail = excluded.detail",
-    [settingId, JSON.stringify(lead)],
+    [settingId, JSON.stringify(acceptance)],
   );
 }
 

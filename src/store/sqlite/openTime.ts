@@ -1,0 +1,69 @@
+import type { Millis } from "../../core/model/message.ts";
+import { minute } from "../../core/values/time.ts";
+import type { createSequencer } from "../sequencer.ts";
+import { StorageRefused } from "../store.ts";
+import { acceptClock, formatClockRefusal, readAccepted, writeLatestAt } from "./acceptedClock.ts";
+import type { SqliteDatabase } from "./database.ts";
+import type { EmbeddedStoreOptions } from "./embeddedStore.ts";
+import { createStoreTime, maxLead, readLatestUsed } from "./storeTime.ts";
+
+/** The time of a store. */
+export type OpenTime = {
+  now(): Millis;
+  /**
+   * After `--accept-clock`, stores the time used, at most once a minute: the ids do not show it. Must be called
+   * after each batch that has changed something. Never rejects.
+   */
+  keepLatest(change: ReturnType<typeof createSequencer>): Promise<void>;
+};
+
+/** How far the stored time may be behind the time used. */
+const keepInterval: Millis = minute;
+
+/**
+ * Returns the time of the store. Damage is reported where it is found. It must not keep a server from
+ * starting. `sync` brings changes to the disk.
+ */
+export async function openTime(
+  { momentSource, elapsed, onClock, clockCheck = "none", onAccepted, replica }: EmbeddedStoreOptions,
+  { connection, transaction }: Pick<SqliteDatabase, "connection" | "transaction">,
+  sync: () => Promise<void>,
+): Promise<OpenTime> {
+  const create = (latestUsed: Millis | null): (() => Millis) => {
+    const now = (): Millis => momentSource.now();
+    return createStoreTime({ now, elapsed, latestUsed, ...(onClock && { onReport: onClock }) });
+  };
+  const latestId = await readLatestUsed(connection).catch(() => null);
+  if (latestId === null) return { now: create(null), keepLatest: async () => undefined };
+  const accepted = await readAccepted(connection, latestId).catch(() => null);
+  const lead = { clock: momentSource.now(), usedAt: accepted ?? latestId };
+  const keepsLatest = (latestUsed: Millis | null): OpenTime => {
+    // Ids continue just above the latest one, and times follow the clock.
+    if (lead.clock <= latestId) momentSource.newId("msg", latestId + 1);
+    const now = create(lead.clock > latestId ? latestId : latestUsed);
+    return { now, keepLatest: createKeepLatest(now, transaction, latestUsed ?? lead.clock) };
+  };
+  if (lead.usedAt - lead.clock > maxLead && clockCheck !== "none") {
+    if (clockCheck === "refuse") throw new StorageRefused(formatClockRefusal(lead));
+    await transaction((writing) => acceptClock(writing, lead, latestId));
+    replica?.afterWrite();
+    await sync();
+    onAccepted?.(lead);
+    return keepsLatest(null);
+  }
+  if (accepted === null) return { now: create(latestId), keepLatest: async () => undefined };
+  return keepsLatest(accepted);
+}
+
+const createKeepLatest =
+  (now: () => Millis, transaction: SqliteDatabase["transaction"], latestAt: Millis): OpenTime["keepLatest"] =>
+  async (change) => {
+    const at = now();
+    if (at - latestAt < keepInterval) return;
+    try {
+      await change(() => transaction((connection) => writeLatestAt(connection, at)));
+      latestAt = at;
+    } catch {
+      // The batch before it is committed. The next one tries again.
+    }
+  };
