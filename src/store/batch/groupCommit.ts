@@ -6,7 +6,7 @@ import { Refusal, errorCodes, makeUnavailable } from "../../core/values/errors.t
 import { noCapacity } from "../../core/admission/capacity.ts";
 import type { Millis } from "../../core/model/message.ts";
 import type { NodeRecord } from "../../core/nodes/nodeState.ts";
-import { weighCommand } from "../../core/fairness/weight.ts";
+import { countBodyBytes, weighCommand } from "../../core/fairness/weight.ts";
 import { coalesce, type AfterNextPoll } from "./coalesce.ts";
 import { createHoldInMemory } from "../memoryHold.ts";
 import { takeNextBatch } from "./nextBatch.ts";
@@ -332,7 +332,10 @@ class GroupCommit {
    */
   async #runSeparately(batch: WaitingCall[], error: Error): Promise<void> {
     if (error instanceof Unavailable) {
-      this.#health.fail(error);
+      this.#health.fail(
+        error,
+        batch.reduce((sum, { input }) => sum + countBodyBytes(input), 0),
+      );
       if (error instanceof Outdated) return rejectAll(batch, makeUnavailable("outdated", error));
       const outcome = error instanceof Interrupted ? "notStored" : "unknown";
       return rejectAll(batch, makeUnavailable(outcome, error));
