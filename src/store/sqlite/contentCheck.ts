@@ -50,13 +50,17 @@ export async function checkPages(connection: DatabaseConnection, table?: string)
   return rows.map((row) => String(row.integrity_check).replaceAll("\n", " ")).filter((text) => text !== "ok");
 }
 
-/** Returns the names of all tables, for `checkPages`. */
+/** The tables of what is to be sent, which are checked first. */
+const firstTables = ["messages", "stored_messages", "waiters"];
+
+/** Returns the names of all tables, for `checkPages`, in the order in which they are checked. */
 export async function listTables(connection: DatabaseConnection): Promise<string[]> {
   const rows = await connection.query(
     "select name from sqlite_schema where type = 'table' and name not like 'sqlite%' order by name",
     [],
   );
-  return rows.map(({ name }) => String(name));
+  const names = rows.map(({ name }) => String(name));
+  return [...firstTables, ...names.filter((name) => !firstTables.includes(name))];
 }
 
 async function readFileBytes(connection: DatabaseConnection): Promise<number> {

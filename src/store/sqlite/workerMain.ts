@@ -99,7 +99,8 @@ function createHandler(database: SqliteDatabase): (request: ThreadRequest) => Pr
  * of the table, or null after the last one.
  */
 async function checkTable({ connection }: SqliteDatabase, after: string | null): Promise<string | null> {
-  const table = (await listTables(connection)).find((name) => after === null || name > after);
+  const names = await listTables(connection);
+  const table = names[after === null ? 0 : names.indexOf(after) + 1];
   if (table === undefined) return null;
   for (const text of await checkPages(connection, table))
     onDamage({ isFile: true, text: formatDifference(path, text) });

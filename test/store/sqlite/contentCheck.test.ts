@@ -101,8 +101,11 @@ test("the thread that checks all tables passes each of them once, and reports wh
   for (let table = await thread.checkTable(null); table !== null; table = await thread.checkTable(table))
     checked.push(table);
   await thread.close();
-  expect(checked).toEqual([...new Set(checked)].toSorted());
-  expect(checked).toContain("messages");
+  const [messages, stored, waiters, ...others] = checked;
+  expect([messages, stored, waiters]).toEqual(["messages", "stored_messages", "waiters"]);
+  expect(others).toEqual([...new Set(others)].toSorted());
+  expect(others).toContain("schedules");
+  expect(others).not.toContain("messages");
   expect(found).toContainEqual({ isFile: true, text: expect.stringContaining("messages_due") });
 });
 
