@@ -27,8 +27,9 @@ export type PageSettings = { hosts: OwnHosts; corsOrigins: readonly string[] };
  *
  * - In development, the token is public. Every request for a route that takes credentials must name a host of
  *   this server, and must not come from another site.
- * - Otherwise, only a password may be one that the browser has added by itself. A token is a secret that no
- *   other site knows. (A cookie has a stricter rule: see `checkConsoleRequest`.)
+ * - Otherwise, only a password may be one that the browser has added by itself. It must not come from a page of
+ *   another origin, such as another port of this host. A token is a secret that no other site knows. (A cookie
+ *   has a stricter rule: see `checkConsoleRequest`.)
  *
  * The CORS setting allows an origin to use tokens, but not passwords.
  */
@@ -42,7 +43,8 @@ export function checkPage(request: PageRequest, { hosts, corsOrigins }: PageSett
   const origin = header("origin");
   const isAllowed = corsOrigins.includes("*") || (origin !== undefined && corsOrigins.includes(origin));
   if (isAllowed && !hasPassword) return;
-  if (isOtherSite({ host, origin, site: header("sec-fetch-site") }, hosts))
+  const isOther = hosts.isDevelopment ? isOtherSite : isOtherOrigin;
+  if (isOther({ host, origin, site: header("sec-fetch-site") }, hosts))
     throw hasPassword ? passwordRefusal() : otherSiteRefusal(origin);
 }
 
@@ -68,6 +70,17 @@ function isOtherSite({ host, origin, site }: Sender, { publicUrl }: OwnHosts): b
     !isLoopback(from) && !hasSameName(from, host) && !hasSameName(from, URL.parse(publicUrl)?.host ?? "")
   );
 }
+
+/** Reports whether a page of another origin has sent a request. */
+function isOtherOrigin({ host, origin, site }: Sender, { publicUrl }: OwnHosts): boolean {
+  if (site !== undefined) return site !== "same-origin" && site !== "none";
+  if (origin === undefined) return false;
+  const own = [host, URL.parse(publicUrl)?.host ?? ""].map(withoutUsualPort);
+  return origin === "null" || !own.includes(URL.parse(origin)?.host ?? "null");
+}
+
+/** A proxy that ends TLS may leave the usual port in the host, or not. */
+const withoutUsualPort = (host: string): string => host.toLowerCase().replace(/:(80|443)$/, "");
 
 function otherSiteRefusal(origin: string | undefined): Refusal {
   const named = origin === undefined || origin === "null" ? "<origin of the page>" : origin.slice(0, 200);

@@ -220,6 +220,46 @@ describe("outside of development", () => {
       "accepted",
     ],
     [
+      "a password from another port of this host",
+      {
+        authorization: basic,
+        access: "account",
+        "sec-fetch-site": "same-site",
+        origin: "http://127.0.0.1:81",
+      },
+      "origin",
+    ],
+    [
+      "a password from another port of this host, in an older browser",
+      { authorization: basic, access: "account", origin: "http://127.0.0.1:81" },
+      "origin",
+    ],
+    [
+      "a password from another loopback name, in an older browser",
+      { authorization: basic, access: "account", origin: "http://localhost:8080" },
+      "origin",
+    ],
+    [
+      "a password from a hidden origin",
+      { authorization: basic, access: "account", origin: "null" },
+      "origin",
+    ],
+    [
+      "a password from this server, in an older browser",
+      { authorization: basic, access: "account", origin: "http://127.0.0.1:8080" },
+      "accepted",
+    ],
+    [
+      "a password from this server behind a proxy that names the usual port",
+      { authorization: basic, access: "account", origin: "https://queue.example", host: "Queue.example:443" },
+      "accepted",
+    ],
+    [
+      "a password from the address bar",
+      { method: "GET", authorization: basic, access: "account", "sec-fetch-site": "none" },
+      "accepted",
+    ],
+    [
       "a password of a program",
       { authorization: basic, access: "account", host: "queue.example" },
       "accepted",
