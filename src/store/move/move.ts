@@ -4,7 +4,7 @@ import type { DatabaseConnection } from "../sql/database.ts";
 import { findMoved, formatMoved, formatMovedMark, movedMark, type MovedStore } from "../sql/marks.ts";
 import { moveMark } from "../sql/schema.ts";
 import type { Value } from "../sql/tables.ts";
-import { isAccepted } from "../sqlite/acceptedClock.ts";
+import { readAccepted } from "../sqlite/acceptedClock.ts";
 import { maxLead, readLatestUsed } from "../sqlite/storeTime.ts";
 import { StorageRefused } from "../store.ts";
 
@@ -182,7 +182,7 @@ async function findTimeToContinue({ from, to, report }: MoveContext): Promise<Mi
   const times =
     `${from.name} has used ${new Date(usedAt).toISOString()}, ` +
     `but the clock of ${to.name} shows ${new Date(clock).toISOString()}`;
-  if (!(await isAccepted(source, usedAt)))
+  if ((await readAccepted(source, usedAt)) === null)
     throw new StorageRefused(
       `${times}; set the clocks right, and start a server on ${from.name} once, which says what to do`,
     );
