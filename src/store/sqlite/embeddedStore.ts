@@ -104,13 +104,11 @@ export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Stor
   const commits = new CommitSync(disk, { onBroken, maxBody: options.momentSource.maxBody });
   await commits.sync();
   const closeFiles = await startReplica({ path, replica, database, commits });
-  const { now, keepLatest } = await openTime(options, database, () => commits.sync()).catch(
-    async (error: unknown) => {
-      await replica?.close();
-      closeFiles();
-      throw error;
-    },
-  );
+  const time = await openTime(options, database, () => commits.sync()).catch(async (error: unknown) => {
+    await replica?.close();
+    closeFiles();
+    throw error;
+  });
   const reading = startReadingThread({ path, keys }, onDamage);
   const whenUnused = (end: () => void): (() => void) => alarm(unusedTime, end);
   const checkpointing = openCheckpointing({ path, keys }, onDamage, whenUnused);
@@ -126,7 +124,7 @@ export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Stor
     checkpoint,
   });
   const diskGuard = guardDisk(options, disk, database);
-  const momentSource = { ...options.momentSource, now, isDiskLow: () => diskGuard.isLow() };
+  const momentSource = { ...options.momentSource, now: time.now, isDiskLow: () => diskGuard.isLow() };
   // The connection must not be used for anything else in the middle of a transaction.
   const inSequence = createSequencer();
   const change = <T>(run: () => Promise<T>): Promise<T> =>
@@ -140,7 +138,7 @@ export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Stor
       const writesBefore = database.writeCount();
       const result = await change(() => runSqlBatch({ database, momentSource }, calls, capacity));
       if (database.writeCount() === writesBefore) return result;
-      await keepLatest(change);
+      await time.keepLatest(change);
       await commits.sync();
       const written = estimateWrittenBytes(calls);
       for (const counter of [walCheckpoints, diskGuard]) counter.recordWritten(written);

@@ -55,15 +55,20 @@ export async function openTime(
   return keepsLatest(accepted);
 }
 
-const createKeepLatest =
-  (now: () => Millis, transaction: SqliteDatabase["transaction"], latestAt: Millis): OpenTime["keepLatest"] =>
-  async (change) => {
+function createKeepLatest(
+  now: () => Millis,
+  transaction: SqliteDatabase["transaction"],
+  keptBefore: Millis,
+): OpenTime["keepLatest"] {
+  let kept = keptBefore;
+  return async (change) => {
     const at = now();
-    if (at - latestAt < keepInterval) return;
+    if (at - kept < keepInterval) return;
     try {
       await change(() => transaction((connection) => writeLatestAt(connection, at)));
-      latestAt = at;
+      kept = at;
     } catch {
       // The batch before it is committed. The next one tries again.
     }
   };
+}
