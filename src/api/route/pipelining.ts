@@ -114,7 +114,7 @@ export class PacedSocket extends Duplex {
   latest: IncomingMessage | null = null;
   /** The bytes that are read and dropped if the latest request is refused before its body has arrived. */
   droppedBytes = strangerBytes;
-  /** Whoever proved to be the sender of the latest request, or null. */
+  /** The known sender of the latest request, or null. */
   sender: string | null = null;
   #isDropping = false;
   #isReadRequested = false;

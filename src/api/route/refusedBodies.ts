@@ -10,7 +10,7 @@ const longest: Millis = 2_000;
 const maxConnections = 100;
 
 /**
- * A connection whose refused body is read and dropped. `sender` is whoever proved to be its sender, or null.
+ * A connection whose refused body is read and dropped. `sender` is its known sender, or null.
  * `end` closes it.
  */
 type Dropping = { socket: Socket; sender: string | null; maxBytes: number; end(): void };

@@ -50,7 +50,7 @@ export async function checkPages(connection: DatabaseConnection, table?: string)
   return rows.map((row) => String(row.integrity_check).replaceAll("\n", " ")).filter((text) => text !== "ok");
 }
 
-/** The tables of what is to be sent, which are checked first. */
+/** The tables with messages that must be sent. They are checked first. */
 const firstTables = ["messages", "stored_messages", "waiters"];
 
 /** Returns the names of all tables, for `checkPages`, in the order in which they are checked. */

@@ -149,7 +149,7 @@ test("100 strangers that never end keep no sender and no new stranger from its r
   }
   for (const [bearer, length, status] of [
     [token, tooLarge, / 413 /],
-    // The 429 is for so many strangers.
+    // More than 100 strangers in a second get 429.
     [null, 900_000, / 4(01|29) /],
   ] as const) {
     const { socket, errors } = await begin(port, { bearer, length });
