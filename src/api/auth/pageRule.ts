@@ -27,9 +27,9 @@ export type PageSettings = { hosts: OwnHosts; corsOrigins: readonly string[] };
  *
  * - In development, the token is public. Every request for a route that takes credentials must name a host of
  *   this server, and must not come from another site.
- * - Otherwise, only a password may be one that the browser has added by itself. It must not come from a page of
- *   another origin, such as another port of this host. A token is a secret that no other site knows. (A cookie
- *   has a stricter rule: see `checkConsoleRequest`.)
+ * - Otherwise, only a password may be one that the browser has added by itself. It must not come from a page
+ *   of another origin, such as another port of this host. A token is a secret that no other site knows. (A
+ *   cookie has a stricter rule: see `checkConsoleRequest`.)
  *
  * The CORS setting allows an origin to use tokens, but not passwords.
  */

@@ -7,9 +7,8 @@ import { WalCheckpoints } from "./walCheckpoint.ts";
 import { afterNextPoll } from "../batch/coalesce.ts";
 import type { BodyLimit } from "../../core/accounts/plans.ts";
 import { limits } from "../../core/values/limits.ts";
-import type { ClockReport } from "./storeTime.ts";
+import type { ClockOptions } from "./openTime.ts";
 import { openTime } from "./openTime.ts";
-import type { ClockLead } from "../../core/nodes/clockShift.ts";
 import type { DiskReport } from "./diskGuard.ts";
 import { DiskGuard } from "./diskGuard.ts";
 import type { SqliteDatabase } from "./database.ts";
@@ -22,22 +21,19 @@ import { readHold, writeHold } from "../sql/marks.ts";
 import { runSqlBatch } from "../sql/transaction.ts";
 import { readNextDueAt } from "../sql/reads.ts";
 import { openChecked } from "./openChecked.ts";
-import type { CommandCall, MomentSource, Store } from "../store.ts";
+import type { CommandCall, Store } from "../store.ts";
 import { NoRoom, Unavailable } from "../store.ts";
 import { startCheckpointThread, startCheckThread, startReadingThread } from "./worker.ts";
 import { createSequencer } from "../sequencer.ts";
 import { WalIndex } from "../replica/walIndex.ts";
 
 /** The options of a store in a file: where it is, and what it needs from its server. */
-export type EmbeddedStoreOptions = {
+export type EmbeddedStoreOptions = ClockOptions & {
   path: string;
-  momentSource: MomentSource;
   keys?: KeySource;
   pause(time: Millis): Promise<void>;
   /** Calls a function after a time. Returns a function that cancels the call. */
   alarm(delay: Millis, run: () => void): () => void;
-  /** A monotonic clock. */
-  elapsed(): Millis;
   /**
    * Called once if the disk has failed. From then on, nothing is stored. Only the next start, which reads the
    * file again, shows what the disk has kept.
@@ -45,15 +41,6 @@ export type EmbeddedStoreOptions = {
   onBroken?(error: Error): void;
   /** Called when the disk has become low or short, and when it has room again. */
   onDisk?(report: DiskReport): void;
-  /**
-   * What to do if the store has used times that are more than an hour ahead of the clock: refuse to open it,
-   * accept the clock and move stored times back, or only follow the clock (`none`), as tools do.
-   */
-  clockCheck?: "refuse" | "accept" | "none";
-  /** Called when the clock was accepted. */
-  onAccepted?(lead: ClockLead): void;
-  /** Called when the clock is behind the time of the store. */
-  onClock?(report: ClockReport): void;
   /** Called for a store from which everything was moved, see `createTables`. */
   onMoved?: OnMoved | undefined;
   /** Keeps a second copy of the file. */
@@ -95,16 +82,16 @@ const lockedRetries = { pause: 50, tries: 100 } as const;
 export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Store> {
   const { path, keys = null, pause, alarm, elapsed, onBroken, replica = null } = options;
   const { openCheckpointing = startCheckpointThread } = options;
-  const openStoreDisk = options.openDisk ?? ((file: string) => openDisk(file, elapsed));
   const onDamage = reportOnce(options.onDamage);
   const deferredSync = { pause: () => pause(lockedRetries.pause), maxTries: lockedRetries.tries };
   const onBegin = (): void => replica?.beforeWrite();
   const database = await openChecked(path, { keys, deferredSync, onDamage, onBegin }, options.onMoved);
-  const disk = openStoreDisk(path);
+  const disk = options.openDisk?.(path) ?? openDisk(path, elapsed);
   const commits = new CommitSync(disk, { onBroken, maxBody: options.momentSource.maxBody });
   await commits.sync();
   const closeFiles = await startReplica({ path, replica, database, commits });
-  const time = await openTime(options, database, () => commits.sync()).catch(async (error: unknown) => {
+  const sync = (): Promise<void> => (replica?.afterWrite(), commits.sync());
+  const time = await openTime(options, database, sync).catch(async (error: unknown) => {
     await replica?.close();
     closeFiles();
     throw error;

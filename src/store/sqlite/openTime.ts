@@ -1,18 +1,36 @@
 import type { Millis } from "../../core/model/message.ts";
+import type { ClockLead } from "../../core/nodes/clockShift.ts";
 import { minute } from "../../core/values/time.ts";
 import type { createSequencer } from "../sequencer.ts";
+import type { MomentSource } from "../store.ts";
 import { StorageRefused } from "../store.ts";
 import { acceptClock, formatClockRefusal, readAccepted, writeLatestAt } from "./acceptedClock.ts";
 import type { SqliteDatabase } from "./database.ts";
-import type { EmbeddedStoreOptions } from "./embeddedStore.ts";
+import type { ClockReport } from "./storeTime.ts";
 import { createStoreTime, maxLead, readLatestUsed } from "./storeTime.ts";
+
+/** The clock of a store, and what to do if it is behind. */
+export type ClockOptions = {
+  momentSource: MomentSource;
+  /** A monotonic clock. */
+  elapsed(): Millis;
+  /**
+   * What to do if the store has used times that are more than an hour ahead of the clock: refuse to open it,
+   * accept the clock and move stored times back, or only follow the clock (`none`), as tools do.
+   */
+  clockCheck?: "refuse" | "accept" | "none";
+  /** Called when the clock was accepted. */
+  onAccepted?(lead: ClockLead): void;
+  /** Called when the clock is behind the time of the store. */
+  onClock?(report: ClockReport): void;
+};
 
 /** The time of a store. */
 export type OpenTime = {
   now(): Millis;
   /**
-   * After `--accept-clock`, stores the time used, at most once a minute: the ids do not show it. Must be called
-   * after each batch that has changed something. Never rejects.
+   * After `--accept-clock`, stores the time used, at most once a minute: the ids do not show it. Must be
+   * called after each batch that has changed something. Never rejects.
    */
   keepLatest(change: ReturnType<typeof createSequencer>): Promise<void>;
 };
@@ -25,7 +43,7 @@ const keepInterval: Millis = minute;
  * starting. `sync` brings changes to the disk.
  */
 export async function openTime(
-  { momentSource, elapsed, onClock, clockCheck = "none", onAccepted, replica }: EmbeddedStoreOptions,
+  { momentSource, elapsed, onClock, clockCheck = "none", onAccepted }: ClockOptions,
   { connection, transaction }: Pick<SqliteDatabase, "connection" | "transaction">,
   sync: () => Promise<void>,
 ): Promise<OpenTime> {
@@ -46,7 +64,6 @@ export async function openTime(
   if (lead.usedAt - lead.clock > maxLead && clockCheck !== "none") {
     if (clockCheck === "refuse") throw new StorageRefused(formatClockRefusal(lead));
     await transaction((writing) => acceptClock(writing, lead, latestId));
-    replica?.afterWrite();
     await sync();
     onAccepted?.(lead);
     return keepsLatest(null);
