@@ -19,7 +19,7 @@ import { nameSlot } from "./payload.ts";
 import { question } from "./question.ts";
 import type { Server } from "./server.ts";
 import { root } from "./benchResources.ts";
-import { startWaypost } from "./waypost.ts";
+import { findMain, startWaypost } from "./waypost.ts";
 
 const options = {
   rounds: { default: 8, help: "throughput turns of each server" },
@@ -96,7 +96,7 @@ function setLimits({
 }): Server {
   const flags = Object.entries(ampleLimits).flatMap(([limit, value]) => [`--${limit}`, value]);
   const command = [
-    "src/cli/main.ts",
+    findMain(sources),
     "account",
     "limits",
     "testUser1",

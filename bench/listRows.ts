@@ -2,20 +2,28 @@
  * Rows of a large account, written to an empty store: unfinished messages, dead letters, a long log, runs
  * that failed, and runs that wait.
  */
-import { keyGate } from "../src/core/admission/gate.ts";
-import { newLimiter } from "../src/core/admission/limiter.ts";
-import type { Rows, TableName } from "../src/core/decision/command.ts";
-import type { LogState, MessageState, StoredMessage } from "../src/core/model/message.ts";
-import { makeStoredMessage, noBytes, noMessageSettings, noSendSettings } from "../src/core/model/message.ts";
-import type { Run } from "../src/core/model/run.ts";
-import { listTimeIndexIds, makeTimeIndexKeys, readIndexInterval } from "../src/core/search/timeIndex.ts";
-import { makeTagIds, makeTags, toTag } from "../src/core/search/tags.ts";
-import { createIdGenerator } from "../src/core/values/ids.ts";
-import { day } from "../src/core/values/time.ts";
-import { parseAddress } from "../src/core/values/url.ts";
-import type { DatabaseConnection } from "../src/store/sql/database.ts";
-import { getStatements } from "../src/store/sql/statements.ts";
-import { type Value, tables } from "../src/store/sql/tables.ts";
+import { keyGate } from "../src/engine/core/admission/gate.ts";
+import { newLimiter } from "../src/engine/core/admission/limiter.ts";
+import type { Rows, TableName } from "../src/engine/core/decision/command.ts";
+import type { LogState } from "../src/engine/core/model/logRow.ts";
+import type { MessageState } from "../src/engine/core/model/messageState.ts";
+import type { StoredMessage } from "../src/engine/core/model/message.ts";
+import { makeStoredMessage, noMessageSettings } from "../src/engine/core/model/message.ts";
+import { noBytes } from "../src/engine/core/values/basics.ts";
+import { noSendSettings } from "../src/engine/core/model/sendSettings.ts";
+import type { Run } from "../src/engine/core/model/run.ts";
+import {
+  listTimeIndexIds,
+  makeTimeIndexKeys,
+  readIndexInterval,
+} from "../src/engine/core/search/timeIndex.ts";
+import { makeTagIds, makeTags, toTag } from "../src/engine/core/search/tags.ts";
+import { createIdGenerator } from "../src/engine/core/values/ids.ts";
+import { day } from "../src/engine/core/values/time.ts";
+import { parseAddress } from "../src/engine/core/values/url.ts";
+import type { DatabaseConnection } from "../src/engine/store/sql/database.ts";
+import { getStatements } from "../src/engine/store/sql/statements.ts";
+import { type Value, tables } from "../src/engine/store/catalog/tables.ts";
 
 /** The account of `waypost dev`. */
 const account = "defaultUser";

@@ -1,10 +1,10 @@
 /** How fast is each list of an account with a million unfinished messages and ten million log rows? */
 import { Client } from "pg";
 import { request } from "undici";
-import { createConnection } from "../src/store/postgres/connection.ts";
-import { createPartitions } from "../src/store/postgres/partitions.ts";
-import { openSqlite } from "../src/store/sqlite/database.ts";
-import { hour } from "../src/core/values/time.ts";
+import { createConnection } from "../src/engine/store/postgres/connection.ts";
+import { createPartitions } from "../src/engine/store/postgres/partitions.ts";
+import { openSqlite } from "../src/engine/store/sqlite/database.ts";
+import { hour } from "../src/engine/core/values/time.ts";
 import type { BenchResources } from "./benchResources.ts";
 import { startDatabase } from "./database.ts";
 import { formatTable, mebibytes } from "./figures.ts";

@@ -55,7 +55,7 @@ export const replica = question({
 function findWriter(server: number): number {
   const children = readFileSync(`/proc/${server}/task/${server}/children`, "latin1").trim().split(" ");
   const writer = children.find((pid) =>
-    readFileSync(`/proc/${pid}/cmdline`, "latin1").includes("replicaWriterMain"),
+    readFileSync(`/proc/${pid}/cmdline`, "latin1").match(/replicaWriterMain|replica\/writerMain/),
   );
   if (writer === undefined) throw new Error("The server has no process that writes the copy.");
   return Number(writer);

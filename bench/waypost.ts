@@ -69,8 +69,10 @@ export async function startWaypost(
 }
 
 /** Returns the main file of a version. Older versions have another one. */
-const findMain = (sources = "."): string =>
-  ["src/cli/main.ts", "src/main.ts"].find((file) => existsSync(join(sources, file))) ?? "";
+export const findMain = (sources = "."): string =>
+  ["src/server/cli/main.ts", "src/cli/main.ts", "src/main.ts"].find((file) =>
+    existsSync(join(sources, file)),
+  ) ?? "";
 
 /** Returns the number of messages in flight from the server's health report, or null if it has none. */
 async function unsettled(port: number): Promise<number | null> {

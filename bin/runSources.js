@@ -15,8 +15,9 @@ export async function runSources(args) {
   } else mustBeInstalled();
   followNpm();
   const startsServer = args[0] === "start" || args[0] === "dev";
-  if (!isModern) runFile(modernNode(), join(home, startsServer ? "src/cli/main.ts" : "bin/waypost.js"), args);
-  else if (startsServer || !(await runsOnServer(args))) await import("../src/cli/main.ts");
+  const main = startsServer ? "src/server/cli/main.ts" : "bin/waypost.js";
+  if (!isModern) runFile(modernNode(), join(home, main), args);
+  else if (startsServer || !(await runsOnServer(args))) await import("../src/server/cli/main.ts");
 }
 
 /** Runs a command for a running server without loading the server. Returns false for any other command. */

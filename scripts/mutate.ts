@@ -24,7 +24,7 @@ type Result = "folder" | "layer" | "rest" | "survived";
 
 const home = join(import.meta.dirname, "..");
 const options = new Command("npm run mutate --")
-  .requiredOption("--files <glob>", "source files, such as 'src/core/**/*.ts'")
+  .requiredOption("--files <glob>", "source files, such as 'src/engine/core/**/*.ts'")
   .option("--count <n>", "mutations to try", "20")
   .option(
     "--seed <n>",
@@ -125,7 +125,8 @@ async function tryFault(fault: Fault): Promise<Result> {
 }
 
 /**
- * Returns the nearest folder of tests for a source file: test/core/fairness/ for src/core/fairness/turns.ts.
+ * Returns the nearest folder of tests for a source file: test/engine/core/node/ for
+ * src/engine/core/node/turns.ts.
  */
 function folderOf(file: string): string {
   let folder = dirname(file).replace(/^src/, "test");
@@ -136,9 +137,14 @@ function folderOf(file: string): string {
   return `${folder}/`;
 }
 
-/** Returns the folder of tests of a layer: test/core/ for all of src/core. */
-const layerOf = (file: string): string =>
-  `${folderOf(file).split("/").slice(0, 2).join("/")}/`.replace("//", "/");
+/** Returns the folder of tests of a part: test/engine/core/ for all of src/engine/core. */
+function layerOf(file: string): string {
+  const folders = folderOf(file)
+    .split("/")
+    .filter((name) => name !== "");
+  const depth = ["engine", "operations"].includes(folders[1] ?? "") ? 3 : 2;
+  return `${folders.slice(0, depth).join("/")}/`;
+}
 
 /**
  * Runs the quick tests of some folders, or of all, until one fails. Tests that exceed the time limit count as
@@ -147,7 +153,7 @@ const layerOf = (file: string): string =>
 function runTests(folders: readonly string[], seconds: number): Promise<{ passed: boolean; output: string }> {
   const vitest = join(copy, "node_modules/vitest/vitest.mjs");
   // Pure rules need no database, and starting one takes longer than their tests.
-  const isPure = folders.length > 0 && folders.every((folder) => folder.startsWith("test/core/"));
+  const isPure = folders.length > 0 && folders.every((folder) => folder.startsWith("test/engine/core/"));
   const child = spawn(process.execPath, [vitest, "run", "--tags-filter=!long", "--bail=1", ...folders], {
     cwd: copy,
     env: {

@@ -3,7 +3,7 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { openApi } from "../src/api/server/openapi.ts";
-import { routes } from "../src/api/routes/index.ts";
+import { routes } from "../src/operations/routes.ts";
 
 const path = join(import.meta.dirname, "../docs/openapi.json");
 const text = `${JSON.stringify(openApi(routes), null, 2)}\n`;

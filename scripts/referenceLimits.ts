@@ -1,6 +1,6 @@
 // The section of the reference on limits.
-import { limits } from "../src/core/values/limits.ts";
-import { maxPatterns } from "../src/core/model/publishRights.ts";
+import { limits } from "../src/engine/core/values/limits.ts";
+import { maxPatterns } from "../src/engine/core/model/publishRights.ts";
 import { makeTable } from "./markdown.ts";
 
 const formatCount = (value: number): string => value.toLocaleString("en");

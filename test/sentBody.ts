@@ -1,4 +1,4 @@
-import type { Delivery } from "../src/core/model/message.ts";
+import type { Delivery } from "../src/engine/core/model/delivery.ts";
 
 /** Returns a delivery whose message has the body that is sent, as one piece. */
 export const withSentBody = ({ history, ...delivery }: Delivery): Delivery =>

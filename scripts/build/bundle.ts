@@ -2,9 +2,9 @@ import { readFileSync } from "node:fs";
 import { join, relative, sep } from "node:path";
 import type { OutputOptions, Plugin } from "rolldown";
 import { rolldown } from "rolldown";
-import type { BuiltConsole, ConsoleFile } from "../../src/api/console/files.ts";
-import { findCommit, formatVersion } from "../../src/server/commit.ts";
-import { readBuiltConsole } from "../../src/server/consoleFiles.ts";
+import { readBuiltConsole } from "../../src/operations/console/builtFiles.ts";
+import type { BuiltConsole, ConsoleFile } from "../../src/operations/console/files.ts";
+import { findCommit, formatVersion } from "../../src/settings/commit.ts";
 
 /** The files of a build. `packages` lists the folders of the packages that they contain. */
 export type Bundle = {
@@ -22,21 +22,27 @@ type Replacements = Readonly<Record<string, () => string>>;
 
 /** Bundles the server, and the commands that run without the server. */
 export async function bundle(home: string): Promise<Bundle> {
-  const schema = (): string =>
-    `export const schemaText = ${toLiteral(readFileSync(join(home, "src/store/sql/schema.sql"), "utf8"))};`;
+  const schema = (): string => {
+    const text = readFileSync(join(home, "src/engine/store/catalog/schema.sql"), "utf8");
+    return `export const engineSchema = ${toLiteral(text)};`;
+  };
   const worker = await bundleFile(home, {
-    input: "src/store/sqlite/workerMain.ts",
-    replacements: { "src/store/sql/schemaText.ts": schema },
+    input: "src/engine/store/sqlite/workerMain.ts",
+    replacements: { "src/engine/store/catalog/engineSchema.ts": schema },
   });
-  const replica = await bundleFile(home, { input: "src/server/replicaWriterMain.ts", replacements: {} });
+  const replica = await bundleFile(home, {
+    input: "src/operations/backup/replica/writerMain.ts",
+    replacements: {},
+  });
   const server = await bundleFile(home, {
-    input: "src/cli/main.ts",
+    input: "src/server/cli/main.ts",
     replacements: {
-      "src/store/sql/schemaText.ts": schema,
-      "src/store/sqlite/workerCode.ts": () => `export const workerCode = ${toLiteral(worker.code)};`,
-      "src/server/replicaWriterCode.ts": () => `export const writerCode = ${toLiteral(replica.code)};`,
-      "src/server/consoleFiles.ts": () => toConsoleModule(readBuiltConsole()),
-      "src/server/version.ts": () => `export const version = ${toLiteral(readVersion(home))};`,
+      "src/engine/store/catalog/engineSchema.ts": schema,
+      "src/engine/store/sqlite/workerCode.ts": () => `export const workerCode = ${toLiteral(worker.code)};`,
+      "src/operations/backup/replica/writerCode.ts": () =>
+        `export const writerCode = ${toLiteral(replica.code)};`,
+      "src/operations/console/builtFiles.ts": () => toConsoleModule(readBuiltConsole()),
+      "src/settings/version.ts": () => `export const version = ${toLiteral(readVersion(home))};`,
     },
   });
   const client = await bundleFile(home, { input: "src/client/main.ts", replacements: {} });

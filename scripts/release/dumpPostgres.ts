@@ -1,5 +1,5 @@
 import { Client } from "pg";
-import { schemaFor } from "../../src/store/sql/schema.ts";
+import { schemaFor } from "../../src/engine/store/sql/schema.ts";
 
 /**
  * Returns the statements that create the tables and rows of a store on PostgreSQL. `pg_dump` would need to be

@@ -20,7 +20,7 @@ import { dumpPostgres } from "./dumpPostgres.ts";
 
 /** The token of the well-known account of `waypost dev`. */
 const token = "eyJVc2VySUQiOiJkZWZhdWx0VXNlciIsIlBhc3N3b3JkIjoiZGVmYXVsdFBhc3N3b3JkIn0=";
-const command = ["--disable-warning=ExperimentalWarning", join(home, "src/cli/main.ts")];
+const command = ["--disable-warning=ExperimentalWarning", join(home, "src/server/cli/main.ts")];
 
 type Reply = Record<string, unknown>;
 

@@ -1,6 +1,6 @@
 import type { Command } from "commander";
-import { elapsed, systemClock } from "../clock/clock.ts";
-import { minute } from "../core/values/time.ts";
+import { elapsed, systemClock } from "../engine/clock/clock.ts";
+import { minute } from "../engine/core/values/time.ts";
 import { CommandFailed, exitCodes } from "./terminal/commandFailed.ts";
 import type { ApiRequest } from "./connection.ts";
 import { callApi, readLines } from "./connection.ts";

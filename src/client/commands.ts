@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import type { ClientContext } from "./api.ts";
 import { addDeadLetterCommands } from "./deadLetters.ts";
-import { addJobCommands } from "./jobs.ts";
+import { addJobCommands } from "../operations/jobs/verbs.ts";
 import { addLogCommand } from "./logs.ts";
 import { addLoginCommands } from "./login.ts";
 import { addMessageCommands } from "./messages.ts";

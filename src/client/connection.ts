@@ -1,8 +1,8 @@
 import { once } from "node:events";
 import type { ClientRequest, IncomingMessage, RequestOptions } from "node:http";
 import { request as requestHttp } from "node:http";
-import { alarm } from "../clock/clock.ts";
-import { minute, second } from "../core/values/time.ts";
+import { alarm } from "../engine/clock/clock.ts";
+import { minute, second } from "../engine/core/values/time.ts";
 import type { NeededFields } from "./responseFields.ts";
 import { findMissing } from "./responseFields.ts";
 import { CommandFailed } from "./terminal/commandFailed.ts";

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
-import { elapsed } from "../clock/clock.ts";
-import { second } from "../core/values/time.ts";
+import { elapsed } from "../engine/clock/clock.ts";
+import { second } from "../engine/core/values/time.ts";
 import type { Api } from "./api.ts";
 import { outagePatience, pause, tolerateOutages } from "./api.ts";
 import type { ApiQuery } from "./connection.ts";

@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import { systemClock } from "../clock/clock.ts";
+import { systemClock } from "../engine/clock/clock.ts";
 import type { Api, ClientContext, OutputFlags } from "./api.ts";
 import { connectToApi, withJson } from "./api.ts";
 import type { ApiQuery } from "./connection.ts";

@@ -6,23 +6,23 @@ import { once } from "node:events";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { deleteAccountData } from "./accountDeletion.ts";
-import type { AccountChange } from "../core/commands/account.ts";
-import { withChange } from "../core/commands/account.ts";
-import { checkAccountName } from "../core/commands/accountRequest.ts";
-import type { Actor } from "../core/model/auditEntry.ts";
-import { Refusal } from "../core/values/errors.ts";
-import type { AccountId, Millis } from "../core/model/message.ts";
-import { limits } from "../core/values/limits.ts";
-import { second } from "../core/values/time.ts";
-import { idleAlarm } from "../clock/clock.ts";
-import type { TokenRequest } from "../core/commands/token.ts";
-import type { Token } from "../core/model/rights.ts";
-import { makeAccount } from "./credentials.ts";
-import type { EgressSettings } from "./egressSettings.ts";
-import { countKeyUse, reencrypt } from "./encryptionKeys.ts";
-import type { KeySource } from "../store/sql/keyRing.ts";
-import { withAuditActor } from "../store/auditActor.ts";
-import type { Store } from "../store/store.ts";
+import { idleAlarm } from "../engine/clock/clock.ts";
+import { type AccountChange, withChange } from "../engine/core/commands/account.ts";
+import { checkAccountName } from "../engine/core/commands/accountRequest.ts";
+import type { TokenRequest } from "../engine/core/commands/token.ts";
+import type { Actor } from "../engine/core/model/auditEntry.ts";
+import type { Token } from "../engine/core/model/rights.ts";
+import type { AccountId, Millis } from "../engine/core/values/basics.ts";
+import { Refusal } from "../engine/core/values/errors.ts";
+import { limits } from "../engine/core/values/limits.ts";
+import { second } from "../engine/core/values/time.ts";
+import { withAuditActor } from "../engine/store/auditActor.ts";
+import type { KeySource } from "../engine/store/layout/keyRing.ts";
+import type { Store } from "../engine/store/store.ts";
+import { makeAccount } from "../settings/credentials.ts";
+import type { EgressSettings } from "../settings/egressSettings.ts";
+import { type FoundServer, longestSilence, silence } from "../settings/foundServer.ts";
+import { countKeyUse, reencrypt } from "../settings/encryptionKeys.ts";
 
 /** The author of changes made on the command line of the server's machine. */
 export const commandLine: Actor = { kind: "commandLine", address: null };
@@ -166,12 +166,8 @@ const maxPathLength = 100;
 const canListenAt = (path: string): boolean =>
   process.platform !== "win32" && Buffer.byteLength(path) <= maxPathLength;
 
-/**
- * How often a server that works on a request sends a sign of life, a space before its reply, and for how long
- * a command waits for one.
- */
+/** How often a server that works on a request sends a sign of life, a space before its reply. */
 const signEvery: Millis = second;
-const longestSilence: Millis = 5 * second;
 
 /** The name of an operation, and its arguments by name. */
 type AdminRequest = { ask: OperationName } & Readonly<Record<string, unknown>>;
@@ -262,14 +258,6 @@ export function connectToServerAdmin(folder: string): ServerAdmin {
     return reply.answer;
   });
 }
-
-/** Describes a server that is silent, after its name. */
-export const silence =
-  `has sent nothing for ${longestSilence / second} s, so its process is suspended, overloaded ` +
-  "or waits for its disk";
-
-/** The server of a data folder: its URL, `silent` if it is there and does not respond, or `none`. */
-export type FoundServer = { url: string } | "silent" | "none";
 
 /** Finds the running server of a data folder. */
 export const findServer = (folder: string): Promise<FoundServer> =>

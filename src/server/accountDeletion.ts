@@ -1,9 +1,11 @@
-import type { Actor } from "../core/model/auditEntry.ts";
-import { Refusal } from "../core/values/errors.ts";
-import { parseGate } from "../core/admission/gate.ts";
-import type { Account, AccountId, Millis } from "../core/model/message.ts";
-import { readLimit } from "../core/accounts/plans.ts";
-import type { Store } from "../store/store.ts";
+import type { Actor } from "../engine/core/model/auditEntry.ts";
+import { Refusal } from "../engine/core/values/errors.ts";
+import { parseGate } from "../engine/core/admission/gate.ts";
+import type { Account } from "../engine/core/model/account.ts";
+import type { AccountId, Millis } from "../engine/core/values/basics.ts";
+import { readLimit } from "../engine/core/accounts/plans.ts";
+import { served } from "../operations/served.ts";
+import type { Store } from "../engine/store/store.ts";
 
 /** How many rows are removed together. */
 const batchSize = 100;
@@ -45,16 +47,14 @@ async function removeAll<Row>(
   for (let rows = await list(); rows.length > 0; rows = await list()) await Promise.all(rows.map(remove));
 }
 
-async function deleteResources({ read, execute }: Store, account: AccountId): Promise<void> {
+async function deleteResources(store: Store, account: AccountId): Promise<void> {
+  const { read, execute } = store;
   const range = { account, limit: batchSize, bodies: false as const };
   const createLister =
-    <T extends "schedules" | "sources" | "urlGroups" | "tokens" | "jobs" | "alerts">(table: T) =>
+    <T extends "schedules" | "sources" | "urlGroups" | "tokens">(table: T) =>
     () =>
       read.listResources(table, range);
-  await removeAll(createLister("jobs"), ({ id }) => execute("removeJobs", { account, ids: [id] }));
-  await removeAll(createLister("alerts"), ({ id }) =>
-    execute("removeAlerts", { account, ids: [id], reason: "request" }),
-  );
+  for (const { clearAccount } of served) await clearAccount?.(store, account);
   await removeAll(createLister("schedules"), ({ id }) => execute("deleteSchedule", { account, id }));
   await removeAll(createLister("sources"), ({ id }) => execute("deleteSource", { account, id }));
   await removeAll(createLister("tokens"), ({ id }) => execute("revokeToken", { account, id }));

@@ -1,9 +1,9 @@
 import type { FastifyInstance } from "fastify";
-import { systemClock } from "../clock/clock.ts";
-import type { Millis } from "../core/model/message.ts";
-import type { HoldWatch } from "../delivery/holdWatch.ts";
-import type { ServerConfig } from "./config.ts";
-import type { Observation } from "./observe.ts";
+import { systemClock } from "../engine/clock/clock.ts";
+import type { Millis } from "../engine/core/values/basics.ts";
+import type { HoldWatch } from "../engine/delivery/holdWatch.ts";
+import type { ServerConfig } from "../settings/config.ts";
+import type { Observation } from "../operations/monitoring/observe.ts";
 
 /**
  * Opens all ports, and returns the address of the metrics. Reads the hold before, because the first response

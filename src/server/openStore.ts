@@ -1,26 +1,25 @@
 import type { Logger } from "pino";
-import type { ServerConfig } from "./config.ts";
-import { findFolderWarning, lockDataFolder, toStorePath } from "./dataFolder.ts";
-import { checkKeys, prepareKeys } from "./encryptionKeys.ts";
-import type { CommitLoss } from "../core/nodes/commitLoss.ts";
-import { Refusal } from "../core/values/errors.ts";
-import type { Millis, NodeId } from "../core/model/message.ts";
-import { createIdGenerator } from "../core/values/ids.ts";
-import { alarm, elapsed, systemClock, systemRandom } from "../clock/clock.ts";
-import type { KeySource } from "../store/sql/keyRing.ts";
-import { formatMoved } from "../store/sql/marks.ts";
-import type { OnMoved } from "../store/sql/schema.ts";
-import type { OnDamage } from "../store/sqlite/fileCheck.ts";
-import type { ClockReport } from "../store/sqlite/storeTime.ts";
-import type { DiskReport } from "../store/sqlite/diskGuard.ts";
-import type { ReplicaReport } from "../store/replica/replica.ts";
-import type { EmbeddedStoreOptions } from "../store/sqlite/embeddedStore.ts";
-import { embeddedStore } from "../store/sqlite/embeddedStore.ts";
-import type { Store } from "../store/store.ts";
-import { StorageRefused } from "../store/store.ts";
-import { createReplica } from "./replica.ts";
-import { version } from "./version.ts";
-import { minute } from "../core/values/time.ts";
+import { alarm, elapsed, systemClock, systemRandom } from "../engine/clock/clock.ts";
+import type { CommitLoss } from "../engine/core/cluster/commitLoss.ts";
+import type { Millis, NodeId } from "../engine/core/values/basics.ts";
+import { Refusal } from "../engine/core/values/errors.ts";
+import { createIdGenerator } from "../engine/core/values/ids.ts";
+import { minute } from "../engine/core/values/time.ts";
+import type { KeySource } from "../engine/store/layout/keyRing.ts";
+import { StorageRefused } from "../engine/store/layout/storageErrors.ts";
+import { formatMoved } from "../engine/store/sql/movedMark.ts";
+import type { OnMoved } from "../engine/store/sql/schema.ts";
+import type { DiskReport } from "../engine/store/sqlite/diskGuard.ts";
+import { embeddedStore, type EmbeddedStoreOptions } from "../engine/store/sqlite/embeddedStore.ts";
+import type { OnDamage } from "../engine/store/sqlite/fileCheck.ts";
+import type { ClockReport } from "../engine/store/sqlite/storeTime.ts";
+import type { Store } from "../engine/store/store.ts";
+import type { ReplicaReport } from "../operations/backup/replica/replica.ts";
+import { createReplica } from "../operations/backup/replica/settings.ts";
+import type { ServerConfig } from "../settings/config.ts";
+import { findFolderWarning, lockDataFolder, toStorePath } from "../settings/dataFolder.ts";
+import { checkKeys, prepareKeys } from "../settings/encryptionKeys.ts";
+import { version } from "../settings/version.ts";
 
 /**
  * An opened store. Nodes that start together run the function of `asFirstNode` one after another, so that
@@ -84,7 +83,7 @@ async function openDatabase(settings: ServerConfig, options: OpenStoreOptions): 
   if (clockCheck === "accept") throw new StorageRefused(noClockOfDatabase);
   if (settings.replicate !== "") throw new StorageRefused(noReplicaOfDatabase);
   const keys = await prepareKeys(settings);
-  const { inFoundation, postgresStore, slowRoundTrip } = await import("../store/postgres/database.ts");
+  const { inFoundation, postgresStore, slowRoundTrip } = await import("../engine/store/postgres/database.ts");
   const location = { url: settings.databaseUrl, pooling: settings.databasePooling, keys, clock: systemClock };
   const onRoundTrip = atMostOncePerMinute((roundTrip: Millis) => {
     if (roundTrip > slowRoundTrip) log.warn({ roundTrip }, slowDatabaseWarning);

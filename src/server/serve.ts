@@ -2,27 +2,28 @@ import { setFlagsFromString } from "node:v8";
 import type { Logger } from "pino";
 import { createAccessCounters } from "../api/auth/accessCounters.ts";
 import { ConsoleSessions } from "../api/auth/consoleSessions.ts";
-import { ConsoleFiles } from "../api/console/files.ts";
+import { ConsoleFiles } from "../operations/console/files.ts";
 import { createNetworkCheck } from "../api/http/address.ts";
 import type { OwnHosts } from "../api/auth/ownHosts.ts";
-import { readBuiltConsole } from "./consoleFiles.ts";
+import type { RouteContext } from "../api/route/route.ts";
+import { readBuiltConsole } from "../operations/console/builtFiles.ts";
 import type { ApiOptions } from "../api/server/fastify.ts";
 import { createApi } from "../api/server/fastify.ts";
-import { formatUrl } from "./addresses.ts";
+import { type Observation, observe, observePublishes } from "../operations/monitoring/observe.ts";
+import { formatUrl } from "../settings/addresses.ts";
+import { readCapacityLimits, toDeliverLimits } from "../settings/capacityLimits.ts";
+import type { ServerConfig } from "../settings/config.ts";
+import type { NewAccount } from "../settings/credentials.ts";
+import { formatProxy, openEgress, pickEgressSettings, proxyWarning } from "../settings/egressSettings.ts";
 import { closeWithin, listenAll } from "./listening.ts";
-import { readCapacityLimits, toDeliverLimits } from "./capacityLimits.ts";
-import { formatProxy, openEgress, pickEgressSettings, proxyWarning } from "./egressSettings.ts";
-import type { ServerConfig } from "./config.ts";
-import type { Observation } from "./observe.ts";
-import { observe, observePublishes } from "./observe.ts";
-import type { NewAccount } from "./credentials.ts";
 import { type ClockCheck, type OpenedStore, openStore } from "./openStore.ts";
 import { createAttemptLog, createRepairLog, createRequestLog, logHold } from "./serverLog.ts";
 import { commandLine, createServerAdmin, listenForAdmin } from "./accountAdmin.ts";
-import type { Actor } from "../core/model/auditEntry.ts";
-import { isDeleted } from "../core/commands/account.ts";
-import type { Account, AccountId, Millis, NodeId } from "../core/model/message.ts";
-import { createIdGenerator } from "../core/values/ids.ts";
+import type { Actor } from "../engine/core/model/auditEntry.ts";
+import { isDeleted } from "../engine/core/commands/account.ts";
+import type { Account } from "../engine/core/model/account.ts";
+import type { AccountId, Millis, NodeId } from "../engine/core/values/basics.ts";
+import { createIdGenerator } from "../engine/core/values/ids.ts";
 import {
   alarm as wakeAfter,
   elapsed,
@@ -30,22 +31,22 @@ import {
   createLongWork,
   systemClock,
   systemRandom,
-} from "../clock/clock.ts";
-import { createDeliver } from "../delivery/deliver.ts";
-import { HoldWatch } from "../delivery/holdWatch.ts";
-import type { DispatcherLog } from "../delivery/dispatcher.ts";
-import { Dispatcher } from "../delivery/dispatcher.ts";
-import type { Egress } from "../delivery/http/egress.ts";
-import { createAlertTask } from "../maintenance/alerts.ts";
-import { JobRunner } from "../maintenance/jobs.ts";
-import { readReplicaHealth } from "./replica.ts";
-import { createTasks } from "../maintenance/tasks.ts";
-import { createSelfCheckTask } from "../maintenance/selfCheck.ts";
-import { MaintenanceScheduler } from "../maintenance/scheduler.ts";
-import type { OnDamage } from "../store/sqlite/fileCheck.ts";
-import type { Store } from "../store/store.ts";
-import { toApiSettings, toOwnHosts, toPrices, toRetention } from "./apiSettings.ts";
-import { version } from "./version.ts";
+} from "../engine/clock/clock.ts";
+import { createDeliver } from "../engine/delivery/deliver.ts";
+import { HoldWatch } from "../engine/delivery/holdWatch.ts";
+import type { DispatcherLog } from "../engine/delivery/dispatcher.ts";
+import { Dispatcher } from "../engine/delivery/dispatcher.ts";
+import type { Egress } from "../engine/delivery/http/egress.ts";
+import { routes } from "../operations/routes.ts";
+import { createSessionRoutes } from "../operations/console/routes.ts";
+import { served } from "../operations/served.ts";
+import { readReplicaHealth } from "../operations/backup/replica/settings.ts";
+import { createTasks } from "../engine/upkeep/tasks.ts";
+import { MaintenanceScheduler } from "../engine/upkeep/scheduler.ts";
+import type { OnDamage } from "../engine/store/sqlite/fileCheck.ts";
+import type { Store } from "../engine/store/store.ts";
+import { toApiSettings, toOwnHosts, toPrices, toRetention } from "../settings/apiSettings.ts";
+import { version } from "../settings/version.ts";
 
 /** A running server. `stop` shuts it down in order and resolves when everything has ended. */
 export type RunningServer = {
@@ -144,7 +145,7 @@ type ServeStoreOptions = {
 /**
  * Returns the existing accounts, and those that this node has created. If several nodes start with a new
  * store, only the first one creates accounts. The last deleted account keeps its row (see
- * `core/commands/account.ts`), so a store whose accounts were all deleted is not new.
+ * `engine/core/commands/account.ts`), so a store whose accounts were all deleted is not new.
  */
 async function findOrCreateAccounts(
   { store, asFirstNode }: OpenedStore,
@@ -211,7 +212,7 @@ async function serveStore(
     settings.databaseUrl === "" ? await listenForAdmin(settings.data, createAdmin(commandLine)) : null;
   work.dispatcher.start();
   work.scheduler.start();
-  work.jobRunner.start();
+  for (const { worker } of work.operations) worker?.start();
   return {
     url: formatUrl(settings.host, api.server.address()),
     accountUrl: accountApi && formatUrl(settings.host, accountApi.server.address()),
@@ -273,26 +274,26 @@ function createWork(settings: ServerConfig, { store, log, newId, node, egress, o
   const retention = toRetention(settings);
   const prices = toPrices(settings);
   const stopping = new AbortController();
-  const scheduler = new MaintenanceScheduler({
-    tasks: [
-      ...createTasks({
-        ...{ store, clock, retention, prices },
+  const isShared = settings.databaseUrl !== "";
+  const operations = served.flatMap(
+    ({ run }) =>
+      run?.({
+        ...{ store, clock, node, isShared, logFailure, deliver: deliverer.deliver, stop: stopping.signal },
+        ...{ retention, sender: dispatcher, onRepair: createRepairLog(log), repairs: settings.selfCheck },
         onRemovedEarly: (rows) => void (observation.metrics.removedEarly += rows),
-      }),
-      createAlertTask({
-        ...{ store, clock, deliver: deliverer.deliver, stop: stopping.signal },
         isHeld: () => holdWatch.isHeld,
         listFailingHosts: (account) => dispatcher.deliveries.listFailingHosts(account),
         disk: async () => (await toApiSettings(settings).disk?.()) ?? null,
-      }),
-      ...(settings.selfCheck
-        ? [createSelfCheckTask({ store, clock, sender: dispatcher, onRepair: createRepairLog(log) })]
-        : []),
+      }) ?? [],
+  );
+  const scheduler = new MaintenanceScheduler({
+    tasks: [
+      ...createTasks({ store, clock, retention, prices }),
+      ...operations.flatMap(({ tasks = [] }) => tasks),
     ],
     clock,
     logFailure,
   });
-  const isShared = settings.databaseUrl !== "";
   const holdWatch = new HoldWatch({
     store,
     clock,
@@ -303,22 +304,22 @@ function createWork(settings: ServerConfig, { store, log, newId, node, egress, o
     },
     logFailure,
   });
-  const jobRunner = new JobRunner({ store, clock, node, hasOtherNodes: isShared, logFailure });
   const closeConnections = (): Promise<void> => deliverer.close();
-  return { egress, longWork, dispatcher, scheduler, holdWatch, jobRunner, closeConnections, stopping };
+  return { egress, longWork, dispatcher, scheduler, holdWatch, operations, closeConnections, stopping };
 }
 
 type ApiServices = { store: Store; work: Work; log: Logger; observation: Observation; hosts: OwnHosts };
 
 /** Returns what the API needs besides settings. */
 const createApiParts = (settings: ServerConfig, { store, work, log, observation, hosts }: ApiServices) => ({
+  routes,
   hosts,
   store: observePublishes(store, observation),
   metrics: observation.read,
   count: observation.metrics.countRequest.bind(observation.metrics),
   now: () => systemClock.now(),
   longWork: work.longWork,
-  wakeJobs: () => work.jobRunner.wake(),
+  ...(Object.assign({}, ...work.operations.map(({ context }) => context)) as Partial<RouteContext>),
   refusedHost: work.egress.refusedHost,
   log: createRequestLog(log),
   wakeWhenIdle,
@@ -350,6 +351,7 @@ const createConsoleParts = (
     operatorPassword: operatorPassword === "" ? null : operatorPassword,
     hosts,
   }),
+  createConsoleRoutes: createSessionRoutes,
   consoleFiles: new ConsoleFiles(readBuiltConsole(), createRequestLog(log)),
   ...(trustUserHeader !== "" && {
     userHeader: { name: trustUserHeader, isTrusted: createNetworkCheck(trustProxy) },
@@ -357,12 +359,12 @@ const createConsoleParts = (
 });
 
 async function stopWork(
-  { holdWatch, dispatcher, jobRunner, scheduler, closeConnections, stopping }: Work,
+  { holdWatch, dispatcher, operations, scheduler, closeConnections, stopping }: Work,
   grace: Millis,
 ): Promise<void> {
   await holdWatch.stop();
   await dispatcher.stop(grace);
-  await jobRunner.stop();
+  for (const { worker } of operations) await worker?.stop();
   stopping.abort();
   await scheduler.stop();
   await closeConnections();

@@ -1,10 +1,11 @@
 import type { Logger } from "pino";
 import type { RequestLine } from "../api/route/requestLog.ts";
-import type { Settled } from "../core/commands/settle.ts";
-import type { Delivery, Outcome } from "../core/model/message.ts";
-import { parseUrl } from "../core/values/url.ts";
-import type { Repaired } from "../maintenance/selfCheck.ts";
-import type { DispatcherLog } from "../delivery/dispatcher.ts";
+import type { Settled } from "../engine/core/commands/settle.ts";
+import type { Delivery } from "../engine/core/model/delivery.ts";
+import type { Outcome } from "../engine/core/model/attempt.ts";
+import { parseUrl } from "../engine/core/values/url.ts";
+import type { Repaired } from "../operations/operation.ts";
+import type { DispatcherLog } from "../engine/delivery/dispatcher.ts";
 
 /**
  * Returns a function that logs an attempt in one line: failures at info level, final failures at warn,

@@ -7,23 +7,27 @@ import type { RequestLine } from "../../src/api/route/requestLog.ts";
 import type { AccessCounters } from "../../src/api/auth/accessCounters.ts";
 import type { OwnHosts } from "../../src/api/auth/ownHosts.ts";
 import { ConsoleSessions } from "../../src/api/auth/consoleSessions.ts";
-import type { BuiltConsole } from "../../src/api/console/files.ts";
-import { ConsoleFiles } from "../../src/api/console/files.ts";
+import type { BuiltConsole } from "../../src/operations/console/files.ts";
+import { ConsoleFiles } from "../../src/operations/console/files.ts";
+import { routes } from "../../src/operations/routes.ts";
+import { createSessionRoutes } from "../../src/operations/console/routes.ts";
 import { createApi } from "../../src/api/server/fastify.ts";
 import { createServerAdmin } from "../../src/server/accountAdmin.ts";
-import { readConfig } from "../../src/server/config.ts";
-import { pickEgressSettings } from "../../src/server/egressSettings.ts";
-import type { LongWork } from "../../src/core/fairness/longWork.ts";
+import type { LongWork } from "../../src/engine/core/node/longWork.ts";
+import { readConfig } from "../../src/settings/config.ts";
+import { pickEgressSettings } from "../../src/settings/egressSettings.ts";
 import { readText } from "./readText.ts";
-import { createIdGenerator } from "../../src/core/values/ids.ts";
-import { alarm, elapsed, idleAlarm as wakeWhenIdle, createLongWork } from "../../src/clock/clock.ts";
-import type { Account, Brand, Delivery, Millis, Outcome } from "../../src/core/model/message.ts";
-import { noBytes } from "../../src/core/model/message.ts";
-import type { RefusedHosts } from "../../src/core/values/refusedHost.ts";
-import type { PlanName } from "../../src/core/model/accountTerms.ts";
-import type { Prices } from "../../src/core/accounts/statistics.ts";
+import { alarm, createLongWork, elapsed, idleAlarm as wakeWhenIdle } from "../../src/engine/clock/clock.ts";
+import type { Prices } from "../../src/engine/core/accounts/statistics.ts";
+import type { Account } from "../../src/engine/core/model/account.ts";
+import type { PlanName } from "../../src/engine/core/model/accountTerms.ts";
+import type { Outcome } from "../../src/engine/core/model/attempt.ts";
+import type { Delivery } from "../../src/engine/core/model/delivery.ts";
+import { type Brand, type Millis, noBytes } from "../../src/engine/core/values/basics.ts";
+import { createIdGenerator } from "../../src/engine/core/values/ids.ts";
+import type { RefusedHosts } from "../../src/engine/core/values/refusedHost.ts";
 import { Memory, memoryStore } from "../model/memoryStore.ts";
-import type { Store } from "../../src/store/store.ts";
+import type { Store } from "../../src/engine/store/store.ts";
 import { withSentBody } from "../sentBody.ts";
 
 /** The main token of the default account. */
@@ -159,9 +163,11 @@ export async function createTestServer(
     hosts,
   });
   const api = createApi({
+    routes,
     store: options.wrap?.(store) ?? store,
     ...(options.console && {
       sessions,
+      createConsoleRoutes: createSessionRoutes,
       consoleFiles: new ConsoleFiles(
         options.console.built ?? null,
         (_status, line) => void lines.push(line()),

@@ -10,11 +10,11 @@ export const againOnFastPath = [
   "test/api/publishing/refusedHosts.test.ts",
   "test/api/settings/{forward,hideHeaders}.test.ts",
   "test/api/routes/accounts/{limits,passive,storageQuota}.test.ts",
-  "test/api/routes/messages/{batch,batchItems,deduplication,groupPublish}.test.ts",
-  "test/api/routes/messages/{keepResponse,publishSchedule}.test.ts",
-  "test/api/routes/messages/{standardWebhooks,truncated}.test.ts",
+  "test/api/routes/messages/{batch,batchItems,deduplication,keepResponse,truncated}.test.ts",
+  "test/api/routes/{groups/groupPublish,schedules/publishSchedule}.test.ts",
   "test/api/routes/workflows/{workflowInvoke,workflowPost,workflowPostRefused}.test.ts",
   "test/api/server/repeatedPublish.test.ts",
+  "test/operations/sources/standardWebhooks.test.ts",
 ];
 
 /**

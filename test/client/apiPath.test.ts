@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { apiPath } from "../../src/client/apiPath.ts";
 import { CommandFailed } from "../../src/client/terminal/commandFailed.ts";
-import { startDestination } from "../process/waypost.ts";
+import { startDestination } from "../server/waypost.ts";
 import { openCommands } from "./startCommand.ts";
 
 /** Ids with which a path is that of a whole list, as it is written or after a proxy has normalized it. */

@@ -2,8 +2,8 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { commandsFor, startCommand } from "./startCommand.ts";
-import type { Ended } from "../process/waypost.ts";
-import { developmentToken, startDestination, startWaypost, temporaryFolder } from "../process/waypost.ts";
+import type { Ended } from "../server/waypost.ts";
+import { developmentToken, startDestination, startWaypost, temporaryFolder } from "../server/waypost.ts";
 
 type Run = (...args: readonly string[]) => Promise<Ended>;
 

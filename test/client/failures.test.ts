@@ -19,7 +19,7 @@ import {
   startDestination,
   startWaypost,
   temporaryFolder,
-} from "../process/waypost.ts";
+} from "../server/waypost.ts";
 
 describe("a login", () => {
   test("is stored for this user alone, and used until logout", async () => {

@@ -9,9 +9,9 @@ import { connectToApi } from "../../src/client/api.ts";
 import { readLines } from "../../src/client/connection.ts";
 import { followLog } from "../../src/client/logTail.ts";
 import { readLine } from "../../src/client/terminal/fields.ts";
-import { second } from "../../src/core/values/time.ts";
+import { second } from "../../src/engine/core/values/time.ts";
 import { findFreePort } from "../freePort.ts";
-import { developmentToken, startDestination, startWaypost, temporaryFolder } from "../process/waypost.ts";
+import { developmentToken, startDestination, startWaypost, temporaryFolder } from "../server/waypost.ts";
 import { commandsFor, startCommand } from "./startCommand.ts";
 
 type Respond = (response: ServerResponse, request: IncomingMessage) => void;

@@ -6,7 +6,7 @@ import { connectToApi, tolerateOutages } from "../../src/client/api.ts";
 import { callApi } from "../../src/client/connection.ts";
 import { followJob } from "../../src/client/jobProgress.ts";
 import { CommandFailed } from "../../src/client/terminal/commandFailed.ts";
-import { developmentToken, startDestination } from "../process/waypost.ts";
+import { developmentToken, startDestination } from "../server/waypost.ts";
 import { commandsFor, openCommands } from "./startCommand.ts";
 
 /** Starts a server that responds as it likes. */

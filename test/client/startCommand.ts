@@ -4,8 +4,8 @@ import { fileURLToPath } from "node:url";
 import { Command } from "commander";
 import { onTestFinished } from "vitest";
 import { addClientCommands } from "../../src/client/commands.ts";
-import type { Ended } from "../process/waypost.ts";
-import { developmentToken } from "../process/waypost.ts";
+import type { Ended } from "../server/waypost.ts";
+import { developmentToken } from "../server/waypost.ts";
 
 const bin = fileURLToPath(new URL("../../bin/waypost.js", import.meta.url));
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { ClientTestServer } from "./clientTestServer.ts";
-import { startDestination } from "../process/waypost.ts";
+import { startDestination } from "../server/waypost.ts";
 import { startClientTestServer, startVerifyingDestination } from "./clientTestServer.ts";
 
 let house: ClientTestServer;

@@ -2,7 +2,7 @@ import { decodeBase64 } from "@upstash/qstash";
 import { expect, test } from "vitest";
 import type { TestUser } from "./clientTestServer.ts";
 import { eventually, startVerifyingDestination } from "./clientTestServer.ts";
-import { startDestination } from "../process/waypost.ts";
+import { startDestination } from "../server/waypost.ts";
 
 /** Tests callbacks with the published client. */
 export function callbacks(createUser: () => TestUser): void {

@@ -8,12 +8,12 @@ import { join } from "node:path";
 import { Client, Receiver } from "@upstash/qstash";
 import { pino } from "pino";
 import { onTestFinished } from "vitest";
-import { readConfig } from "../../src/server/config.ts";
-import { makeFirstAccount } from "../../src/server/credentials.ts";
+import { readConfig } from "../../src/settings/config.ts";
+import { makeFirstAccount } from "../../src/settings/credentials.ts";
 import { freshDatabase } from "../postgres.ts";
-import type { Arrival } from "../process/waypost.ts";
+import type { Arrival } from "../server/waypost.ts";
 import { serve } from "../../src/server/serve.ts";
-import { startDestination } from "../process/waypost.ts";
+import { startDestination } from "../server/waypost.ts";
 
 type ClientConfig = NonNullable<ConstructorParameters<typeof Client>[0]>;
 

@@ -1,7 +1,7 @@
 import { custom, QstashError, resend } from "@upstash/qstash";
 import { expect, test } from "vitest";
 import type { TestUser } from "./clientTestServer.ts";
-import { startDestination } from "../process/waypost.ts";
+import { startDestination } from "../server/waypost.ts";
 import {
   eventually,
   delayedDestination,

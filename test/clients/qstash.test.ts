@@ -2,7 +2,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Client, Receiver, startDevServer } from "@upstash/qstash";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
-import { developmentToken, startWaypost, temporaryFolder } from "../process/waypost.ts";
+import { developmentToken, startWaypost, temporaryFolder } from "../server/waypost.ts";
 import { accounts } from "./accounts.ts";
 import { callbacks } from "./callbacks.ts";
 import { deadLetters } from "./deadLetters.ts";

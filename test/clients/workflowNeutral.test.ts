@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { Arrival } from "../process/waypost.ts";
-import { startDestination } from "../process/waypost.ts";
+import type { Arrival } from "../server/waypost.ts";
+import { startDestination } from "../server/waypost.ts";
 import type { ClientTestServer, TestUser } from "./clientTestServer.ts";
 import { eventually, startClientTestServer } from "./clientTestServer.ts";
 import { ask } from "./workflowTestServer.ts";

@@ -4,12 +4,12 @@ import { join } from "node:path";
 import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import { developmentToken } from "../process/waypost.ts";
+import { developmentToken } from "../server/waypost.ts";
 import type { Destinations } from "./destinations.ts";
 import { startDestinations } from "./destinations.ts";
 import { seed } from "./seed.ts";
 
-const main = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
+const main = fileURLToPath(new URL("../../src/server/cli/main.ts", import.meta.url));
 
 /** The password of the operator of a console server. */
 export const operatorPassword = "operator-of-the-console";

@@ -10,7 +10,7 @@ import {
   startDestination,
   startWaypost,
   temporaryFolder,
-} from "../process/waypost.ts";
+} from "../server/waypost.ts";
 import { launchBrowser } from "./chromium.ts";
 
 // Pages of other sites in a real browser, and programs, against real servers. Each foreign site is a name

@@ -6,7 +6,7 @@ import {
   toHeaders,
   toPublishPath,
 } from "../../console/src/pages/tools/publishSettings.ts";
-import { hour, minute, second } from "../../src/core/values/time.ts";
+import { hour, minute, second } from "../../src/engine/core/values/time.ts";
 import type { TestServer } from "../api/testServer.ts";
 import { createTestServer, testTime } from "../api/testServer.ts";
 

@@ -8,9 +8,9 @@ export type Start = { data: string; databaseUrl: string };
 
 const [{ default: pino }, { readConfig }, { serve }, { developmentAccounts }] = await Promise.all([
   import("pino"),
-  import("../../src/server/config.ts"),
+  import("../../src/settings/config.ts"),
   import("../../src/server/serve.ts"),
-  import("../../src/server/credentials.ts"),
+  import("../../src/settings/credentials.ts"),
 ]);
 
 let pages = 0;

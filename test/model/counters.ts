@@ -5,12 +5,12 @@ import {
   formatGate,
   keyGate,
   queueGate,
-} from "../../src/core/admission/gate.ts";
-import type { MessageState } from "../../src/core/model/message.ts";
-import type { Limiter, QueueSlot } from "../../src/core/model/limiter.ts";
+} from "../../src/engine/core/admission/gate.ts";
+import type { MessageState } from "../../src/engine/core/model/messageState.ts";
+import type { Limiter, QueueSlot } from "../../src/engine/core/model/limiter.ts";
 
-// The invariant of the counters of all limiters (see `Gate` in `core/admission/gate.ts`), computed from the
-// rows alone.
+// The invariant of the counters of all limiters (see `Gate` in `engine/core/admission/gate.ts`), computed
+// from the rows alone.
 
 /** The counters of a limiter. */
 export type Counters = { running: number; waiting: number; waitingDownstream: number };

@@ -1,13 +1,15 @@
-import type { DueNeed, Rows } from "../../src/core/decision/command.ts";
-import type { AccountId, MessageState, Millis, Schedule } from "../../src/core/model/message.ts";
-import type { Limiter, HostWaitlist } from "../../src/core/model/limiter.ts";
-import type { Waiter } from "../../src/core/model/run.ts";
-import type { DueTable } from "../../src/core/fairness/turns.ts";
-import { turnLimits } from "../../src/core/fairness/turns.ts";
-import { mergeDue, listTurnEnds } from "../../src/store/sql/dueRows.ts";
-import type { DueRows } from "../../src/core/decision/command.ts";
-import type { OldestDue } from "../../src/store/queries/storageReads.ts";
-import { countFittingPage } from "../../src/store/queries/storageReads.ts";
+import type { DueNeed, Rows } from "../../src/engine/core/decision/command.ts";
+import type { AccountId, Millis } from "../../src/engine/core/values/basics.ts";
+import type { MessageState } from "../../src/engine/core/model/messageState.ts";
+import type { Schedule } from "../../src/engine/core/model/schedule.ts";
+import type { Limiter, HostWaitlist } from "../../src/engine/core/model/limiter.ts";
+import type { Waiter } from "../../src/engine/core/model/run.ts";
+import type { DueTable } from "../../src/engine/core/node/turns.ts";
+import { turnLimits } from "../../src/engine/core/node/turns.ts";
+import { mergeDue, listTurnEnds } from "../../src/engine/store/sql/dueRows.ts";
+import type { DueRows } from "../../src/engine/core/decision/command.ts";
+import type { OldestDue } from "../../src/engine/store/layout/storageReads.ts";
+import { countFittingPage } from "../../src/engine/store/layout/storageReads.ts";
 
 type Row = { account: AccountId; dueAt: Millis | null };
 type FoundRows<R> = { oldest: readonly R[]; ofTurn: readonly R[]; end?: AccountId | undefined };

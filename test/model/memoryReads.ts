@@ -1,7 +1,10 @@
-import type { AccountId, Bytes, MessageState, Millis } from "../../src/core/model/message.ts";
-import { isUnfinished, noBytes } from "../../src/core/model/message.ts";
-import type { Usage } from "../../src/core/model/counts.ts";
-import { bucketRangeFrom } from "../../src/core/accounts/usage.ts";
+import type { Rows } from "../../src/engine/core/decision/command.ts";
+import type { AccountId, Bytes, Millis } from "../../src/engine/core/values/basics.ts";
+import type { MessageState } from "../../src/engine/core/model/messageState.ts";
+import { isUnfinished } from "../../src/engine/core/model/messageState.ts";
+import { noBytes } from "../../src/engine/core/values/basics.ts";
+import type { Usage } from "../../src/engine/core/model/counts.ts";
+import { bucketRangeFrom } from "../../src/engine/core/accounts/usage.ts";
 import type {
   BodyOptions,
   DuePosition,
@@ -9,8 +12,10 @@ import type {
   RowSize,
   StorageReads,
   StoredSum,
-} from "../../src/store/queries/storageReads.ts";
-import { fillStoreCounts, readStoreCount } from "../../src/core/sending/storeCounts.ts";
+  WorkRow,
+  WorkTableName,
+} from "../../src/engine/store/layout/storageReads.ts";
+import { fillStoreCounts, readStoreCount } from "../../src/engine/core/explain/storeCounts.ts";
 import { compareText, isDue, readOldestDue, sortByDue } from "./memoryDue.ts";
 import type { Memory } from "./memoryRows.ts";
 import { filterRows, listHeld, listOfRun, listRange, pick, withBodies } from "./memoryRows.ts";
@@ -94,13 +99,16 @@ export function createStorageReads(memory: Memory): StorageReads {
     sourceBySecret: async (hash) =>
       [...memory.tables.sources.values()].find(({ secretHash }) => secretHash === hash) ?? null,
     encryptionStatus: async () => [],
-    dueJobs: async (now, limit) =>
-      filterRows(memory.tables.jobs, ({ dueAt }) => dueAt !== null && dueAt <= now)
+    dueWork: async <T extends WorkTableName>(table: T, now: Millis, limit: number) => {
+      const rows: ReadonlyMap<string, Rows[T] & WorkRow> = memory.tables[table];
+      return [...rows.values()]
+        .filter(({ dueAt }) => dueAt !== null && dueAt <= now)
         .sort(
           (a, b) =>
             (a.dueAt ?? 0) - (b.dueAt ?? 0) || compareText(a.account, b.account) || compareText(a.id, b.id),
         )
-        .slice(0, limit),
+        .slice(0, limit);
+    },
     oldestDue: async () => readOldestDue(memory),
     tokenByHash: async (hash) => [...memory.tables.tokens.values()].find((one) => one.hash === hash) ?? null,
     queueMessages: async ({ account, queue, limit }) =>

@@ -1,9 +1,10 @@
-import type { Key, Rows, RunNeed, TableName } from "../../src/core/decision/command.ts";
-import type { AccountId, MessageState, NodeId } from "../../src/core/model/message.ts";
-import { noBytes } from "../../src/core/model/message.ts";
-import { toKey, formatKey } from "../../src/store/queries/keys.ts";
-import type { BodyOptions, Range } from "../../src/store/queries/storageReads.ts";
-import { tableNames } from "../../src/store/store.ts";
+import type { Key, Rows, RunNeed, TableName } from "../../src/engine/core/decision/command.ts";
+import type { AccountId, NodeId } from "../../src/engine/core/values/basics.ts";
+import type { MessageState } from "../../src/engine/core/model/messageState.ts";
+import { noBytes } from "../../src/engine/core/values/basics.ts";
+import { toKey, formatKey } from "../../src/engine/store/catalog/keys.ts";
+import type { BodyOptions, Range } from "../../src/engine/store/layout/storageReads.ts";
+import { tableNames } from "../../src/engine/store/catalog/order.ts";
 import { compareText } from "./memoryDue.ts";
 
 type Tables = { [T in TableName]: Map<string, Rows[T]> };
@@ -14,7 +15,7 @@ type Tables = { [T in TableName]: Map<string, Rows[T]> };
  */
 export class Memory {
   readonly tables = Object.fromEntries(tableNames.map((name) => [name, new Map()])) as unknown as Tables;
-  /** The number of each node's latest session: see `core/nodes/takeover.ts`. */
+  /** The number of each node's latest session: see `engine/core/cluster/takeover.ts`. */
   readonly sessions = new Map<NodeId, number>();
   /** Whether decisions read rows at once. Otherwise, missing rows are loaded in rounds, as on PostgreSQL. */
   readonly readsAtOnce: boolean;

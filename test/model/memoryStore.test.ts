@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
-import { noCapacity } from "../../src/core/admission/capacity.ts";
-import { maxRejections } from "../../src/core/commands/source.ts";
+import { noCapacity } from "../../src/engine/core/admission/capacity.ts";
+import { maxRejections } from "../../src/operations/sources/commands.ts";
 import { Memory, memoryParts, memoryStore } from "./memoryStore.ts";
-import { describeStore } from "../store/contract/index.ts";
-import { makeAccount, bytes, createSource, TestClock } from "../store/storeFixture.ts";
+import { describeStore } from "../engine/store/contract/index.ts";
+import { makeAccount, bytes, createSource, TestClock } from "../engine/store/storeFixture.ts";
 
 describeStore("memory", async (clock, node) => memoryStore(createSource(clock, node)));
 describeStore("memory without hints, in rounds", async (clock, node) =>

@@ -5,38 +5,39 @@ import type {
   RunTableName,
   StepsNeed,
   TableName,
-} from "../../src/core/decision/command.ts";
-import type { Commands } from "../../src/core/commands/index.ts";
-import { firstIdAt } from "../../src/core/values/ids.ts";
-import { readQuotaRange } from "../../src/core/sending/quotas.ts";
-import { findWeighedColumns } from "../../src/core/accounts/storageQuota.ts";
-import { toDayNumber, dayPrefix } from "../../src/core/search/timeIndex.ts";
-import type { AccountId, MessageState, Millis } from "../../src/core/model/message.ts";
-import { serverEndedDueAt } from "../../src/core/admission/lease.ts";
-import type { Run, Step } from "../../src/core/model/run.ts";
-import type { Usage } from "../../src/core/model/counts.ts";
-import { countNames, noCounts } from "../../src/core/model/counts.ts";
-import { toStepId } from "../../src/core/model/stepId.ts";
-import { decideBatch, makeBatchResult } from "../../src/store/batch/decide.ts";
-import { HistoryBodies } from "../../src/store/histories/historyBodies.ts";
-import { RecentHistories } from "../../src/store/histories/recentHistories.ts";
-import type { WorkingSet } from "../../src/store/batch/workingSet.ts";
-import { stepRowBytes } from "../../src/store/batch/historyBytes.ts";
-import { toKey, formatKey } from "../../src/store/queries/keys.ts";
-import type { LoadedRunRows, Loader } from "../../src/store/batch/loader.ts";
-import { toQuotaRange } from "../../src/store/batch/quotaCounts.ts";
-import { createGroupCommitStore } from "../../src/store/batch/groupCommit.ts";
+} from "../../src/engine/core/decision/command.ts";
+import type { Commands } from "../../src/engine/store/catalog/commands.ts";
+import { firstIdAt } from "../../src/engine/core/values/ids.ts";
+import { readCountedRows } from "../../src/engine/core/limits/rowLimits.ts";
+import { findWeighedColumns } from "../../src/engine/core/limits/storageQuota.ts";
+import { toDayNumber, dayPrefix } from "../../src/engine/core/search/timeIndex.ts";
+import type { AccountId, Millis } from "../../src/engine/core/values/basics.ts";
+import type { MessageState } from "../../src/engine/core/model/messageState.ts";
+import { serverEndedDueAt } from "../../src/engine/core/admission/lease.ts";
+import type { Run, Step } from "../../src/engine/core/model/run.ts";
+import type { Usage } from "../../src/engine/core/model/counts.ts";
+import { countNames, noCounts } from "../../src/engine/core/model/counts.ts";
+import { toStepId } from "../../src/engine/core/model/stepId.ts";
+import { decideBatch, makeBatchResult } from "../../src/engine/store/batch/decide.ts";
+import { HistoryBodies } from "../../src/engine/store/histories/historyBodies.ts";
+import { RecentHistories } from "../../src/engine/store/histories/recentHistories.ts";
+import type { WorkingSet } from "../../src/engine/store/batch/workingSet.ts";
+import { stepRowBytes } from "../../src/engine/store/batch/historyBytes.ts";
+import { toKey, formatKey } from "../../src/engine/store/catalog/keys.ts";
+import type { LoadedRunRows, Loader } from "../../src/engine/store/batch/loader.ts";
+import { toQuotaRange } from "../../src/engine/store/batch/quotaCounts.ts";
+import { createGroupCommitStore } from "../../src/engine/store/batch/groupCommit.ts";
 import { compareText, createDueReader, readOldestDue, sortByDue } from "./memoryDue.ts";
 import { createStorageReads } from "./memoryReads.ts";
 import { filterRows, listHeld, listOfRun, listRange, Memory, pick, withBodies } from "./memoryRows.ts";
 export { Memory } from "./memoryRows.ts";
-import type { StoreBackend } from "../../src/store/batch/groupCommit.ts";
-import { createQueries } from "../../src/store/queries/index.ts";
-import type { RunBatch, MomentSource, Store } from "../../src/store/store.ts";
-import { tableNames } from "../../src/store/store.ts";
-import { StoredBytes, weighColumns } from "../../src/store/sql/storedBytes.ts";
-import type { Table } from "../../src/store/sql/tables.ts";
-import { tables } from "../../src/store/sql/tables.ts";
+import type { StoreBackend } from "../../src/engine/store/batch/groupCommit.ts";
+import { createQueries } from "../../src/engine/store/catalog/queries.ts";
+import type { RunBatch, MomentSource, Store } from "../../src/engine/store/store.ts";
+import { tableNames } from "../../src/engine/store/catalog/order.ts";
+import { StoredBytes, weighColumns } from "../../src/engine/store/sql/storedBytes.ts";
+import type { Table } from "../../src/engine/store/catalog/tables.ts";
+import { tables } from "../../src/engine/store/catalog/tables.ts";
 
 /**
  * Returns the reference store, which keeps its rows in maps. Every store must behave like it. It is for tests
@@ -183,7 +184,7 @@ export function memoryLoader(memory: Memory): Loader {
           filterRows(memory.tables.runs, (run) => run.account === account && run.runId === runId).length > 0,
       ),
     quotaCounts: async (needs) =>
-      needs.map((need) => listRange(memory, readQuotaRange(need.name).table, toQuotaRange(need)).length),
+      needs.map((need) => listRange(memory, readCountedRows(need.name).table, toQuotaRange(need)).length),
     expired: async ({ account, limit, countsDeadLetters = false, ...before }) => ({
       deadLetterCount: countsDeadLetters ? countOf(deadLetters, account) : 0,
       ...listExpiredRuns(memory, { account, limit, ...before }),

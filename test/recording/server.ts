@@ -1,6 +1,6 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -17,7 +17,9 @@ export type Server = { url: string; stop(): Promise<void> };
  */
 export async function startServer(checkout: string): Promise<Server> {
   const data = mkdtempSync(join(tmpdir(), "waypost-recording-"));
-  const main = join(checkout, "src/cli/main.ts");
+  // Older versions have another main file.
+  const files = ["src/server/cli/main.ts", "src/cli/main.ts"].map((file) => join(checkout, file));
+  const main = files.find((file) => existsSync(file)) ?? "";
   const settings = ["--egress-allow", "127.0.0.0/8", "--refused-per-second", "100000"];
   const args = ["start", "--port", "0", "--data", data, ...settings];
   const env = { PATH: process.env["PATH"], WAYPOST_OPERATOR_PASSWORD: operatorPassword };

@@ -4,8 +4,8 @@ import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { freshDatabase } from "../postgres.ts";
-import { ask } from "../process/nodes.ts";
-import { developmentToken, runWaypost, startWaypost, temporaryFolder } from "../process/waypost.ts";
+import { ask } from "../server/nodes.ts";
+import { developmentToken, runWaypost, startWaypost, temporaryFolder } from "../server/waypost.ts";
 
 const home = join(import.meta.dirname, "../..");
 const script = join(home, "scripts/release/fixture.ts");

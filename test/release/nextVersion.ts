@@ -1,18 +1,18 @@
 import { execFileSync } from "node:child_process";
 import { cpSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { temporaryFolder } from "../process/waypost.ts";
+import { temporaryFolder } from "../server/waypost.ts";
 
 const home = join(import.meta.dirname, "../..");
-const schemaFile = "src/store/sql/schema.sql";
-const migrationsFile = "src/store/sql/schema.ts";
+const schemaFile = "src/engine/store/catalog/schema.sql";
+const migrationsFile = "src/engine/store/sql/schema.ts";
 
 type Hashes = { sqlite: string; postgres: string };
 
 /** Returns the hashes of the schema of a version. */
 function readHashes(sources: string): Hashes {
   const code =
-    `import { isSchemaKnown } from ${JSON.stringify(join(sources, "src/store/sql/schema.ts"))};` +
+    `import { isSchemaKnown } from ${JSON.stringify(join(sources, "src/engine/store/sql/schema.ts"))};` +
     `const read = (name) => /'(\\w+)'/.exec(isSchemaKnown(name))[1];` +
     `console.log(JSON.stringify(["sqlite", "postgres"].map(read)))`;
   const out = execFileSync(process.execPath, ["--input-type=module", "-e", code], { encoding: "utf8" });

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { cutChangelog, requireNextVersion, setVersion } from "../../scripts/release/changelog.ts";
 import { makeRelease } from "../../scripts/release/makeRelease.ts";
-import { temporaryFolder } from "../process/waypost.ts";
+import { temporaryFolder } from "../server/waypost.ts";
 
 const home = join(import.meta.dirname, "../..");
 

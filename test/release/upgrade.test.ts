@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { expect, test, vi } from "vitest";
 import { freshDatabase } from "../postgres.ts";
-import { ask } from "../process/nodes.ts";
+import { ask } from "../server/nodes.ts";
 import {
   developmentToken,
   runWaypost,
@@ -13,7 +13,7 @@ import {
   startWaypost,
   temporaryFolder,
   type Process,
-} from "../process/waypost.ts";
+} from "../server/waypost.ts";
 import { makeNextVersion, type SchemaChange } from "./nextVersion.ts";
 
 /** The data of the first released version. */

@@ -3,7 +3,7 @@ import { statSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { expect, test } from "vitest";
-import { developmentToken, runWaypost, startWaypost, temporaryFolder } from "../process/waypost.ts";
+import { developmentToken, runWaypost, startWaypost, temporaryFolder } from "../server/waypost.ts";
 import { makeNextVersion } from "./nextVersion.ts";
 
 const fixture = join(import.meta.dirname, "../fixtures/0.1.0/waypost.db");

@@ -3,8 +3,8 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import packageFile from "../../package.json" with { type: "json" };
-import { findCommit, formatVersion } from "../../src/server/commit.ts";
-import { runWaypost, temporaryFolder } from "../process/waypost.ts";
+import { findCommit, formatVersion } from "../../src/settings/commit.ts";
+import { runWaypost, temporaryFolder } from "../server/waypost.ts";
 
 const home = join(import.meta.dirname, "../..");
 const isCheckout = spawnSync("git", ["rev-parse"], { cwd: home }).status === 0;
@@ -53,7 +53,7 @@ test("the commit is unknown without its own repository, without commits, and wit
   execFileSync("git", ["init", "--quiet"], { cwd: empty });
   expect(findCommit(empty, "1.2.3")).toBe("unknown");
   const code =
-    `const { findCommit } = await import(${JSON.stringify(join(home, "src/server/commit.ts"))});` +
+    `const { findCommit } = await import(${JSON.stringify(join(home, "src/settings/commit.ts"))});` +
     `console.log(findCommit(${JSON.stringify(root)}, "1.2.3"));`;
   const { stdout, stderr } = spawnSync(process.execPath, ["--input-type=module", "--eval", code], {
     encoding: "utf8",
@@ -80,7 +80,7 @@ test.skipIf(!isCheckout)("--version of an archive of the sources does not look l
     maxBuffer: 1e9,
   });
   execFileSync("tar", ["x"], { cwd: folder, input: archive });
-  const file = JSON.stringify(join(folder, "src/server/version.ts"));
+  const file = JSON.stringify(join(folder, "src/settings/version.ts"));
   const code = `console.log((await import(${file})).version)`;
   const { stdout } = spawnSync(process.execPath, ["--input-type=module", "--eval", code], {
     encoding: "utf8",

@@ -1,9 +1,9 @@
 import { beforeEach, expect, test } from "vitest";
-import { createIdGenerator } from "../../src/core/values/ids.ts";
-import { Dispatcher } from "../../src/delivery/dispatcher.ts";
-import { createGroupCommitStore } from "../../src/store/batch/groupCommit.ts";
-import type { Store } from "../../src/store/store.ts";
-import { makeInput } from "../core/commandRunner.ts";
+import { createIdGenerator } from "../../src/engine/core/values/ids.ts";
+import { Dispatcher } from "../../src/engine/delivery/dispatcher.ts";
+import { createGroupCommitStore } from "../../src/engine/store/batch/groupCommit.ts";
+import type { Store } from "../../src/engine/store/store.ts";
+import { makeInput } from "../engine/core/commandRunner.ts";
 import { Memory, memoryParts } from "../model/memoryStore.ts";
 import { RandomSource } from "./randomSource.ts";
 import { acme, createTimedDeliver, type TimedCall } from "./timedDeliver.ts";

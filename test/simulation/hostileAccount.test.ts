@@ -1,12 +1,13 @@
 import { beforeEach, expect, test } from "vitest";
-import { createIdGenerator } from "../../src/core/values/ids.ts";
-import type { Delivery, Outcome } from "../../src/core/model/message.ts";
-import { parseHost } from "../../src/core/values/url.ts";
-import { Dispatcher } from "../../src/delivery/dispatcher.ts";
-import { createGroupCommitStore } from "../../src/store/batch/groupCommit.ts";
+import { createIdGenerator } from "../../src/engine/core/values/ids.ts";
+import type { Delivery } from "../../src/engine/core/model/delivery.ts";
+import type { Outcome } from "../../src/engine/core/model/attempt.ts";
+import { parseHost } from "../../src/engine/core/values/url.ts";
+import { Dispatcher } from "../../src/engine/delivery/dispatcher.ts";
+import { createGroupCommitStore } from "../../src/engine/store/batch/groupCommit.ts";
 import { Memory, memoryParts } from "../model/memoryStore.ts";
-import type { Store } from "../../src/store/store.ts";
-import { makeInput } from "../core/commandRunner.ts";
+import type { Store } from "../../src/engine/store/store.ts";
+import { makeInput } from "../engine/core/commandRunner.ts";
 import { RandomSource } from "./randomSource.ts";
 import { NodeClock, VirtualTime, settled } from "./virtualTime.ts";
 

@@ -1,13 +1,16 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import type { CommandResult, CommandName, CommandInput } from "../../src/core/commands/index.ts";
-import { createIdGenerator } from "../../src/core/values/ids.ts";
-import type { Delivery, MessageInput, Millis, Outcome } from "../../src/core/model/message.ts";
-import { parseHost } from "../../src/core/values/url.ts";
-import { Dispatcher } from "../../src/delivery/dispatcher.ts";
-import { createGroupCommitStore } from "../../src/store/batch/groupCommit.ts";
+import type { CommandResult, CommandName, CommandInput } from "../../src/engine/store/catalog/commands.ts";
+import { createIdGenerator } from "../../src/engine/core/values/ids.ts";
+import type { Delivery } from "../../src/engine/core/model/delivery.ts";
+import type { MessageInput } from "../../src/engine/core/model/message.ts";
+import type { Millis } from "../../src/engine/core/values/basics.ts";
+import type { Outcome } from "../../src/engine/core/model/attempt.ts";
+import { parseHost } from "../../src/engine/core/values/url.ts";
+import { Dispatcher } from "../../src/engine/delivery/dispatcher.ts";
+import { createGroupCommitStore } from "../../src/engine/store/batch/groupCommit.ts";
 import { Memory, memoryParts } from "../model/memoryStore.ts";
-import type { Store } from "../../src/store/store.ts";
-import { makeInput } from "../core/commandRunner.ts";
+import type { Store } from "../../src/engine/store/store.ts";
+import { makeInput } from "../engine/core/commandRunner.ts";
 import { RandomSource } from "./randomSource.ts";
 import { NodeClock, VirtualTime, settled } from "./virtualTime.ts";
 

@@ -1,18 +1,18 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import { deleteAccountData } from "../../src/server/accountDeletion.ts";
-import { createIdGenerator } from "../../src/core/values/ids.ts";
-import type { Retention } from "../../src/core/commands/retention.ts";
-import type { MaintenanceTask } from "../../src/maintenance/scheduler.ts";
+import { createIdGenerator } from "../../src/engine/core/values/ids.ts";
+import type { Retention } from "../../src/engine/core/commands/retention.ts";
+import type { MaintenanceTask } from "../../src/engine/upkeep/scheduler.ts";
 import {
   MaintenanceScheduler,
   createPromptRetentionTask,
   createRetentionTask,
-} from "../../src/maintenance/scheduler.ts";
+} from "../../src/engine/upkeep/scheduler.ts";
 import { Memory, memoryStore } from "../model/memoryStore.ts";
-import { withAuditActor } from "../../src/store/auditActor.ts";
-import type { Store } from "../../src/store/store.ts";
-import { makeInput } from "../core/commandRunner.ts";
-import { serverAccount } from "../../src/core/values/basics.ts";
+import { withAuditActor } from "../../src/engine/store/auditActor.ts";
+import type { Store } from "../../src/engine/store/store.ts";
+import { makeInput } from "../engine/core/commandRunner.ts";
+import { serverAccount } from "../../src/engine/core/values/basics.ts";
 import { RandomSource } from "./randomSource.ts";
 import { NodeClock, VirtualTime, settled } from "./virtualTime.ts";
 

@@ -1,10 +1,10 @@
 import { createHash } from "node:crypto";
-import type { Commands } from "../../src/core/commands/index.ts";
-import { noCapacity } from "../../src/core/admission/capacity.ts";
-import { createIdGenerator } from "../../src/core/values/ids.ts";
-import { spans } from "../../src/core/values/limits.ts";
-import type { AccountId, Millis } from "../../src/core/model/message.ts";
-import type { CommandCall, Store } from "../../src/store/store.ts";
+import type { Commands } from "../../src/engine/store/catalog/commands.ts";
+import { noCapacity } from "../../src/engine/core/admission/capacity.ts";
+import { createIdGenerator } from "../../src/engine/core/values/ids.ts";
+import { spans } from "../../src/engine/core/values/limits.ts";
+import type { AccountId, Millis } from "../../src/engine/core/values/basics.ts";
+import type { CommandCall, Store } from "../../src/engine/store/store.ts";
 import { RandomSource } from "./randomSource.ts";
 import { randomInputs } from "./actors/clients.ts";
 import { SimulatedClients } from "./actors/simulatedClients.ts";

@@ -1,7 +1,8 @@
-import type { NewAccount } from "../../src/server/credentials.ts";
-import { parseHost } from "../../src/core/values/url.ts";
-import type { Delivery, Outcome } from "../../src/core/model/message.ts";
-import type { Deliver } from "../../src/delivery/deliver.ts";
+import type { NewAccount } from "../../src/settings/credentials.ts";
+import { parseHost } from "../../src/engine/core/values/url.ts";
+import type { Delivery } from "../../src/engine/core/model/delivery.ts";
+import type { Outcome } from "../../src/engine/core/model/attempt.ts";
+import type { Deliver } from "../../src/engine/delivery/deliver.ts";
 import type { VirtualTime } from "./virtualTime.ts";
 
 /** A call of a destination. `at` is in milliseconds since the start. */

@@ -1,10 +1,10 @@
 import { beforeEach, expect, test } from "vitest";
-import { createIdGenerator } from "../../src/core/values/ids.ts";
-import { MaintenanceScheduler } from "../../src/maintenance/scheduler.ts";
-import { createTrimmingTask } from "../../src/maintenance/trimHistory.ts";
+import { createIdGenerator } from "../../src/engine/core/values/ids.ts";
+import { MaintenanceScheduler } from "../../src/engine/upkeep/scheduler.ts";
+import { createTrimmingTask } from "../../src/engine/upkeep/trimHistory.ts";
 import { Memory, memoryStore } from "../model/memoryStore.ts";
-import type { Store } from "../../src/store/store.ts";
-import { makeInput } from "../core/commandRunner.ts";
+import type { Store } from "../../src/engine/store/store.ts";
+import { makeInput } from "../engine/core/commandRunner.ts";
 import { RandomSource } from "./randomSource.ts";
 import { NodeClock, VirtualTime, settled } from "./virtualTime.ts";
 

@@ -1,5 +1,5 @@
-import type { Millis } from "../../src/core/model/message.ts";
-import type { Clock } from "../../src/clock/clock.ts";
+import type { Millis } from "../../src/engine/core/values/basics.ts";
+import type { Clock } from "../../src/engine/clock/clock.ts";
 import type { RandomSource } from "./randomSource.ts";
 
 /** A scheduled event. It does not happen if its owner has died. */

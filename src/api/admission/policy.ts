@@ -1,10 +1,10 @@
 import type { Readable } from "node:stream";
-import type { Burst } from "../../core/accounts/requestRate.ts";
-import { tooManyRequests } from "../../core/accounts/requestRate.ts";
-import type { Millis } from "../../core/model/message.ts";
-import type { WebhookSource } from "../../core/model/webhookSource.ts";
-import { Refusal, errorCodes } from "../../core/values/errors.ts";
-import type { Store } from "../../store/store.ts";
+import type { Burst } from "../../engine/core/limits/requestRate.ts";
+import { tooManyRequests } from "../../engine/core/limits/requestRate.ts";
+import type { Millis } from "../../engine/core/values/basics.ts";
+import type { WebhookSource } from "../../engine/core/model/webhookSource.ts";
+import { Refusal, errorCodes } from "../../engine/core/values/errors.ts";
+import type { Store } from "../../engine/store/store.ts";
 import { createBasicAuthenticator } from "../auth/basic.ts";
 import type { Look, Proof } from "../auth/bearer.ts";
 import { createAuthenticator } from "../auth/bearer.ts";

@@ -1,6 +1,6 @@
-import { mustBeActive } from "../../core/accounts/plans.ts";
-import { mustBeUnrestricted, mustHaveVerb } from "../../core/model/rights.ts";
-import { Refusal } from "../../core/values/errors.ts";
+import { mustBeActive } from "../../engine/core/accounts/plans.ts";
+import { mustBeUnrestricted, mustHaveVerb } from "../../engine/core/model/rights.ts";
+import { Refusal } from "../../engine/core/values/errors.ts";
 import type { Proof } from "../auth/bearer.ts";
 import type { Route } from "../route/route.ts";
 import { changesAnything, requiredVerb } from "../route/route.ts";

@@ -1,4 +1,4 @@
-import type { Millis } from "../../core/model/message.ts";
+import type { Millis } from "../../engine/core/values/basics.ts";
 import { Bursts } from "./bursts.ts";
 import { Lockout } from "./lockout.ts";
 import { RefusedRequests } from "./refusedRequests.ts";

@@ -1,6 +1,6 @@
-import { Refusal } from "../../core/values/errors.ts";
-import type { Account } from "../../core/model/message.ts";
-import type { Store } from "../../store/store.ts";
+import type { Account } from "../../engine/core/model/account.ts";
+import { Refusal } from "../../engine/core/values/errors.ts";
+import type { Store } from "../../engine/store/store.ts";
 import type { GivenTokens, Proof } from "./bearer.ts";
 import { isSameSecret } from "./token.ts";
 

@@ -1,14 +1,14 @@
-import { Refusal } from "../../core/values/errors.ts";
-import type { Account, Millis } from "../../core/model/message.ts";
-import type { SessionCredential } from "../../core/model/consoleSession.ts";
-import type { Scope, Token } from "../../core/model/rights.ts";
-import { shouldNoteUse } from "../../core/commands/token.ts";
-import { toScope } from "../../core/model/rights.ts";
-import type { Store } from "../../store/store.ts";
-import type { Attempts, AttemptOrigin } from "./lockout.ts";
+import { shouldNoteUse } from "../../engine/core/commands/token.ts";
+import type { Account } from "../../engine/core/model/account.ts";
+import type { SessionCredential } from "../../engine/core/model/consoleSession.ts";
+import { type Scope, type Token, toScope } from "../../engine/core/model/rights.ts";
+import type { Millis } from "../../engine/core/values/basics.ts";
+import { Refusal } from "../../engine/core/values/errors.ts";
+import type { Store } from "../../engine/store/store.ts";
+import type { AttemptOrigin, Attempts } from "./lockout.ts";
 import { parseAccountId, hashToken, isSameSecret, makeReadOnlyToken } from "./token.ts";
-import { minute, second } from "../../core/values/time.ts";
-import { BoundedMap } from "../../core/values/boundedMap.ts";
+import { BoundedMap } from "../../engine/core/caches/boundedMap.ts";
+import { minute, second } from "../../engine/core/values/time.ts";
 
 /**
  * The account that a request has proved, the token, and what the token allows. If `by` is "header", the

@@ -1,6 +1,7 @@
-import type { Burst } from "../../core/accounts/requestRate.ts";
-import { countInBurst, readRequestRateLimit, toSecond } from "../../core/accounts/requestRate.ts";
-import type { Account, AccountId, Millis } from "../../core/model/message.ts";
+import type { Burst } from "../../engine/core/limits/requestRate.ts";
+import { countInBurst, readRequestRateLimit, toSecond } from "../../engine/core/limits/requestRate.ts";
+import type { Account } from "../../engine/core/model/account.ts";
+import type { AccountId, Millis } from "../../engine/core/values/basics.ts";
 
 /**
  * Counts the requests of each account in the current second, at this node only. Counts of earlier seconds are

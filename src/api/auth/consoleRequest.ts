@@ -1,6 +1,5 @@
-import { Refusal } from "../../core/values/errors.ts";
-import type { OwnHosts } from "./ownHosts.ts";
-import { checkOwnHost } from "./ownHosts.ts";
+import { Refusal } from "../../engine/core/values/errors.ts";
+import { checkOwnHost, type OwnHosts } from "./ownHosts.ts";
 
 /** The page that sent a request, as the request shows it. `host` is the host that the browser used. */
 export type BrowserRequest = {

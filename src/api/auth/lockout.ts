@@ -1,10 +1,10 @@
-import { Refusal } from "../../core/values/errors.ts";
-import type { Failures } from "../../core/accounts/lockout.ts";
-import { lockoutRemaining, maxFailures, addFailure } from "../../core/accounts/lockout.ts";
-import type { Millis } from "../../core/model/message.ts";
+import { Refusal } from "../../engine/core/values/errors.ts";
+import type { Failures } from "../../engine/core/accounts/lockout.ts";
+import { lockoutRemaining, maxFailures, addFailure } from "../../engine/core/accounts/lockout.ts";
+import type { Millis } from "../../engine/core/values/basics.ts";
 import { toNetwork } from "../http/address.ts";
 import { hashToken } from "./token.ts";
-import { BoundedMap } from "../../core/values/boundedMap.ts";
+import { BoundedMap } from "../../engine/core/caches/boundedMap.ts";
 
 /**
  * The origin of an attempt to authenticate: the address of the client, and the user name that it gave, if

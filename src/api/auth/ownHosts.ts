@@ -1,6 +1,6 @@
 import { isIP } from "node:net";
-import { Refusal } from "../../core/values/errors.ts";
-import { memoize } from "../../core/values/memoize.ts";
+import { memoize } from "../../engine/core/caches/memoize.ts";
+import { Refusal } from "../../engine/core/values/errors.ts";
 
 /** The hosts by which pages may reach this server, in addition to loopback names and IP addresses. */
 export type OwnHosts = {

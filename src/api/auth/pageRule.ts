@@ -1,4 +1,4 @@
-import { Refusal } from "../../core/values/errors.ts";
+import { Refusal } from "../../engine/core/values/errors.ts";
 import type { OwnHosts } from "./ownHosts.ts";
 import { checkOwnHost, hasSameName, isLoopback } from "./ownHosts.ts";
 

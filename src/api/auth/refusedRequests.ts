@@ -1,6 +1,6 @@
-import { toSecond } from "../../core/accounts/requestRate.ts";
-import { Refusal } from "../../core/values/errors.ts";
-import type { Millis } from "../../core/model/message.ts";
+import { toSecond } from "../../engine/core/limits/requestRate.ts";
+import { Refusal } from "../../engine/core/values/errors.ts";
+import type { Millis } from "../../engine/core/values/basics.ts";
 import { toNetwork } from "../http/address.ts";
 
 /**

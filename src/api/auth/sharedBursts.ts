@@ -1,7 +1,8 @@
-import type { Burst, BurstShare } from "../../core/accounts/requestRate.ts";
-import { readRequestRateLimit } from "../../core/accounts/requestRate.ts";
-import type { Account, AccountId, Millis } from "../../core/model/message.ts";
-import type { Store } from "../../store/store.ts";
+import type { Burst, BurstShare } from "../../engine/core/limits/requestRate.ts";
+import { readRequestRateLimit } from "../../engine/core/limits/requestRate.ts";
+import type { Account } from "../../engine/core/model/account.ts";
+import type { AccountId, Millis } from "../../engine/core/values/basics.ts";
+import type { Store } from "../../engine/store/store.ts";
 import { Bursts } from "./bursts.ts";
 
 /** The store through which nodes share the requests of a second, and the clock of this node. */
@@ -19,8 +20,8 @@ const grace: Millis = 2_000;
 
 /**
  * Counts the requests of accounts at all nodes together in the current second, by the clock of the store.
- * Each node takes a few requests of the second at a time (see `core/accounts/requestRate.ts`). It asks the
- * store for more only when those are used up and more may be left.
+ * Each node takes a few requests of the second at a time (see `engine/core/limits/requestRate.ts`). It asks
+ * the store for more only when those are used up and more may be left.
  */
 export class SharedBursts {
   readonly #burstSharing: BurstSharing;

@@ -1,5 +1,5 @@
 import { createHmac, hash, randomBytes, timingSafeEqual } from "node:crypto";
-import type { Account } from "../../core/model/message.ts";
+import type { Account } from "../../engine/core/model/account.ts";
 
 /**
  * Returns a token: the base64 of a JSON object with `UserID` and `Password`. Existing clients read the user

@@ -1,8 +1,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Bytes, Millis } from "../../core/model/message.ts";
-import { noBytes } from "../../core/model/message.ts";
+import { type Bytes, type Millis, noBytes } from "../../engine/core/values/basics.ts";
+import type { Refusal } from "../../engine/core/values/errors.ts";
 import type { AdmissionPolicy, AdmittedAtOnce } from "../admission/policy.ts";
-import type { Refusal } from "../../core/values/errors.ts";
 import { findAddress } from "../http/address.ts";
 import type { AnswerTimes, TimedRequest } from "../http/answerTime.ts";
 import { readRequestId } from "../http/requestId.ts";

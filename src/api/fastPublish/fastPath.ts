@@ -1,7 +1,7 @@
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
-import type { Millis } from "../../core/model/message.ts";
-import { second } from "../../core/values/time.ts";
+import type { Millis } from "../../engine/core/values/basics.ts";
+import { second } from "../../engine/core/values/time.ts";
 import { AnswerTimes, waitAtMost } from "../http/answerTime.ts";
 import type { FastParts } from "./answer.ts";
 import { admit, answerParsed } from "./answer.ts";

@@ -1,7 +1,7 @@
 import type { Server } from "node:http";
 import { STATUS_CODES, validateHeaderValue } from "node:http";
 import type { Socket } from "node:net";
-import type { Millis } from "../../core/model/message.ts";
+import type { Millis } from "../../engine/core/values/basics.ts";
 import { findAddress } from "../http/address.ts";
 import type { Begun, PacedSocket } from "../route/pipelining.ts";
 import type { PlainHead } from "./parse.ts";

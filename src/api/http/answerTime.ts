@@ -1,7 +1,6 @@
-import type { Refusal } from "../../core/values/errors.ts";
-import { makeUnavailable } from "../../core/values/errors.ts";
-import type { Millis } from "../../core/model/message.ts";
-import { minute, second } from "../../core/values/time.ts";
+import type { Millis } from "../../engine/core/values/basics.ts";
+import { makeUnavailable, type Refusal } from "../../engine/core/values/errors.ts";
+import { minute, second } from "../../engine/core/values/time.ts";
 
 /**
  * How long a request may take until its response begins, without the time in which its body arrives. The

@@ -1,7 +1,7 @@
-import { brandNames } from "../../core/values/brand.ts";
-import type { Brand } from "../../core/model/message.ts";
-import { canonicalName } from "../../core/values/headers.ts";
-import { memoize } from "../../core/values/memoize.ts";
+import { brandNames } from "../../engine/core/values/brand.ts";
+import type { Brand } from "../../engine/core/values/basics.ts";
+import { canonicalName } from "../../engine/core/values/headers.ts";
+import { memoize } from "../../engine/core/caches/memoize.ts";
 
 /** A name without its brand: `upstash-retries` is `retries` under the brand `upstash`. */
 export type BrandedName = { brand: Brand; name: string };

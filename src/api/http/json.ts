@@ -1,6 +1,6 @@
-import { Refusal } from "../../core/values/errors.ts";
-import type { LongWork } from "../../core/fairness/longWork.ts";
-import type { AccountId, Bytes } from "../../core/model/message.ts";
+import { Refusal } from "../../engine/core/values/errors.ts";
+import type { LongWork } from "../../engine/core/node/longWork.ts";
+import type { AccountId, Bytes } from "../../engine/core/values/basics.ts";
 
 /**
  * The maximum number of values and names in a JSON text, and the maximum depth of nesting. A short text can

@@ -1,5 +1,5 @@
 import { Readable } from "node:stream";
-import type { Millis } from "../../core/model/message.ts";
+import type { Millis } from "../../engine/core/values/basics.ts";
 
 /** A line of a stream, and the time of what it shows. */
 export type TimedLine = { time: Millis; text: string };

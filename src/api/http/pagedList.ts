@@ -1,5 +1,5 @@
 import { Readable } from "node:stream";
-import type { AccountId } from "../../core/model/message.ts";
+import type { AccountId } from "../../engine/core/values/basics.ts";
 import type { ResponseLimits } from "./responseLimits.ts";
 
 /**

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { Refusal } from "../../core/values/errors.ts";
+import { Refusal } from "../../engine/core/values/errors.ts";
 import { describeIssue } from "./schemaErrors.ts";
 import { findNearest } from "./nearest.ts";
 import { readParameters } from "./target.ts";

@@ -1,6 +1,6 @@
 import { STATUS_CODES } from "node:http";
-import type { ErrorCode } from "../../core/values/errors.ts";
-import { Refusal, errorCodes } from "../../core/values/errors.ts";
+import type { ErrorCode } from "../../engine/core/values/errors.ts";
+import { Refusal, errorCodes } from "../../engine/core/values/errors.ts";
 import { rateLimitHeaders } from "./rateLimitHeaders.ts";
 
 /**

@@ -1,5 +1,5 @@
-import type { RemainingQuota } from "../../core/values/errors.ts";
-import type { PublishResult } from "../../core/commands/publish.ts";
+import type { RemainingQuota } from "../../engine/core/values/errors.ts";
+import type { PublishResult } from "../../engine/core/commands/publish.ts";
 import { warningHeader } from "./warnings.ts";
 
 /**

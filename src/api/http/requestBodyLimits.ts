@@ -1,8 +1,8 @@
 import { Transform } from "node:stream";
 import type { IncomingMessage } from "node:http";
 import type { Readable } from "node:stream";
-import { Refusal } from "../../core/values/errors.ts";
-import type { AccountId } from "../../core/model/message.ts";
+import { Refusal } from "../../engine/core/values/errors.ts";
+import type { AccountId } from "../../engine/core/values/basics.ts";
 
 /**
  * The maximum size of all request bodies in the server together, in bytes. A body counts until it is

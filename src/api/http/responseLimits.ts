@@ -1,6 +1,6 @@
-import { Refusal } from "../../core/values/errors.ts";
-import { memory } from "../../core/values/limits.ts";
-import type { AccountId } from "../../core/model/message.ts";
+import { Refusal } from "../../engine/core/values/errors.ts";
+import { memory } from "../../engine/core/values/limits.ts";
+import type { AccountId } from "../../engine/core/values/basics.ts";
 
 /** The maximum number of bytes of responses in flight for an account, a few of the longest pages. */
 const maxOutgoingBytes = 4 * memory.page;

@@ -1,7 +1,7 @@
-import { Refusal } from "../../core/values/errors.ts";
-import { limits } from "../../core/values/limits.ts";
-import { isName } from "../../core/values/name.ts";
-import { parseUrl } from "../../core/values/url.ts";
+import { Refusal } from "../../engine/core/values/errors.ts";
+import { limits } from "../../engine/core/values/limits.ts";
+import { isName } from "../../engine/core/values/name.ts";
+import { parseUrl } from "../../engine/core/values/url.ts";
 import { parseBrandedName, findTokenBrand } from "./brand.ts";
 
 /**

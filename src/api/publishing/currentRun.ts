@@ -1,7 +1,7 @@
-import type { AccountId } from "../../core/model/message.ts";
-import type { Run, Waiter } from "../../core/model/run.ts";
-import { listRunBounds } from "../../core/model/stepId.ts";
-import type { Store } from "../../store/store.ts";
+import type { AccountId } from "../../engine/core/values/basics.ts";
+import type { Run, Waiter } from "../../engine/core/model/run.ts";
+import { listRunBounds } from "../../engine/core/model/stepId.ts";
+import type { Store } from "../../engine/store/store.ts";
 
 /** The maximum number of resumes that are followed from a run to the run that continues it now. */
 const maxResumes = 100;

@@ -1,5 +1,5 @@
-import { Refusal } from "../../core/values/errors.ts";
-import type { Store } from "../../store/store.ts";
+import { Refusal } from "../../engine/core/values/errors.ts";
+import type { Store } from "../../engine/store/store.ts";
 import { decodeHeaderText } from "../settings/grammar.ts";
 import type { EventAddress } from "./currentRun.ts";
 import { findCurrentRunId } from "./currentRun.ts";

@@ -1,8 +1,9 @@
-import { Refusal } from "../../core/values/errors.ts";
-import { limits } from "../../core/values/limits.ts";
-import type { HeaderList, Redaction } from "../../core/model/message.ts";
-import { canonicalName } from "../../core/values/headers.ts";
-import { redactHeaders } from "../../core/model/redaction.ts";
+import { Refusal } from "../../engine/core/values/errors.ts";
+import { limits } from "../../engine/core/values/limits.ts";
+import type { HeaderList } from "../../engine/core/values/basics.ts";
+import type { Redaction } from "../../engine/core/model/sendSettings.ts";
+import { canonicalName } from "../../engine/core/values/headers.ts";
+import { redactHeaders } from "../../engine/core/model/redaction.ts";
 import { parseBrandedName } from "../http/brand.ts";
 import type { MessageSettings } from "../settings/grammar.ts";
 import { readSettings } from "../settings/grammar.ts";

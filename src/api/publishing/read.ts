@@ -1,16 +1,11 @@
-import { parseTraceContext, type TraceContext } from "../../core/values/traceContext.ts";
-import { Refusal } from "../../core/values/errors.ts";
-import { limits } from "../../core/values/limits.ts";
-import { checkQueryLength, damagedGroupRefusal } from "../../core/commands/urlGroup.ts";
-import type {
-  AccountId,
-  Brand,
-  Bytes,
-  UrlGroup,
-  HeaderList,
-  MessageInput,
-} from "../../core/model/message.ts";
-import type { Store } from "../../store/store.ts";
+import { parseTraceContext, type TraceContext } from "../../engine/core/values/traceContext.ts";
+import { Refusal } from "../../engine/core/values/errors.ts";
+import { limits } from "../../engine/core/values/limits.ts";
+import { checkQueryLength, damagedGroupRefusal } from "../../engine/core/commands/urlGroup.ts";
+import type { AccountId, Brand, Bytes, HeaderList } from "../../engine/core/values/basics.ts";
+import type { UrlGroup } from "../../engine/core/model/urlGroup.ts";
+import type { MessageInput } from "../../engine/core/model/message.ts";
+import type { Store } from "../../engine/store/store.ts";
 import { findTokenBrand, pickBrand } from "../http/brand.ts";
 import { listSenderHeaders, containsToken } from "../settings/forward.ts";
 import type { GivenSetting, MessageSettings } from "../settings/grammar.ts";

@@ -1,7 +1,8 @@
-import type { CallbackSettings, MessageInput } from "../../core/model/message.ts";
-import { parseUrl } from "../../core/values/url.ts";
-import type { PublishResult } from "../../core/commands/publish.ts";
-import type { RefusedHost } from "../../core/values/refusedHost.ts";
+import type { CallbackSettings } from "../../engine/core/model/sendSettings.ts";
+import type { MessageInput } from "../../engine/core/model/message.ts";
+import { parseUrl } from "../../engine/core/values/url.ts";
+import type { PublishResult } from "../../engine/core/commands/publish.ts";
+import type { RefusedHost } from "../../engine/core/values/refusedHost.ts";
 import type { IncomingRequest, RouteContext } from "../route/route.ts";
 
 type WarningContext = {

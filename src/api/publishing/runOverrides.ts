@@ -1,8 +1,8 @@
-import { Refusal } from "../../core/values/errors.ts";
-import type { Account } from "../../core/model/message.ts";
-import { noSendSettings } from "../../core/model/message.ts";
-import { findSendingRefusal } from "../../core/accounts/sendingLimits.ts";
-import type { RunOverrides } from "../../core/deadLetters/resume.ts";
+import { Refusal } from "../../engine/core/values/errors.ts";
+import type { Account } from "../../engine/core/model/account.ts";
+import { noSendSettings } from "../../engine/core/model/sendSettings.ts";
+import { findSendingRefusal } from "../../engine/core/limits/sendingLimits.ts";
+import type { RunOverrides } from "../../engine/core/deadLetters/resume.ts";
 import { listHeaderSettings, listQuerySettings, readAllSettings } from "../settings/grammar.ts";
 import type { MessageSettings } from "../settings/grammar.ts";
 import type { IncomingRequest } from "../route/route.ts";

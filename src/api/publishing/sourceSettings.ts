@@ -1,8 +1,9 @@
-import { Refusal } from "../../core/values/errors.ts";
-import type { Account, HeaderList } from "../../core/model/message.ts";
-import type { WebhookSource } from "../../core/model/webhookSource.ts";
-import { noBytes } from "../../core/model/message.ts";
-import { findSendingRefusal } from "../../core/accounts/sendingLimits.ts";
+import { Refusal } from "../../engine/core/values/errors.ts";
+import type { Account } from "../../engine/core/model/account.ts";
+import type { HeaderList } from "../../engine/core/values/basics.ts";
+import type { WebhookSource } from "../../engine/core/model/webhookSource.ts";
+import { noBytes } from "../../engine/core/values/basics.ts";
+import { findSendingRefusal } from "../../engine/core/limits/sendingLimits.ts";
 import { pickBrand } from "../http/brand.ts";
 import { listKeptSettings, readPublishRequest } from "./read.ts";
 import type { IncomingRequest, RouteContext } from "../route/route.ts";

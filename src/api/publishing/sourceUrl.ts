@@ -1,7 +1,7 @@
 import { hash, randomBytes } from "node:crypto";
-import { Refusal } from "../../core/values/errors.ts";
-import type { WebhookSource } from "../../core/model/webhookSource.ts";
-import type { Store } from "../../store/store.ts";
+import { Refusal } from "../../engine/core/values/errors.ts";
+import type { WebhookSource } from "../../engine/core/model/webhookSource.ts";
+import type { Store } from "../../engine/store/store.ts";
 
 /** The path that precedes the secret in the URL of a source. */
 const sourceCallPath = "/v2/in/";

@@ -1,5 +1,5 @@
-import type { ErrorCode } from "../../core/values/errors.ts";
-import { Refusal } from "../../core/values/errors.ts";
+import type { ErrorCode } from "../../engine/core/values/errors.ts";
+import { Refusal } from "../../engine/core/values/errors.ts";
 import { parseBrandedHeader } from "../http/brand.ts";
 
 /**

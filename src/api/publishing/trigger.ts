@@ -1,7 +1,10 @@
-import { brandNames } from "../../core/values/brand.ts";
-import { Refusal } from "../../core/values/errors.ts";
-import type { CallbackSettings, HeaderList, MessageInput, RunFeatures } from "../../core/model/message.ts";
-import { toLatin1, joinHeaders } from "../../core/values/headers.ts";
+import { brandNames } from "../../engine/core/values/brand.ts";
+import { Refusal } from "../../engine/core/values/errors.ts";
+import type { CallbackSettings } from "../../engine/core/model/sendSettings.ts";
+import type { HeaderList } from "../../engine/core/values/basics.ts";
+import type { MessageInput } from "../../engine/core/model/message.ts";
+import type { RunFeatures } from "../../engine/core/model/runPost.ts";
+import { toLatin1, joinHeaders } from "../../engine/core/values/headers.ts";
 import { readForwardedHeader } from "../settings/forward.ts";
 import type { GivenSetting, MessageSettings } from "../settings/grammar.ts";
 import { refuseWorkflowSettings } from "../settings/grammar.ts";

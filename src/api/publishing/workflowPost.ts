@@ -1,17 +1,11 @@
 import { z } from "zod";
-import { Refusal } from "../../core/values/errors.ts";
-import { limits } from "../../core/values/limits.ts";
-import type {
-  Bytes,
-  HeaderList,
-  InvokerPost,
-  MessageInput,
-  RunFeatures,
-  RunPost,
-  StepHead,
-} from "../../core/model/message.ts";
-import { headerValue } from "../../core/values/headers.ts";
-import { parseStepHead, mustBeStep } from "../../core/model/run.ts";
+import { Refusal } from "../../engine/core/values/errors.ts";
+import { limits } from "../../engine/core/values/limits.ts";
+import type { Bytes, HeaderList } from "../../engine/core/values/basics.ts";
+import type { InvokerPost, RunFeatures, RunPost, StepHead } from "../../engine/core/model/runPost.ts";
+import type { MessageInput } from "../../engine/core/model/message.ts";
+import { headerValue } from "../../engine/core/values/headers.ts";
+import { parseStepHead, mustBeStep } from "../../engine/core/model/run.ts";
 import { readForwardedHeaders, headersSchema, toHeaderList } from "../settings/forwardedHeaders.ts";
 import type { MessageSettings, WorkflowSettings } from "../settings/grammar.ts";
 import { listHeaderSettings, refuseWorkflowSettings } from "../settings/grammar.ts";

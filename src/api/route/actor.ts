@@ -1,6 +1,6 @@
-import type { Actor } from "../../core/model/auditEntry.ts";
+import type { Actor } from "../../engine/core/model/auditEntry.ts";
 import type { SessionIdentity } from "../auth/bearer.ts";
-import { withAuditActor } from "../../store/auditActor.ts";
+import { withAuditActor } from "../../engine/store/auditActor.ts";
 import type { IncomingRequest, RouteContext, Route } from "./route.ts";
 import { changesAnything } from "./route.ts";
 

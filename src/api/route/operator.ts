@@ -1,4 +1,4 @@
-import { Refusal } from "../../core/values/errors.ts";
+import { Refusal } from "../../engine/core/values/errors.ts";
 import { readActor } from "./actor.ts";
 import { readBasic } from "../auth/basic.ts";
 import type { Attempts } from "../auth/lockout.ts";

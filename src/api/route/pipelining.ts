@@ -1,9 +1,8 @@
 import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { Duplex } from "node:stream";
-import type { Millis } from "../../core/model/message.ts";
-import type { RefusedBodies } from "./refusedBodies.ts";
-import { strangerBytes } from "./refusedBodies.ts";
+import type { Millis } from "../../engine/core/values/basics.ts";
+import { type RefusedBodies, strangerBytes } from "./refusedBodies.ts";
 import type { RouteContext } from "./route.ts";
 
 /** How the reading of connections is paced: the queue of long work, timers, and what reads refused bodies. */

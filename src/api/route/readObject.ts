@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { Refusal } from "../../core/values/errors.ts";
+import { Refusal } from "../../engine/core/values/errors.ts";
 import { describeIssue } from "../http/schemaErrors.ts";
 import { readSettingsJson } from "../http/json.ts";
 import type { IncomingRequest } from "./route.ts";

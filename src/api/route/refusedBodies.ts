@@ -1,5 +1,5 @@
 import type { Socket } from "node:net";
-import type { Millis } from "../../core/model/message.ts";
+import type { Millis } from "../../engine/core/values/basics.ts";
 import type { RouteContext } from "./route.ts";
 
 /** The bytes of a refused body that are read from a sender that has not proved an account. */

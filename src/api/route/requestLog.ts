@@ -1,4 +1,4 @@
-import type { AccountId, Millis } from "../../core/model/message.ts";
+import type { AccountId, Millis } from "../../engine/core/values/basics.ts";
 import { containsToken } from "../settings/forward.ts";
 import type { Target } from "../http/target.ts";
 

@@ -1,20 +1,20 @@
 import { z } from "zod";
-import type { AccountChange } from "../../core/commands/account.ts";
-import type { Actor } from "../../core/model/auditEntry.ts";
-import type { ErrorCode } from "../../core/values/errors.ts";
-import { Refusal } from "../../core/values/errors.ts";
-import type { LongWork } from "../../core/fairness/longWork.ts";
-import type { Account, AccountId, Brand, Bytes, Millis, NodeId } from "../../core/model/message.ts";
-import type { WebhookSource } from "../../core/model/webhookSource.ts";
-import type { RefusedHosts } from "../../core/values/refusedHost.ts";
-import type { Retention } from "../../core/commands/retention.ts";
-import type { Filter } from "../../core/search/filter.ts";
-import { limits } from "../../core/values/limits.ts";
-import type { BodyLimit } from "../../core/accounts/plans.ts";
-import type { Prices } from "../../core/accounts/statistics.ts";
-import type { Verb } from "../../core/model/rights.ts";
-import type { PlanName } from "../../core/model/accountTerms.ts";
-import type { Store } from "../../store/store.ts";
+import type { BodyLimit } from "../../engine/core/accounts/plans.ts";
+import type { Prices } from "../../engine/core/accounts/statistics.ts";
+import type { AccountChange } from "../../engine/core/commands/account.ts";
+import type { Retention } from "../../engine/core/commands/retention.ts";
+import type { Account } from "../../engine/core/model/account.ts";
+import type { PlanName } from "../../engine/core/model/accountTerms.ts";
+import type { Actor } from "../../engine/core/model/auditEntry.ts";
+import type { Verb } from "../../engine/core/model/rights.ts";
+import type { WebhookSource } from "../../engine/core/model/webhookSource.ts";
+import type { LongWork } from "../../engine/core/node/longWork.ts";
+import type { Filter } from "../../engine/core/search/filter.ts";
+import type { AccountId, Brand, Bytes, Millis, NodeId } from "../../engine/core/values/basics.ts";
+import { type ErrorCode, Refusal } from "../../engine/core/values/errors.ts";
+import { limits } from "../../engine/core/values/limits.ts";
+import type { RefusedHosts } from "../../engine/core/values/refusedHost.ts";
+import type { Store } from "../../engine/store/store.ts";
 import type { Proof } from "../auth/bearer.ts";
 import type { Access } from "../auth/pageRule.ts";
 import type { BrowserRequest } from "../auth/consoleRequest.ts";
@@ -37,8 +37,8 @@ export type AccountAdmin = {
   unhold(): Promise<{ wasHeld: boolean }>;
 };
 
-/** The services and options that routes use. */
-export type RouteContext = {
+/** The services and options that routes use. An operation adds what its routes need. */
+export interface RouteContext {
   store: Store;
   now(): Millis;
   /** A monotonic clock. */
@@ -50,8 +50,6 @@ export type RouteContext = {
   /** The tails of the log that are open on this port. */
   logTails: { open(account: AccountId, filter: Filter): Promise<LineStream> };
   retention: Retention;
-  /** Tells this node that a job was created. Default: jobs begin when a node looks for them. */
-  wakeJobs?: () => void;
   /** The number of queues that an account may have. Default: see `limits`. */
   maxQueues?: number;
   /** See `BodyLimit`. */
@@ -83,7 +81,7 @@ export type RouteContext = {
   isHeld?(): boolean;
   /** Returns the known reason why this server takes no requests, or null if it takes requests. */
   notReadyReason(): string | null;
-};
+}
 
 /** A request on its way to its route. */
 export type IncomingRequest = {

@@ -1,4 +1,4 @@
-import { brandNames } from "../../core/values/brand.ts";
+import { brandNames } from "../../engine/core/values/brand.ts";
 import { parseBrandedHeader } from "../http/brand.ts";
 import { hasSetting, percentDecode, splitTarget } from "../http/target.ts";
 import type { Route } from "./route.ts";

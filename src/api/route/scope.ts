@@ -1,6 +1,6 @@
-import { Refusal } from "../../core/values/errors.ts";
-import type { Scope } from "../../core/model/rights.ts";
-import { findDisclosureRefusal } from "../../core/model/rights.ts";
+import { Refusal } from "../../engine/core/values/errors.ts";
+import type { Scope } from "../../engine/core/model/rights.ts";
+import { findDisclosureRefusal } from "../../engine/core/model/rights.ts";
 import type { IncomingRequest } from "./route.ts";
 
 /**

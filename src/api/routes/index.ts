@@ -1,56 +1,44 @@
 import type { Route } from "../route/route.ts";
 import { accounts } from "./accounts/accounts.ts";
-import { alerts } from "./accounts/alerts.ts";
-import { serverAlerts } from "./accounts/serverAlerts.ts";
 import { admin } from "./accounts/admin.ts";
-import { audit } from "./accounts/audit.ts";
 import { batch } from "./messages/batch.ts";
 import { dlq } from "./deadLetters/dlq.ts";
 import { enqueue } from "./messages/enqueue.ts";
-import { flowControl } from "./messages/flowControl.ts";
-import { groups } from "./messages/groups.ts";
-import { healthReports } from "./accounts/health.ts";
-import { holders } from "./messages/holders.ts";
-import { hooks } from "./messages/hooks.ts";
-import { sourceCalls } from "./messages/sourceCalls.ts";
-import { jobs } from "./jobs/jobs.ts";
+import { flowControl } from "./queues/flowControl.ts";
+import { groups } from "./groups/groups.ts";
+import { healthReports } from "./server/health.ts";
+import { holders } from "./queues/holders.ts";
+import { hooks } from "./workflows/hooks.ts";
 import { signingKeys } from "./accounts/keys.ts";
-import { log } from "./messages/log.ts";
+import { log } from "./logs/log.ts";
 import { messages } from "./messages/messages.ts";
 import { publish } from "./messages/publish.ts";
-import { queues } from "./messages/queues.ts";
+import { queues } from "./queues/queues.ts";
 import { runList } from "./workflows/runList.ts";
 import { runLogs } from "./workflows/runLogs.ts";
 import { runs } from "./workflows/runs.ts";
 import { runStatus } from "./workflows/runStatus.ts";
-import { schedules } from "./messages/schedules.ts";
-import { sources } from "./messages/sources.ts";
-import { statistics } from "./accounts/statistics.ts";
+import { schedules } from "./schedules/schedules.ts";
 import { tokens } from "./accounts/tokens.ts";
-import { me } from "./situation/me.ts";
-import { nodes } from "./situation/nodes.ts";
-import { metrics } from "./situation/metrics.ts";
-import { overviews } from "./situation/overview.ts";
-import { unfinishedMessages } from "./situation/unfinished.ts";
+import { me } from "./accounts/me.ts";
+import { nodes } from "./server/nodes.ts";
+import { unfinishedMessages } from "./messages/unfinished.ts";
 import { trigger } from "./workflows/trigger.ts";
 import { waitedEvents } from "./workflows/waitedEvents.ts";
 import { waits } from "./workflows/waits.ts";
 import { workflowDlq } from "./workflows/workflowDlq.ts";
 
-/** All routes of the HTTP API. */
-export const routes: readonly Route[] = [
+/** The routes of messages, runs and accounts. */
+export const engineRoutes: readonly Route[] = [
   publish,
   enqueue,
   batch,
   ...groups,
   ...messages,
   ...unfinishedMessages,
-  ...overviews,
-  metrics,
   me,
   ...dlq,
   ...log,
-  ...audit,
   ...schedules,
   ...queues,
   ...flowControl,
@@ -65,14 +53,8 @@ export const routes: readonly Route[] = [
   waitedEvents,
   ...waits,
   ...workflowDlq,
-  ...jobs,
-  ...alerts,
-  ...serverAlerts,
   ...hooks,
-  ...sources,
-  ...sourceCalls,
   ...accounts,
-  ...statistics,
   ...admin,
   nodes,
   ...healthReports,

@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import type { Millis } from "../../core/model/message.ts";
-import { Refusal } from "../../core/values/errors.ts";
-import { limits } from "../../core/values/limits.ts";
+import type { Millis } from "../../engine/core/values/basics.ts";
+import { Refusal } from "../../engine/core/values/errors.ts";
+import { limits } from "../../engine/core/values/limits.ts";
 import type { AdmissionPolicy, Caller, Credentials, Leave } from "../admission/policy.ts";
 import type { BrowserParts } from "./browser.ts";
 import { readBrowser } from "./browser.ts";

@@ -1,7 +1,7 @@
 import { STATUS_CODES } from "node:http";
 import type { IncomingMessage, Server } from "node:http";
 import type { Duplex } from "node:stream";
-import type { Millis } from "../../core/model/message.ts";
+import type { Millis } from "../../engine/core/values/basics.ts";
 import { PacedSocket, afterResponses } from "../route/pipelining.ts";
 import type { PlainService } from "../fastPublish/sockets.ts";
 import type { Problem } from "../http/problems.ts";

@@ -1,10 +1,12 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
 import Fastify from "fastify";
 import type { FastifyInstance, FastifyReply, FastifyRequest, onSendHookHandler } from "fastify";
 import { answerInTime, answerTime, bulkAnswerTime } from "../http/answerTime.ts";
 import { readRequestId, requestIdHeader } from "../http/requestId.ts";
-import { limits } from "../../core/values/limits.ts";
-import type { AccountId } from "../../core/model/message.ts";
-import { noBytes } from "../../core/model/message.ts";
+import { limits } from "../../engine/core/values/limits.ts";
+import type { AccountId } from "../../engine/core/values/basics.ts";
+import { noBytes } from "../../engine/core/values/basics.ts";
+import type { ConsoleSessions } from "../auth/consoleSessions.ts";
 import type { AdmissionParts } from "../admission/policy.ts";
 import { AdmissionPolicy } from "../admission/policy.ts";
 import { FastPath } from "../fastPublish/fastPath.ts";
@@ -25,14 +27,11 @@ import { shownPath } from "../route/requestLog.ts";
 import type { RouteResponse, IncomingRequest, RouteContext, Route } from "../route/route.ts";
 import { changesAnything, listMethods, readMaxBytes } from "../route/route.ts";
 import { routerPath, routeTable, routingPath } from "../route/routeTable.ts";
-import { routes as allRoutes } from "../routes/index.ts";
 import type { BrowserParts } from "./browser.ts";
 import { readBrowser } from "./browser.ts";
-import type { ConsoleFiles } from "../console/files.ts";
-import { addSessionHeaders } from "../console/responses.ts";
+import { addSessionHeaders } from "../auth/sessionHeaders.ts";
 import { isUnchanged } from "./unchanged.ts";
-import { createSessionRoutes } from "../console/sessionRoutes.ts";
-import { LogTails } from "../routes/messages/logTails.ts";
+import { LogTails } from "../routes/logs/logTails.ts";
 import { admitRequests, readCallerIp, readCredentials, readParams } from "./admitRequests.ts";
 import { direct } from "./connections.ts";
 import { respondToBytes, acceptEveryRequest } from "./everyRequest.ts";
@@ -43,6 +42,8 @@ import { sendLines } from "./sendLines.ts";
 export type ApiOptions = Omit<RouteContext, "logTails"> &
   AdmissionParts &
   BrowserParts & {
+    /** All routes. */
+    routes: readonly Route[];
     /**
      * Whose X-Forwarded-For is trusted: no client's (false), every client's (true), or that of clients in
      * these networks.
@@ -53,7 +54,9 @@ export type ApiOptions = Omit<RouteContext, "logTails"> &
     /** Origins whose pages may read responses in a browser, or `*`. Default: none. */
     corsOrigins?: readonly string[];
     /** The files of the console. Default: none are served. */
-    consoleFiles?: ConsoleFiles;
+    consoleFiles?: { answer(request: IncomingMessage, response: ServerResponse): boolean };
+    /** Returns the routes of the console. */
+    createConsoleRoutes?(parts: { sessions: ConsoleSessions; admission: AdmissionPolicy }): Route[];
     /** Whether this port serves only the routes for accounts and those that need no credentials. */
     servesAccountsOnly?: boolean;
     /**
@@ -157,14 +160,14 @@ function addResponseHooks(api: FastifyInstance, options: ApiOptions, responseLim
 const isReadOnly = (row: Route | undefined): boolean => row !== undefined && !changesAnything(row);
 
 const listConsoleRoutes = (
-  { sessions, servesAccountsOnly }: ApiOptions,
+  { sessions, servesAccountsOnly, createConsoleRoutes }: ApiOptions,
   admission: AdmissionPolicy,
-): Route[] => (sessions && !servesAccountsOnly ? createSessionRoutes({ sessions, admission }) : []);
+): Route[] => (sessions && !servesAccountsOnly ? (createConsoleRoutes?.({ sessions, admission }) ?? []) : []);
 
-const listServedRoutes = ({ servesAccountsOnly }: ApiOptions): readonly Route[] =>
+const listServedRoutes = ({ servesAccountsOnly, routes }: ApiOptions): readonly Route[] =>
   servesAccountsOnly
-    ? allRoutes.filter(({ access }) => access === "account" || access === "operator" || access === "open")
-    : allRoutes;
+    ? routes.filter(({ access }) => access === "account" || access === "operator" || access === "open")
+    : routes;
 
 /**
  * Reports whether a port uses the fast path. Only the framework reads the address that a proxy reports, and

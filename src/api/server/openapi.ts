@@ -1,7 +1,7 @@
 import { z } from "zod";
-import { brandNames } from "../../core/values/brand.ts";
-import type { ErrorCode } from "../../core/values/errors.ts";
-import { errorCodes } from "../../core/values/errors.ts";
+import { brandNames } from "../../engine/core/values/brand.ts";
+import type { ErrorCode } from "../../engine/core/values/errors.ts";
+import { errorCodes } from "../../engine/core/values/errors.ts";
 import { formatHeaderName } from "../http/brand.ts";
 import { callbackSchema, failureCallbackSchema } from "../views/callbackSchemas.ts";
 import { webhooks } from "./openapiWebhooks.ts";

@@ -1,5 +1,5 @@
-import { brandNames } from "../../core/values/brand.ts";
-import { deliveryHeaders, standardHeaders } from "../../core/values/deliveryHeaders.ts";
+import { brandNames } from "../../engine/core/values/brand.ts";
+import { deliveryHeaders, standardHeaders } from "../../engine/core/values/deliveryHeaders.ts";
 
 type Json = Record<string, unknown>;
 

@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
-import { Refusal, errorCodes } from "../../core/values/errors.ts";
-import { second } from "../../core/values/time.ts";
-import type { Millis } from "../../core/model/message.ts";
+import type { Millis } from "../../engine/core/values/basics.ts";
+import { errorCodes, Refusal } from "../../engine/core/values/errors.ts";
+import { second } from "../../engine/core/values/time.ts";
 import type { LineStream } from "../http/lineStream.ts";
 import { PacedSocket } from "../route/pipelining.ts";
 import type { RouteContext } from "../route/route.ts";

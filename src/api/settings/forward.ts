@@ -1,9 +1,9 @@
-import { brandNames } from "../../core/values/brand.ts";
-import { Refusal } from "../../core/values/errors.ts";
-import { limits } from "../../core/values/limits.ts";
-import type { HeaderList } from "../../core/model/message.ts";
-import { canonicalName, connectionHeaders } from "../../core/values/headers.ts";
-import { memoize } from "../../core/values/memoize.ts";
+import { memoize } from "../../engine/core/caches/memoize.ts";
+import type { HeaderList } from "../../engine/core/values/basics.ts";
+import { brandNames } from "../../engine/core/values/brand.ts";
+import { Refusal } from "../../engine/core/values/errors.ts";
+import { canonicalName, connectionHeaders } from "../../engine/core/values/headers.ts";
+import { limits } from "../../engine/core/values/limits.ts";
 import type { Proof } from "../auth/bearer.ts";
 import { withoutConsoleCookies } from "../auth/consoleRequest.ts";
 import { parseBrandedName } from "../http/brand.ts";

@@ -1,8 +1,8 @@
 import { z } from "zod";
-import { Refusal } from "../../core/values/errors.ts";
-import { limits } from "../../core/values/limits.ts";
-import type { HeaderList } from "../../core/model/message.ts";
-import { canonicalName } from "../../core/values/headers.ts";
+import { Refusal } from "../../engine/core/values/errors.ts";
+import { limits } from "../../engine/core/values/limits.ts";
+import type { HeaderList } from "../../engine/core/values/basics.ts";
+import { canonicalName } from "../../engine/core/values/headers.ts";
 import { parseBrandedName } from "../http/brand.ts";
 import { readForwardedHeader } from "./forward.ts";
 

@@ -1,7 +1,7 @@
-import { Refusal } from "../../core/values/errors.ts";
-import { limits } from "../../core/values/limits.ts";
-import type { Brand } from "../../core/model/message.ts";
-import { memoize } from "../../core/values/memoize.ts";
+import { Refusal } from "../../engine/core/values/errors.ts";
+import { limits } from "../../engine/core/values/limits.ts";
+import type { Brand } from "../../engine/core/values/basics.ts";
+import { memoize } from "../../engine/core/caches/memoize.ts";
 import { parseBrandedHeader, parseBrandedName, formatHeaderName } from "../http/brand.ts";
 import { readForwardedHeader } from "./forward.ts";
 import { findNearest } from "../http/nearest.ts";

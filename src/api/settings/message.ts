@@ -1,19 +1,14 @@
 import { createHash, hash } from "node:crypto";
-import { Refusal } from "../../core/values/errors.ts";
-import type {
-  Brand,
-  Bytes,
-  CallbackSettings,
-  FlowControl,
-  HeaderList,
-  MessageInput,
-  SendSettings,
-} from "../../core/model/message.ts";
-import type { Overrides } from "../../core/deadLetters/overrides.ts";
-import { defaultCallback } from "../../core/deadLetters/overrides.ts";
-import { noMessageSettings, noSendSettings } from "../../core/model/message.ts";
-import { limits } from "../../core/values/limits.ts";
-import { canonicalName, headerValue, joinHeaders } from "../../core/values/headers.ts";
+import { Refusal } from "../../engine/core/values/errors.ts";
+import type { Brand, Bytes, HeaderList } from "../../engine/core/values/basics.ts";
+import type { CallbackSettings, FlowControl, SendSettings } from "../../engine/core/model/sendSettings.ts";
+import type { MessageInput } from "../../engine/core/model/message.ts";
+import type { Overrides } from "../../engine/core/deadLetters/overrides.ts";
+import { defaultCallback } from "../../engine/core/deadLetters/overrides.ts";
+import { noMessageSettings } from "../../engine/core/model/message.ts";
+import { noSendSettings } from "../../engine/core/model/sendSettings.ts";
+import { limits } from "../../engine/core/values/limits.ts";
+import { canonicalName, headerValue, joinHeaders } from "../../engine/core/values/headers.ts";
 import { readForwardedHeader } from "./forward.ts";
 import type { GivenSetting, MessageSettings } from "./grammar.ts";
 import { readAllSettings } from "./grammar.ts";

@@ -1,8 +1,8 @@
-import type { ClearableField, ScheduleChange } from "../../core/commands/changeSchedule.ts";
-import { isClearable } from "../../core/commands/changeSchedule.ts";
-import type { Overrides } from "../../core/deadLetters/overrides.ts";
-import { canonicalName } from "../../core/values/headers.ts";
-import { Refusal } from "../../core/values/errors.ts";
+import type { ClearableField, ScheduleChange } from "../../engine/core/commands/changeSchedule.ts";
+import { isClearable } from "../../engine/core/commands/changeSchedule.ts";
+import type { Overrides } from "../../engine/core/deadLetters/overrides.ts";
+import { canonicalName } from "../../engine/core/values/headers.ts";
+import { Refusal } from "../../engine/core/values/errors.ts";
 import { parseBrandedHeader } from "../http/brand.ts";
 import type { GivenSetting, MessageSettings } from "./grammar.ts";
 import { readSettings } from "./grammar.ts";

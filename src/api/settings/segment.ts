@@ -1,5 +1,5 @@
-import { Refusal } from "../../core/values/errors.ts";
-import { limits } from "../../core/values/limits.ts";
+import { Refusal } from "../../engine/core/values/errors.ts";
+import { limits } from "../../engine/core/values/limits.ts";
 import { decodeHeaderText } from "./grammar.ts";
 import { isValidKey } from "./settingTexts.ts";
 import { shorten } from "../http/target.ts";

@@ -1,9 +1,10 @@
-import { parseDuration } from "../../core/values/duration.ts";
-import { Refusal } from "../../core/values/errors.ts";
-import { limits } from "../../core/values/limits.ts";
-import type { FlowControl, Millis } from "../../core/model/message.ts";
-import { memoize } from "../../core/values/memoize.ts";
-import { day } from "../../core/values/time.ts";
+import { parseDuration } from "../../engine/core/values/duration.ts";
+import { Refusal } from "../../engine/core/values/errors.ts";
+import { limits } from "../../engine/core/values/limits.ts";
+import type { FlowControl } from "../../engine/core/model/sendSettings.ts";
+import type { Millis } from "../../engine/core/values/basics.ts";
+import { memoize } from "../../engine/core/caches/memoize.ts";
+import { day } from "../../engine/core/values/time.ts";
 import { checkUrl } from "../http/target.ts";
 
 // The values that the texts of settings mean. All functions throw `Refusal` for any other text.

@@ -1,11 +1,13 @@
 import { z } from "zod";
-import { parseCron } from "../../core/values/cron.ts";
-import { parseExpression } from "../../core/values/expression.ts";
-import { defaults, limits } from "../../core/values/limits.ts";
-import type { FlowControl, MessageInput, Method, Millis, Redaction } from "../../core/model/message.ts";
-import { parseRedaction } from "../../core/model/redaction.ts";
+import { parseCron } from "../../engine/core/values/cron.ts";
+import { parseExpression } from "../../engine/core/values/expression.ts";
+import { defaults, limits } from "../../engine/core/values/limits.ts";
+import type { FlowControl, Method, Redaction } from "../../engine/core/model/sendSettings.ts";
+import type { MessageInput } from "../../engine/core/model/message.ts";
+import type { Millis } from "../../engine/core/values/basics.ts";
+import { parseRedaction } from "../../engine/core/model/redaction.ts";
 import { checkName } from "../http/target.ts";
-import { day, hour, minute } from "../../core/values/time.ts";
+import { day, hour, minute } from "../../engine/core/values/time.ts";
 import {
   checkNameLength,
   parseFlowControlValue,

@@ -1,7 +1,7 @@
 import { z } from "zod";
-import { Refusal } from "../../core/values/errors.ts";
-import { limits } from "../../core/values/limits.ts";
-import type { RunFeatures } from "../../core/model/message.ts";
+import { Refusal } from "../../engine/core/values/errors.ts";
+import { limits } from "../../engine/core/values/limits.ts";
+import type { RunFeatures } from "../../engine/core/model/runPost.ts";
 import { readBoolean, parseKey, readUrl, refuseText } from "./settingTexts.ts";
 import { shorten } from "../http/target.ts";
 

@@ -1,12 +1,8 @@
-import type {
-  CallbackSettings,
-  FlowControl,
-  HeaderList,
-  Schedule,
-  SendSettings,
-} from "../../core/model/message.ts";
-import type { Redaction } from "../../core/model/message.ts";
-import { formatDuration } from "../../core/values/duration.ts";
+import type { CallbackSettings, FlowControl, SendSettings } from "../../engine/core/model/sendSettings.ts";
+import type { HeaderList } from "../../engine/core/values/basics.ts";
+import type { Schedule } from "../../engine/core/model/schedule.ts";
+import type { Redaction } from "../../engine/core/model/sendSettings.ts";
+import { formatDuration } from "../../engine/core/values/duration.ts";
 import { formatHeaderName } from "../http/brand.ts";
 import type { MessageSettingName } from "./table.ts";
 

@@ -1,7 +1,7 @@
 import { z } from "zod";
-import type { Account } from "../../core/model/message.ts";
-import { defaultTimeout, readLimits, readMessageBytes, readPlan } from "../../core/accounts/plans.ts";
-import { retentionFor } from "../../core/commands/retention.ts";
+import { defaultTimeout, readLimits, readMessageBytes, readPlan } from "../../engine/core/accounts/plans.ts";
+import { retentionFor } from "../../engine/core/commands/retention.ts";
+import type { Account } from "../../engine/core/model/account.ts";
 import type { RouteContext } from "../route/route.ts";
 import { makeReadOnlyToken } from "../auth/token.ts";
 

@@ -2,7 +2,7 @@ import { z } from "zod";
 
 const headers = z.record(z.string(), z.array(z.string()));
 
-/** The body of a callback, as `core/sending/callback.ts` writes it. */
+/** The body of a callback, as `engine/core/sending/callback.ts` writes it. */
 export const callbackSchema = z.object({
   status: z.int().describe("The status of the response; -1 if there was no response."),
   header: headers.describe("The headers of the response: names to lists of values."),

@@ -1,8 +1,8 @@
 import { z } from "zod";
-import { headerMap } from "../../core/sending/callback.ts";
-import { redactHeaders } from "../../core/model/redaction.ts";
-import { findFailedStep, formatFailure } from "../../core/model/failureText.ts";
-import type { DeadLetterEntry } from "../../store/queries/deadLetters.ts";
+import { headerMap } from "../../engine/core/sending/callback.ts";
+import { redactHeaders } from "../../engine/core/model/redaction.ts";
+import { findFailedStep, formatFailure } from "../../engine/core/model/failureText.ts";
+import type { DeadLetterEntry } from "../../engine/store/queries/deadLetters.ts";
 import { deadLetterJson, omitMissing } from "./messages.ts";
 import { sha256 } from "../http/sha256.ts";
 import { deadLetterSchema } from "./schemas.ts";

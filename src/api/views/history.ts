@@ -1,8 +1,8 @@
 import { Readable } from "node:stream";
-import type { AccountId } from "../../core/model/message.ts";
-import type { Run } from "../../core/model/run.ts";
-import { formatHistoryEntry } from "../../core/model/run.ts";
-import type { Store } from "../../store/store.ts";
+import type { AccountId } from "../../engine/core/values/basics.ts";
+import type { Run } from "../../engine/core/model/run.ts";
+import { formatHistoryEntry } from "../../engine/core/model/run.ts";
+import type { Store } from "../../engine/store/store.ts";
 
 /** The intended size of one read, in bytes. The size is estimated from the entries that were read before. */
 const maxBytes = 4 * 1024 * 1024;

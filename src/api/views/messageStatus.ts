@@ -1,9 +1,14 @@
 import { z } from "zod";
-import { endStates, listedStates, readListedDueAt, readListedState } from "../../core/sending/listedState.ts";
-import type { WaitState } from "../../core/sending/whyWaiting.ts";
-import { listWaitReasons } from "../../core/sending/whyWaiting.ts";
-import type { Millis } from "../../core/model/message.ts";
-import type { MessageView } from "../../store/queries/index.ts";
+import {
+  endStates,
+  listedStates,
+  readListedDueAt,
+  readListedState,
+} from "../../engine/core/explain/listedState.ts";
+import type { WaitState } from "../../engine/core/explain/whyWaiting.ts";
+import { listWaitReasons } from "../../engine/core/explain/whyWaiting.ts";
+import type { Millis } from "../../engine/core/values/basics.ts";
+import type { MessageView } from "../../engine/store/catalog/queries.ts";
 import { omitMissing, outcomeJson } from "./messages.ts";
 import { messageSchema, outcomeSchema } from "./schemas.ts";
 import { aboutListedStates } from "./unfinished.ts";

@@ -1,21 +1,17 @@
-import { headerMap } from "../../core/sending/callback.ts";
-import { explainFailure } from "../../core/sending/explainFailure.ts";
-import type {
-  Bytes,
-  CallbackSettings,
-  StoredMessage,
-  FlowControl,
-  LogRow,
-  Redaction,
-} from "../../core/model/message.ts";
-import { isSettledByStep } from "../../core/sending/outcome.ts";
-import type { FailureCallbackInfo } from "../../core/model/deadLetter.ts";
+import { headerMap } from "../../engine/core/sending/callback.ts";
+import { explainFailure } from "../../engine/core/explain/explainFailure.ts";
+import type { Bytes } from "../../engine/core/values/basics.ts";
+import type { CallbackSettings, FlowControl, Redaction } from "../../engine/core/model/sendSettings.ts";
+import type { StoredMessage } from "../../engine/core/model/message.ts";
+import type { LogRow } from "../../engine/core/model/logRow.ts";
+import { isSettledByStep } from "../../engine/core/sending/outcome.ts";
+import type { FailureCallbackInfo } from "../../engine/core/model/deadLetter.ts";
 import { sha256 } from "../http/sha256.ts";
-import { redactBody, redactHeaders } from "../../core/model/redaction.ts";
-import { defaults, logBodyBytes } from "../../core/values/limits.ts";
-import type { LogEntry } from "../../store/queries/logs.ts";
-import type { DeadLetterEntry } from "../../store/queries/deadLetters.ts";
-import { base64 } from "../../core/values/base64.ts";
+import { redactBody, redactHeaders } from "../../engine/core/model/redaction.ts";
+import { defaults, logBodyBytes } from "../../engine/core/values/limits.ts";
+import type { LogEntry } from "../../engine/store/queries/logs.ts";
+import type { DeadLetterEntry } from "../../engine/store/queries/deadLetters.ts";
+import { base64 } from "../../engine/core/values/base64.ts";
 
 const strictDecoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 

@@ -1,10 +1,11 @@
 import { z } from "zod";
-import { headerMap } from "../../core/sending/callback.ts";
-import { defaults } from "../../core/values/limits.ts";
-import { explainEmptyFiring } from "../../core/commands/schedule.ts";
-import { listCronTimes } from "../../core/values/cron.ts";
-import type { Millis, Schedule } from "../../core/model/message.ts";
-import { redactHeaders, redactBody } from "../../core/model/redaction.ts";
+import { headerMap } from "../../engine/core/sending/callback.ts";
+import { defaults } from "../../engine/core/values/limits.ts";
+import { explainEmptyFiring } from "../../engine/core/commands/schedule.ts";
+import { listCronTimes } from "../../engine/core/values/cron.ts";
+import type { Millis } from "../../engine/core/values/basics.ts";
+import type { Schedule } from "../../engine/core/model/schedule.ts";
+import { redactHeaders, redactBody } from "../../engine/core/model/redaction.ts";
 import { damaged } from "./schemas.ts";
 import { bodyFields, flowControlFields, omitMissing } from "./messages.ts";
 import { sha256 } from "../http/sha256.ts";

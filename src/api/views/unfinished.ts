@@ -1,9 +1,9 @@
 import { z } from "zod";
-import { gateKinds, readWaitlist } from "../../core/admission/gate.ts";
-import { listedStates } from "../../core/sending/listedState.ts";
-import { listWaitReasons } from "../../core/sending/whyWaiting.ts";
-import type { Millis } from "../../core/model/message.ts";
-import type { UnfinishedEntry } from "../../store/queries/unfinished.ts";
+import { gateKinds, readWaitlist } from "../../engine/core/admission/gate.ts";
+import { listedStates } from "../../engine/core/explain/listedState.ts";
+import { listWaitReasons } from "../../engine/core/explain/whyWaiting.ts";
+import type { Millis } from "../../engine/core/values/basics.ts";
+import type { UnfinishedEntry } from "../../engine/store/queries/unfinished.ts";
 import { omitMissing, originFields } from "./messages.ts";
 import { damaged, identityFields, sendFields } from "./schemas.ts";
 import { waitReasonSchema } from "./waitReasonSchema.ts";

@@ -1,6 +1,6 @@
 import { z } from "zod";
-import { headerMap } from "../../core/sending/callback.ts";
-import type { UrlGroup } from "../../core/model/message.ts";
+import { headerMap } from "../../engine/core/sending/callback.ts";
+import type { UrlGroup } from "../../engine/core/model/urlGroup.ts";
 import { redactSettings } from "../publishing/keptSettings.ts";
 import { damaged } from "./schemas.ts";
 

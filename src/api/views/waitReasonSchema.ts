@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { waitReasonNames } from "../../core/sending/whyWaiting.ts";
+import { waitReasonNames } from "../../engine/core/explain/whyWaiting.ts";
 
 const millis = (about: string) => z.int().optional().describe(`${about}, in Unix milliseconds.`);
 
@@ -12,7 +12,7 @@ const blockerSchema = z.object({
   text: z.string().describe("The state of the message as a sentence."),
 });
 
-/** Why an unfinished message waits, as computed by `core/sending/whyWaiting.ts`. */
+/** Why an unfinished message waits, as computed by `engine/core/explain/whyWaiting.ts`. */
 export const waitReasonSchema = z.object({
   reason: z
     .enum(waitReasonNames)

@@ -1,11 +1,11 @@
 import { z } from "zod";
-import { headerMap } from "../../core/sending/callback.ts";
-import type { HeaderList } from "../../core/model/message.ts";
-import type { Waiter } from "../../core/model/run.ts";
-import type { Notified } from "../../core/workflows/wait.ts";
+import { headerMap } from "../../engine/core/sending/callback.ts";
+import type { HeaderList } from "../../engine/core/values/basics.ts";
+import type { Waiter } from "../../engine/core/model/run.ts";
+import type { Notified } from "../../engine/core/workflows/wait.ts";
 import type { Proof } from "../auth/bearer.ts";
 import { containsToken } from "../settings/forward.ts";
-import { canonicalName } from "../../core/values/headers.ts";
+import { canonicalName } from "../../engine/core/values/headers.ts";
 import { redactForwarded } from "../publishing/keptSettings.ts";
 
 const headers = (about: string) =>

@@ -1,5 +1,5 @@
-import { parseDuration } from "../../core/values/duration.ts";
-import { day, hour, minute, second } from "../../core/values/time.ts";
+import { parseDuration } from "../../engine/core/values/duration.ts";
+import { day, hour, minute, second } from "../../engine/core/values/time.ts";
 import { CommandFailed } from "./commandFailed.ts";
 import type { Fields } from "./fields.ts";
 import { readNumber } from "./fields.ts";

@@ -1,8 +1,8 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import { Bursts } from "../../../src/api/auth/bursts.ts";
 import { createAccessCounters } from "../../../src/api/auth/accessCounters.ts";
-import { routes } from "../../../src/api/routes/index.ts";
-import type { Terms } from "../../../src/core/model/accountTerms.ts";
+import { routes } from "../../../src/operations/routes.ts";
+import type { Terms } from "../../../src/engine/core/model/accountTerms.ts";
 import { testTime, createTestServer, otherToken } from "../testServer.ts";
 import type { TestServer } from "../testServer.ts";
 

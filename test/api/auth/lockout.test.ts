@@ -96,7 +96,7 @@ test("the operator's password is not checked for the rest of a minute after too 
 
 test("the oldest origin is forgotten if there are too many", async () => {
   const { Lockout } = await import("../../../src/api/auth/lockout.ts");
-  const { Refusal } = await import("../../../src/core/values/errors.ts");
+  const { Refusal } = await import("../../../src/engine/core/values/errors.ts");
   const lockout = new Lockout(() => 0);
   const codeFrom = (address: string): string =>
     lockout.recordFailure({ address }, new Refusal("unauthorized", "no")).code;

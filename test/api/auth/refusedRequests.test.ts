@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { RefusedRequests } from "../../../src/api/auth/refusedRequests.ts";
 import { createAccessCounters } from "../../../src/api/auth/accessCounters.ts";
-import { routes } from "../../../src/api/routes/index.ts";
+import { routes } from "../../../src/operations/routes.ts";
 import { testTime, createTestServer, operatorPassword, token } from "../testServer.ts";
 import type { TestServer } from "../testServer.ts";
 import { listen, parseReply, request, send } from "../wire.ts";

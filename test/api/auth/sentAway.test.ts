@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest";
 import { z } from "zod";
-import type { Delivery } from "../../../src/core/model/message.ts";
+import type { Delivery } from "../../../src/engine/core/model/delivery.ts";
 import type { Route } from "../../../src/api/route/route.ts";
 import { requiredVerb } from "../../../src/api/route/route.ts";
-import { routes } from "../../../src/api/routes/index.ts";
+import { routes } from "../../../src/operations/routes.ts";
 import { createTestServer } from "../testServer.ts";
 import type { TestServer } from "../testServer.ts";
 import type { RequestParts, Possessions } from "../routes/accounts/possessions.ts";

@@ -1,12 +1,13 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import { createAccessCounters } from "../../../src/api/auth/accessCounters.ts";
 import { SharedBursts } from "../../../src/api/auth/sharedBursts.ts";
-import type { Burst } from "../../../src/core/accounts/requestRate.ts";
-import type { CommandName } from "../../../src/core/commands/index.ts";
-import type { Account, Millis } from "../../../src/core/model/message.ts";
+import type { Burst } from "../../../src/engine/core/limits/requestRate.ts";
+import type { CommandName } from "../../../src/engine/store/catalog/commands.ts";
+import type { Account } from "../../../src/engine/core/model/account.ts";
+import type { Millis } from "../../../src/engine/core/values/basics.ts";
 import { Memory, memoryStore } from "../../model/memoryStore.ts";
-import type { Store } from "../../../src/store/store.ts";
-import { makeAccount, createSource, TestClock } from "../../store/storeFixture.ts";
+import type { Store } from "../../../src/engine/store/store.ts";
+import { makeAccount, createSource, TestClock } from "../../engine/store/storeFixture.ts";
 import { testTime, createTestServer } from "../testServer.ts";
 
 // A node among several that share the requests of a second through their store.

@@ -2,8 +2,8 @@ import { expect, test } from "vitest";
 import { createAuthenticator } from "../../../src/api/auth/bearer.ts";
 import { notAttempts } from "../../../src/api/auth/lockout.ts";
 import { hashToken } from "../../../src/api/auth/token.ts";
-import { Refusal } from "../../../src/core/values/errors.ts";
-import type { Store } from "../../../src/store/store.ts";
+import { Refusal } from "../../../src/engine/core/values/errors.ts";
+import type { Store } from "../../../src/engine/store/store.ts";
 
 const token = "token-1";
 const tokens = (value = token) => ({

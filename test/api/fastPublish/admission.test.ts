@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { connect } from "node:net";
 import { expect, test } from "vitest";
-import { Refusal } from "../../../src/core/values/errors.ts";
+import { Refusal } from "../../../src/engine/core/values/errors.ts";
 import { otherToken, token } from "../testServer.ts";
 import { parseReply, request, send } from "../wire.ts";
 import { bearer, open } from "./countedServer.ts";

@@ -1,7 +1,7 @@
 import { fc } from "../../seeds.ts";
 import { describe, expect, test } from "vitest";
 import { readJson, readJsonList } from "../../../src/api/http/json.ts";
-import { createLongWork } from "../../../src/clock/clock.ts";
+import { createLongWork } from "../../../src/engine/clock/clock.ts";
 import { createTestServer } from "../testServer.ts";
 
 const names = (count: number): string => Array.from({ length: count }, (_, at) => `"k${at}":"x"`).join(",");

@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { connect } from "node:net";
 import { describe, expect, test } from "vitest";
-import type { Store } from "../../../src/store/store.ts";
+import type { Store } from "../../../src/engine/store/store.ts";
 import { createTestServer, token } from "../testServer.ts";
 import { listen, parseReply, request, send } from "../wire.ts";
 

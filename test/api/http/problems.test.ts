@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
 import type { Route } from "../../../src/api/route/route.ts";
 import { takesFieldsInBody } from "../../../src/api/route/route.ts";
-import { routes } from "../../../src/api/routes/index.ts";
-import type { Store } from "../../../src/store/store.ts";
+import { routes } from "../../../src/operations/routes.ts";
+import type { Store } from "../../../src/engine/store/store.ts";
 import { createTestServer, operatorPassword, otherToken, token } from "../testServer.ts";
 import { listen, request, send } from "../wire.ts";
 

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { connect } from "node:net";
 import type { Socket } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
-import type { Store } from "../../../src/store/store.ts";
+import type { Store } from "../../../src/engine/store/store.ts";
 import { createTestServer, otherToken, token } from "../testServer.ts";
 import { listen, parseReply, send } from "../wire.ts";
 

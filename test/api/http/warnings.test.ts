@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { addWarning } from "../../../src/api/http/warnings.ts";
-import { routes } from "../../../src/api/routes/index.ts";
+import { routes } from "../../../src/operations/routes.ts";
 import { createTestServer, operatorPassword, token } from "../testServer.ts";
 import { formatBasic } from "../routes/accounts/possessions.ts";
 

@@ -1,7 +1,7 @@
 import type { AddressInfo } from "node:net";
 import { describe, expect, test } from "vitest";
-import { createEgress } from "../../../src/delivery/http/egress.ts";
-import type { RefusedHosts } from "../../../src/core/values/refusedHost.ts";
+import { createEgress } from "../../../src/engine/delivery/http/egress.ts";
+import type { RefusedHosts } from "../../../src/engine/core/values/refusedHost.ts";
 import { createTestServer, token } from "../testServer.ts";
 import type { TestServer, Reply } from "../testServer.ts";
 

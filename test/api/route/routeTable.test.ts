@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import { listMethods } from "../../../src/api/route/route.ts";
 import { routeTable } from "../../../src/api/route/routeTable.ts";
 import type { Found } from "../../../src/api/route/routeTable.ts";
-import { routes } from "../../../src/api/routes/index.ts";
+import { routes } from "../../../src/operations/routes.ts";
 import { createTestServer } from "../testServer.ts";
 
 const table = routeTable(routes);

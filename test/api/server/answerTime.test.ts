@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { LineStream } from "../../../src/api/http/lineStream.ts";
 import { answerInTime } from "../../../src/api/http/answerTime.ts";
-import type { Store } from "../../../src/store/store.ts";
+import type { Store } from "../../../src/engine/store/store.ts";
 import { createTestServer, portOf, token } from "../testServer.ts";
 import { parseReply, request, send } from "../wire.ts";
 

@@ -1,5 +1,5 @@
 import { expect, onTestFinished, test } from "vitest";
-import { routes } from "../../../src/api/routes/index.ts";
+import { routes } from "../../../src/operations/routes.ts";
 import { openApi } from "../../../src/api/server/openapi.ts";
 import { createTestServer } from "../testServer.ts";
 

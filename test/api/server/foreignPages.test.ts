@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
-import { routes } from "../../../src/api/routes/index.ts";
+import { routes } from "../../../src/operations/routes.ts";
 import { listMethods } from "../../../src/api/route/route.ts";
-import { TestBrowser } from "../console/browser.ts";
+import { TestBrowser } from "../../operations/console/browser.ts";
 import { createTestServer, token } from "../testServer.ts";
 import { listen, parseReply, send } from "../wire.ts";
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { listMethods } from "../../../src/api/route/route.ts";
-import { routes } from "../../../src/api/routes/index.ts";
+import { routes } from "../../../src/operations/routes.ts";
 import { createTestServer, operatorPassword, token } from "../testServer.ts";
 import { formatBasic } from "../routes/accounts/possessions.ts";
 

@@ -2,7 +2,7 @@ import { fc } from "../../seeds.ts";
 import { connect } from "node:net";
 import type { Socket } from "node:net";
 import { describe, expect, test } from "vitest";
-import { routes } from "../../../src/api/routes/index.ts";
+import { routes } from "../../../src/operations/routes.ts";
 import { settingRows } from "../../../src/api/settings/table.ts";
 import { createTestServer, token } from "../testServer.ts";
 import { createRawClient, listen, parseReply, send } from "../wire.ts";

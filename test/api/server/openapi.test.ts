@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { openApi } from "../../../src/api/server/openapi.ts";
-import { routes } from "../../../src/api/routes/index.ts";
+import { routes } from "../../../src/operations/routes.ts";
 import { settingRows } from "../../../src/api/settings/table.ts";
 
 const document = openApi(routes);

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { shownPath } from "../../../src/api/route/requestLog.ts";
-import { routes } from "../../../src/api/routes/index.ts";
+import { routes } from "../../../src/operations/routes.ts";
 import { createTestServer, token } from "../testServer.ts";
 import { listen, parseReply, request, send } from "../wire.ts";
 

@@ -4,8 +4,8 @@ import type { Socket } from "node:net";
 import { PassThrough } from "node:stream";
 import { request } from "undici";
 import { expect, onTestFinished, test } from "vitest";
-import { limits } from "../../../src/core/values/limits.ts";
 import { RefusedBodies } from "../../../src/api/route/refusedBodies.ts";
+import { limits } from "../../../src/engine/core/values/limits.ts";
 import { createTestServer, token } from "../testServer.ts";
 import { listen } from "../wire.ts";
 

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { connect } from "node:net";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { createAccessCounters } from "../../../src/api/auth/accessCounters.ts";
-import { makeUnavailable } from "../../../src/core/values/errors.ts";
+import { makeUnavailable } from "../../../src/engine/core/values/errors.ts";
 import type { TestServer } from "../testServer.ts";
 import { createTestServer, testTime, token } from "../testServer.ts";
 import { listen } from "../wire.ts";

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { createTestServer } from "../testServer.ts";
 import type { TestServer } from "../testServer.ts";
-import { call, change, make } from "../routes/messages/sourceRequests.ts";
+import { call, change, make } from "../../operations/sources/sourceRequests.ts";
 import { startHeaders, stepHeaders } from "../routes/workflows/workflowPosts.ts";
 
 const url = "https://e.example/";

@@ -1,9 +1,9 @@
 import { hash } from "node:crypto";
 import { describe, expect, test } from "vitest";
-import type { Schedule } from "../../../src/core/model/message.ts";
+import type { Schedule } from "../../../src/engine/core/model/schedule.ts";
 import type { TestServer } from "../testServer.ts";
 import { createTestServer, otherToken, testTime } from "../testServer.ts";
-import { come, create, makeGroup, minute, read } from "../routes/messages/scheduleRequests.ts";
+import { come, create, makeGroup, minute, read } from "../routes/schedules/scheduleRequests.ts";
 
 const told = "https://told.example/";
 const longName = "Svc-Failure-Callback-Callback-Timeout";

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
 import type { MessageSettingName } from "../../../src/api/settings/table.ts";
 import { settingRows } from "../../../src/api/settings/table.ts";
-import { canonicalName } from "../../../src/core/values/headers.ts";
-import type { MessageInput } from "../../../src/core/model/message.ts";
+import { canonicalName } from "../../../src/engine/core/values/headers.ts";
+import type { MessageInput } from "../../../src/engine/core/model/message.ts";
 import { testTime, createTestServer } from "../testServer.ts";
 
 type Case = { good: [text: string, expected: Partial<MessageInput>][]; bad: string[] };

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { startDestination } from "../../process/waypost.ts";
+import { startDestination } from "../../server/waypost.ts";
 import type { ClientTestServer } from "../clientTestServer.ts";
 import { startClientTestServer } from "../clientTestServer.ts";
 import { go, goJson } from "./dialects.ts";

@@ -1,7 +1,7 @@
 import { createHash, createHmac } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { Arrival } from "../../process/waypost.ts";
-import { startDestination } from "../../process/waypost.ts";
+import type { Arrival } from "../../server/waypost.ts";
+import { startDestination } from "../../server/waypost.ts";
 import type { ClientTestServer, TestUser } from "../clientTestServer.ts";
 import { startClientTestServer } from "../clientTestServer.ts";
 import { go } from "./dialects.ts";

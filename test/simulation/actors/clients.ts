@@ -1,11 +1,11 @@
-import type { CommandInput } from "../../../src/core/commands/index.ts";
+import type { CommandInput } from "../../../src/engine/store/catalog/commands.ts";
+import type { AccountId } from "../../../src/engine/core/values/basics.ts";
 import type {
-  AccountId,
   CallbackSettings,
   FlowControl,
-  MessageInput,
   SendSettings,
-} from "../../../src/core/model/message.ts";
+} from "../../../src/engine/core/model/sendSettings.ts";
+import type { MessageInput } from "../../../src/engine/core/model/message.ts";
 import type { Tables } from "../storage/changes.ts";
 import type { RandomSource } from "../randomSource.ts";
 

@@ -1,5 +1,7 @@
-import type { Delivery, HeaderList, Millis, Outcome } from "../../../src/core/model/message.ts";
-import { parseHost } from "../../../src/core/values/url.ts";
+import type { Delivery } from "../../../src/engine/core/model/delivery.ts";
+import type { HeaderList, Millis } from "../../../src/engine/core/values/basics.ts";
+import type { Outcome } from "../../../src/engine/core/model/attempt.ts";
+import { parseHost } from "../../../src/engine/core/values/url.ts";
 import type { RandomSource } from "../randomSource.ts";
 
 /** How a host behaves. `deadly`: a node that calls it dies. */

@@ -1,7 +1,9 @@
-import { Refusal } from "../../../src/core/values/errors.ts";
-import type { Delivery, HeaderList, RunPart, StepHead } from "../../../src/core/model/message.ts";
-import type { CallType } from "../../../src/core/model/run.ts";
-import type { CommandCall, Store } from "../../../src/store/store.ts";
+import { Refusal } from "../../../src/engine/core/values/errors.ts";
+import type { Delivery } from "../../../src/engine/core/model/delivery.ts";
+import type { HeaderList } from "../../../src/engine/core/values/basics.ts";
+import type { RunPart, StepHead } from "../../../src/engine/core/model/runPost.ts";
+import type { CallType } from "../../../src/engine/core/model/run.ts";
+import type { CommandCall, Store } from "../../../src/engine/store/store.ts";
 import type { RandomSource } from "../randomSource.ts";
 import type { Move, Program, Work } from "./programs.ts";
 import { makeRunOutput, getProgram, replay, readHistory, stepTypes, workflowUrl } from "./programs.ts";

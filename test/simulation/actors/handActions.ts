@@ -1,5 +1,5 @@
-import type { AccountId, Millis } from "../../../src/core/model/message.ts";
-import type { CommandCall } from "../../../src/store/store.ts";
+import type { AccountId, Millis } from "../../../src/engine/core/values/basics.ts";
+import type { CommandCall } from "../../../src/engine/store/store.ts";
 import type { RandomSource } from "../randomSource.ts";
 import type { Tables } from "../storage/changes.ts";
 import { schedules } from "./setUp.ts";

@@ -1,28 +1,29 @@
-import type { CommandName, CommandInput } from "../../../src/core/commands/index.ts";
-import { createIdGenerator } from "../../../src/core/values/ids.ts";
-import type { Delivery, Outcome } from "../../../src/core/model/message.ts";
-import { parseHost } from "../../../src/core/values/url.ts";
-import type { Settled } from "../../../src/core/commands/settle.ts";
-import type { NodeSession } from "../../../src/core/nodes/takeover.ts";
-import { Dispatcher } from "../../../src/delivery/dispatcher.ts";
+import type { CommandName, CommandInput } from "../../../src/engine/store/catalog/commands.ts";
+import { createIdGenerator } from "../../../src/engine/core/values/ids.ts";
+import type { Delivery } from "../../../src/engine/core/model/delivery.ts";
+import type { Outcome } from "../../../src/engine/core/model/attempt.ts";
+import { parseHost } from "../../../src/engine/core/values/url.ts";
+import type { Settled } from "../../../src/engine/core/commands/settle.ts";
+import type { NodeSession } from "../../../src/engine/core/cluster/takeover.ts";
+import { Dispatcher } from "../../../src/engine/delivery/dispatcher.ts";
 import {
   MaintenanceScheduler,
   createPromptRetentionTask,
   createRetentionTask,
-} from "../../../src/maintenance/scheduler.ts";
-import { createSpendingDuty } from "../../../src/maintenance/meterSpending.ts";
-import { createSelfCheckTask } from "../../../src/maintenance/selfCheck.ts";
-import { createStorageTask } from "../../../src/maintenance/storage.ts";
-import { createTrimmingTask } from "../../../src/maintenance/trimHistory.ts";
-import { createGroupCommitStore } from "../../../src/store/batch/groupCommit.ts";
-import { withAuditActor } from "../../../src/store/auditActor.ts";
-import type { BatchResult, RunBatch, Store } from "../../../src/store/store.ts";
-import { Unavailable } from "../../../src/store/store.ts";
+} from "../../../src/engine/upkeep/scheduler.ts";
+import { createSpendingDuty } from "../../../src/engine/upkeep/meterSpending.ts";
+import { createSelfCheckTask } from "../../../src/operations/selfCheck/task.ts";
+import { createStorageTask } from "../../../src/engine/upkeep/weighStorage.ts";
+import { createTrimmingTask } from "../../../src/engine/upkeep/trimHistory.ts";
+import { createGroupCommitStore } from "../../../src/engine/store/batch/groupCommit.ts";
+import { withAuditActor } from "../../../src/engine/store/auditActor.ts";
+import type { BatchResult, RunBatch, Store } from "../../../src/engine/store/store.ts";
+import { Unavailable } from "../../../src/engine/store/layout/storageErrors.ts";
 import { prices } from "../checkers/budgets.ts";
 import type { RandomSource } from "../randomSource.ts";
 import { toOutcome } from "./destinations.ts";
 import { isWorkflow } from "./programs.ts";
-import { NodeJobs } from "./nodeJobs.ts";
+import { NodeJobs } from "../../operations/jobs/simulated/nodeJobs.ts";
 import { SimulatedNodeSession } from "./nodeSessions.ts";
 import type { Cluster } from "../cluster.ts";
 import type { ConnectionLoss, NodeStorage } from "../storage/storage.ts";

@@ -1,7 +1,11 @@
 import assert from "node:assert/strict";
-import type { SessionSnapshot, NodeSession, SessionHistory } from "../../../src/core/nodes/takeover.ts";
-import { hasOtherNodes, recordTakeover, observeSessions } from "../../../src/core/nodes/takeover.ts";
-import type { SessionLease } from "../../../src/store/store.ts";
+import type {
+  SessionSnapshot,
+  NodeSession,
+  SessionHistory,
+} from "../../../src/engine/core/cluster/takeover.ts";
+import { hasOtherNodes, recordTakeover, observeSessions } from "../../../src/engine/core/cluster/takeover.ts";
+import type { SessionLease } from "../../../src/engine/store/store.ts";
 import type { Storage } from "../storage/storage.ts";
 import type { VirtualTime } from "../virtualTime.ts";
 

@@ -1,4 +1,4 @@
-import type { Step } from "../../../src/core/model/run.ts";
+import type { Step } from "../../../src/engine/core/model/run.ts";
 import { RandomSource } from "../randomSource.ts";
 
 /** The work of one step of a workflow. `invoke`: another workflow, by its URL. */

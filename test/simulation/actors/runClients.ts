@@ -1,14 +1,9 @@
-import type { CommandInput } from "../../../src/core/commands/index.ts";
-import type {
-  AccountId,
-  CallbackSettings,
-  HeaderList,
-  InvokerPost,
-  MessageInput,
-  RunPost,
-  StepHead,
-} from "../../../src/core/model/message.ts";
-import { defaultCallback } from "../../../src/core/deadLetters/overrides.ts";
+import { defaultCallback } from "../../../src/engine/core/deadLetters/overrides.ts";
+import type { MessageInput } from "../../../src/engine/core/model/message.ts";
+import type { InvokerPost, RunPost, StepHead } from "../../../src/engine/core/model/runPost.ts";
+import type { CallbackSettings } from "../../../src/engine/core/model/sendSettings.ts";
+import type { AccountId, HeaderList } from "../../../src/engine/core/values/basics.ts";
+import type { CommandInput } from "../../../src/engine/store/catalog/commands.ts";
 import type { RandomSource } from "../randomSource.ts";
 import { keys } from "./clients.ts";
 import { events, workflowUrl } from "./programs.ts";

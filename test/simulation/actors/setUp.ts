@@ -1,5 +1,6 @@
-import type { AccountId, MessageInput } from "../../../src/core/model/message.ts";
-import type { CommandCall } from "../../../src/store/store.ts";
+import type { AccountId } from "../../../src/engine/core/values/basics.ts";
+import type { MessageInput } from "../../../src/engine/core/model/message.ts";
+import type { CommandCall } from "../../../src/engine/store/store.ts";
 import type { RandomSource } from "../randomSource.ts";
 import type { ClientState } from "./clients.ts";
 import { groups, keys, queues } from "./clients.ts";

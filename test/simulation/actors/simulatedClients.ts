@@ -1,11 +1,11 @@
-import type { CommandCall, Store } from "../../../src/store/store.ts";
+import type { CommandCall, Store } from "../../../src/engine/store/store.ts";
 import type { ClientState } from "./clients.ts";
 import { randomCancel, randomDelete, randomInputs, randomRetry } from "./clients.ts";
 import type { Cluster } from "../cluster.ts";
 import type { SimulatedNode } from "./node.ts";
 import type { RandomSource } from "../randomSource.ts";
 import { randomHandAction } from "./handActions.ts";
-import { requestJob } from "./jobClients.ts";
+import { requestJob } from "../../operations/jobs/simulated/jobClients.ts";
 import { randomRunRequest } from "./runClients.ts";
 import { randomScope } from "../checkers/scopes.ts";
 import { randomSetUp } from "./setUp.ts";

@@ -1,5 +1,6 @@
-import type { Account, MessageInput } from "../../../src/core/model/message.ts";
-import type { PublishResult } from "../../../src/core/commands/publish.ts";
+import type { Account } from "../../../src/engine/core/model/account.ts";
+import type { MessageInput } from "../../../src/engine/core/model/message.ts";
+import type { PublishResult } from "../../../src/engine/core/commands/publish.ts";
 import type { ObservedBatch, AssertHolds } from "./observedBatch.ts";
 import type { Tables } from "../storage/changes.ts";
 

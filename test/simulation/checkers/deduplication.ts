@@ -1,7 +1,7 @@
-import { spans } from "../../../src/core/values/limits.ts";
-import type { MessageInput } from "../../../src/core/model/message.ts";
-import type { Scope } from "../../../src/core/model/rights.ts";
-import type { Published, PublishResult } from "../../../src/core/commands/publish.ts";
+import { spans } from "../../../src/engine/core/values/limits.ts";
+import type { MessageInput } from "../../../src/engine/core/model/message.ts";
+import type { Scope } from "../../../src/engine/core/model/rights.ts";
+import type { Published, PublishResult } from "../../../src/engine/core/commands/publish.ts";
 import type { ObservedBatch, AssertHolds } from "./observedBatch.ts";
 import type { MessageHistory } from "./messageHistory.ts";
 

@@ -1,6 +1,6 @@
-import type { CommandInput } from "../../../src/core/commands/index.ts";
-import type { PublishResult } from "../../../src/core/commands/publish.ts";
-import type { Run } from "../../../src/core/model/run.ts";
+import type { CommandInput } from "../../../src/engine/store/catalog/commands.ts";
+import type { PublishResult } from "../../../src/engine/core/commands/publish.ts";
+import type { Run } from "../../../src/engine/core/model/run.ts";
 import type { AssertHolds, ObservedBatch } from "./observedBatch.ts";
 
 type Context = { assertHolds: AssertHolds; cover: (what: string) => void };

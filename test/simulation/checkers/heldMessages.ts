@@ -1,4 +1,4 @@
-import type { MessageState } from "../../../src/core/model/message.ts";
+import type { MessageState } from "../../../src/engine/core/model/messageState.ts";
 import type { Tables } from "../storage/changes.ts";
 import type { AssertHolds } from "./observedBatch.ts";
 

@@ -1,10 +1,10 @@
-import type { Retried } from "../../../src/core/deadLetters/dlq.ts";
-import type { MessageInput } from "../../../src/core/model/message.ts";
-import type { PublishResult } from "../../../src/core/commands/publish.ts";
+import type { Retried } from "../../../src/engine/core/deadLetters/dlq.ts";
+import type { MessageInput } from "../../../src/engine/core/model/message.ts";
+import type { PublishResult } from "../../../src/engine/core/commands/publish.ts";
 import type { ObservedBatch, AssertHolds } from "./observedBatch.ts";
 import type { Tables } from "../storage/changes.ts";
-import { listPortions } from "./jobs/jobEffects.ts";
-import type { Histories } from "./jobs/jobEntries.ts";
+import { listPortions } from "../../operations/jobs/simulated/jobEffects.ts";
+import type { Histories } from "../../operations/jobs/simulated/jobEntries.ts";
 
 /** Returns the messages made by retrying dead letters, on request or by a job, with the dead letters. */
 export function mapRetried(observed: ObservedBatch, histories: Histories): Map<string, string> {

@@ -1,11 +1,12 @@
-import type { PublishResult } from "../../../src/core/commands/publish.ts";
+import type { PublishResult } from "../../../src/engine/core/commands/publish.ts";
 import { checkHeldMessages } from "./heldMessages.ts";
 import { HostWaitlistChecker, makeLane } from "./hostWaitlists.ts";
-import { JobChecker } from "./jobs/jobChecker.ts";
+import { JobChecker } from "../../operations/jobs/simulated/jobChecker.ts";
 import { LeaseChecker, listCommandsAbout } from "./leases.ts";
-import { maxLostAttempts } from "../../../src/core/values/limits.ts";
-import type { Delivery, StoredMessage, MessageInput } from "../../../src/core/model/message.ts";
-import type { Retention } from "../../../src/core/commands/retention.ts";
+import { maxLostAttempts } from "../../../src/engine/core/values/limits.ts";
+import type { Delivery } from "../../../src/engine/core/model/delivery.ts";
+import type { StoredMessage, MessageInput } from "../../../src/engine/core/model/message.ts";
+import type { Retention } from "../../../src/engine/core/commands/retention.ts";
 import type { Batch, ObservedBatch, AssertHolds } from "./observedBatch.ts";
 import { listKeysMet } from "./observedBatch.ts";
 import { AccountChecker } from "./accounts.ts";

@@ -1,5 +1,5 @@
-import type { LogRow } from "../../../src/core/model/message.ts";
-import type { CommandCall } from "../../../src/store/store.ts";
+import type { LogRow } from "../../../src/engine/core/model/logRow.ts";
+import type { CommandCall } from "../../../src/engine/store/store.ts";
 import type { Tables } from "../storage/changes.ts";
 import type { ObservedBatch, AssertHolds } from "./observedBatch.ts";
 import { endsReportedAttempt, isLease } from "./observedBatch.ts";

@@ -1,12 +1,8 @@
-import { nodeEndedDueAt } from "../../../src/core/nodes/takeover.ts";
-import type {
-  StoredMessage,
-  LogRow,
-  LogState,
-  MessageState,
-  CallbackSubject,
-} from "../../../src/core/model/message.ts";
-import { isSettledByStep } from "../../../src/core/sending/outcome.ts";
+import { nodeEndedDueAt } from "../../../src/engine/core/cluster/takeover.ts";
+import type { StoredMessage, CallbackSubject } from "../../../src/engine/core/model/message.ts";
+import type { LogRow, LogState } from "../../../src/engine/core/model/logRow.ts";
+import type { MessageState } from "../../../src/engine/core/model/messageState.ts";
+import { isSettledByStep } from "../../../src/engine/core/sending/outcome.ts";
 import { reusedRunIds } from "../actors/runClients.ts";
 import type { AssertHolds } from "./observedBatch.ts";
 import { isLease, isLost } from "./observedBatch.ts";

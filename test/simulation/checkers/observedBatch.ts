@@ -1,7 +1,8 @@
-import type { DeliveryCapacity } from "../../../src/core/admission/capacity.ts";
-import type { TableName } from "../../../src/core/decision/command.ts";
-import type { LogRow, MessageState } from "../../../src/core/model/message.ts";
-import type { BatchResult, CommandCall } from "../../../src/store/store.ts";
+import type { DeliveryCapacity } from "../../../src/engine/core/admission/capacity.ts";
+import type { TableName } from "../../../src/engine/core/decision/command.ts";
+import type { LogRow } from "../../../src/engine/core/model/logRow.ts";
+import type { MessageState } from "../../../src/engine/core/model/messageState.ts";
+import type { BatchResult, CommandCall } from "../../../src/engine/store/store.ts";
 import type { Changes } from "../storage/changes.ts";
 
 /** The commands of a batch and their results. */

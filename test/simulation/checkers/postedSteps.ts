@@ -1,8 +1,8 @@
-import type { RunPart, StepHead } from "../../../src/core/model/message.ts";
-import { isSettledByStep } from "../../../src/core/sending/outcome.ts";
-import { parseStepHead } from "../../../src/core/model/run.ts";
-import type { CommandInput } from "../../../src/core/commands/index.ts";
-import type { CommandCall } from "../../../src/store/store.ts";
+import type { RunPart, StepHead } from "../../../src/engine/core/model/runPost.ts";
+import { isSettledByStep } from "../../../src/engine/core/sending/outcome.ts";
+import { parseStepHead } from "../../../src/engine/core/model/run.ts";
+import type { CommandInput } from "../../../src/engine/store/catalog/commands.ts";
+import type { CommandCall } from "../../../src/engine/store/store.ts";
 import { reusedRunIds } from "../actors/runClients.ts";
 import type { Tables } from "../storage/changes.ts";
 import type { AssertHolds, ObservedBatch } from "./observedBatch.ts";

@@ -1,8 +1,8 @@
 import { isDeepStrictEqual } from "node:util";
-import type { LogRow } from "../../../src/core/model/message.ts";
-import type { Retention } from "../../../src/core/commands/retention.ts";
+import type { LogRow } from "../../../src/engine/core/model/logRow.ts";
+import type { Retention } from "../../../src/engine/core/commands/retention.ts";
 import type { ObservedBatch, AssertHolds } from "./observedBatch.ts";
-import { isNamedByJob } from "./jobs/jobEffects.ts";
+import { isNamedByJob } from "../../operations/jobs/simulated/jobEffects.ts";
 import type { MessageHistory } from "./messageHistory.ts";
 import type { Tables } from "../storage/changes.ts";
 

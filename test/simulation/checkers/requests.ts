@@ -1,5 +1,6 @@
-import type { Delivery, LeaseRef } from "../../../src/core/model/message.ts";
-import { nodeEndedDueAt } from "../../../src/core/nodes/takeover.ts";
+import type { Delivery } from "../../../src/engine/core/model/delivery.ts";
+import type { LeaseRef } from "../../../src/engine/core/model/messageState.ts";
+import { nodeEndedDueAt } from "../../../src/engine/core/cluster/takeover.ts";
 import type { ObservedBatch, AssertHolds } from "./observedBatch.ts";
 import type { Tables } from "../storage/changes.ts";
 

@@ -1,6 +1,6 @@
-import type { CommandInput } from "../../../src/core/commands/index.ts";
-import type { Delivery } from "../../../src/core/model/message.ts";
-import type { Step } from "../../../src/core/model/run.ts";
+import type { CommandInput } from "../../../src/engine/store/catalog/commands.ts";
+import type { Delivery } from "../../../src/engine/core/model/delivery.ts";
+import type { Step } from "../../../src/engine/core/model/run.ts";
 import type { Tables } from "../storage/changes.ts";
 import type { AssertHolds, ObservedBatch } from "./observedBatch.ts";
 import {

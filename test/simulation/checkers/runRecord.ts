@@ -1,4 +1,4 @@
-import type { Run, Step } from "../../../src/core/model/run.ts";
+import type { Run, Step } from "../../../src/engine/core/model/run.ts";
 import type { AssertHolds } from "./observedBatch.ts";
 import type { HistoryStep } from "../actors/programs.ts";
 

@@ -1,4 +1,4 @@
-import type { Step } from "../../../src/core/model/run.ts";
+import type { Step } from "../../../src/engine/core/model/run.ts";
 import type { ObservedBatch } from "./observedBatch.ts";
 import { isResult, parseStep, parseStepKey, type RunRecord, type RunRecords } from "./runRecord.ts";
 

@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest";
-import type { CommandInput, CommandName, CommandResult } from "../../../src/core/commands/index.ts";
-import type { RunPart, RunPost } from "../../../src/core/model/message.ts";
-import { createIdGenerator } from "../../../src/core/values/ids.ts";
-import { hour } from "../../../src/core/values/time.ts";
-import { ampleCapacity, bytes, makeInput, makeOutcome, noon } from "../../core/commandRunner.ts";
+import type { CommandInput, CommandName, CommandResult } from "../../../src/engine/store/catalog/commands.ts";
+import type { RunPart, RunPost } from "../../../src/engine/core/model/runPost.ts";
+import { createIdGenerator } from "../../../src/engine/core/values/ids.ts";
+import { hour } from "../../../src/engine/core/values/time.ts";
+import { ampleCapacity, bytes, makeInput, makeOutcome, noon } from "../../engine/core/commandRunner.ts";
 import { withSentBody } from "../../sentBody.ts";
 import { memoryStorage } from "../storage/storage.ts";
 import { RunChecker } from "./runs.ts";

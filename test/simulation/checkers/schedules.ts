@@ -1,5 +1,6 @@
-import type { ScheduleRun } from "../../../src/core/commands/runSchedule.ts";
-import type { StoredMessage, Schedule } from "../../../src/core/model/message.ts";
+import type { ScheduleRun } from "../../../src/engine/core/commands/runSchedule.ts";
+import type { StoredMessage } from "../../../src/engine/core/model/message.ts";
+import type { Schedule } from "../../../src/engine/core/model/schedule.ts";
 import type { ObservedBatch, AssertHolds } from "./observedBatch.ts";
 import type { Tables } from "../storage/changes.ts";
 

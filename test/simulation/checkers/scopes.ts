@@ -1,6 +1,7 @@
-import type { CallbackSettings, MessageInput } from "../../../src/core/model/message.ts";
-import type { PublishResult } from "../../../src/core/commands/publish.ts";
-import type { Scope } from "../../../src/core/model/rights.ts";
+import type { CallbackSettings } from "../../../src/engine/core/model/sendSettings.ts";
+import type { MessageInput } from "../../../src/engine/core/model/message.ts";
+import type { PublishResult } from "../../../src/engine/core/commands/publish.ts";
+import type { Scope } from "../../../src/engine/core/model/rights.ts";
 import type { ObservedBatch, AssertHolds } from "./observedBatch.ts";
 import type { RandomSource } from "../randomSource.ts";
 import type { Tables } from "../storage/changes.ts";

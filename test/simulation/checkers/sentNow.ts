@@ -1,4 +1,4 @@
-import type { SentNow } from "../../../src/core/commands/sendNow.ts";
+import type { SentNow } from "../../../src/engine/core/commands/sendNow.ts";
 import type { AssertHolds, ObservedBatch } from "./observedBatch.ts";
 import type { MessageHistory } from "./messageHistory.ts";
 

@@ -1,9 +1,10 @@
-import type { MessageInput, LogState } from "../../../src/core/model/message.ts";
-import type { PublishResult } from "../../../src/core/commands/publish.ts";
-import type { Counts, Usage } from "../../../src/core/model/counts.ts";
+import type { MessageInput } from "../../../src/engine/core/model/message.ts";
+import type { LogState } from "../../../src/engine/core/model/logRow.ts";
+import type { PublishResult } from "../../../src/engine/core/commands/publish.ts";
+import type { Counts, Usage } from "../../../src/engine/core/model/counts.ts";
 import type { ObservedBatch, AssertHolds } from "./observedBatch.ts";
 import type { MessageHistory } from "./messageHistory.ts";
-import { weighedNames, weighRow } from "../../store/sql/stored.ts";
+import { weighedNames, weighRow } from "../../engine/store/sql/stored.ts";
 import type { Change, Tables } from "../storage/changes.ts";
 
 const minute = 60_000;

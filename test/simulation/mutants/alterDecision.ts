@@ -1,6 +1,6 @@
-import type { Draft, Moment, Rows, TableName } from "../../../src/core/decision/command.ts";
-import type { CommandName, Commands, CommandInput } from "../../../src/core/commands/index.ts";
-import { commands } from "../../../src/core/commands/index.ts";
+import type { Draft, Moment, Rows, TableName } from "../../../src/engine/core/decision/command.ts";
+import type { CommandName, Commands, CommandInput } from "../../../src/engine/store/catalog/commands.ts";
+import { commands } from "../../../src/engine/store/catalog/commands.ts";
 
 /** How a mutant alters the rows of a table that are written. Undefined: the row is not written. */
 type RowAlterations = {

@@ -1,5 +1,5 @@
-import type { Draft, TableName } from "../../../src/core/decision/command.ts";
-import type { Commands } from "../../../src/core/commands/index.ts";
+import type { Draft, TableName } from "../../../src/engine/core/decision/command.ts";
+import type { Commands } from "../../../src/engine/store/catalog/commands.ts";
 import type { Alteration } from "./alterDecision.ts";
 import { alterInput, alterDecision } from "./alterDecision.ts";
 

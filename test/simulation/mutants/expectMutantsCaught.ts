@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { Commands } from "../../../src/core/commands/index.ts";
+import type { Commands } from "../../../src/engine/store/catalog/commands.ts";
 import { simulate } from "../simulation.ts";
 
 // Every mutant is a mistake that could be made. A simulation that does not detect it would not detect the

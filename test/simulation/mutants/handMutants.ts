@@ -1,5 +1,5 @@
-import type { Commands } from "../../../src/core/commands/index.ts";
-import { commands } from "../../../src/core/commands/index.ts";
+import type { Commands } from "../../../src/engine/store/catalog/commands.ts";
+import { commands } from "../../../src/engine/store/catalog/commands.ts";
 import { alterDecision } from "./alterDecision.ts";
 
 const { decide: runOnce, ...ofRun } = commands.runSchedule;

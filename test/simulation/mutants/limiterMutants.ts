@@ -1,7 +1,7 @@
-import type { Draft, TableName } from "../../../src/core/decision/command.ts";
-import type { Commands } from "../../../src/core/commands/index.ts";
-import { release } from "../../../src/core/admission/admission.ts";
-import type { Limiter } from "../../../src/core/model/limiter.ts";
+import type { Draft, TableName } from "../../../src/engine/core/decision/command.ts";
+import type { Commands } from "../../../src/engine/store/catalog/commands.ts";
+import { release } from "../../../src/engine/core/admission/admission.ts";
+import type { Limiter } from "../../../src/engine/core/model/limiter.ts";
 
 import type { Alteration } from "./alterDecision.ts";
 import { alterDecision } from "./alterDecision.ts";

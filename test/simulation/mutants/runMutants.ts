@@ -1,6 +1,12 @@
-import type { Draft, RunNeed, Key, BodyTableName, TableName } from "../../../src/core/decision/command.ts";
-import type { Commands } from "../../../src/core/commands/index.ts";
-import type { ActiveRun, Step } from "../../../src/core/model/run.ts";
+import type {
+  Draft,
+  RunNeed,
+  Key,
+  BodyTableName,
+  TableName,
+} from "../../../src/engine/core/decision/command.ts";
+import type { Commands } from "../../../src/engine/store/catalog/commands.ts";
+import type { ActiveRun, Step } from "../../../src/engine/core/model/run.ts";
 import type { Alteration } from "./alterDecision.ts";
 import { alterInput, alterDecision } from "./alterDecision.ts";
 

@@ -1,4 +1,4 @@
-import type { Commands, CommandInput } from "../../../src/core/commands/index.ts";
+import type { Commands, CommandInput } from "../../../src/engine/store/catalog/commands.ts";
 import { alterInput } from "./alterDecision.ts";
 
 /** Makes a publish ignore some of the destinations of its token. */

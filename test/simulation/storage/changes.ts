@@ -1,4 +1,4 @@
-import type { Rows, TableName } from "../../../src/core/decision/command.ts";
+import type { Rows, TableName } from "../../../src/engine/core/decision/command.ts";
 
 /** All rows, by their keys. */
 export type Tables = { readonly [T in TableName]: ReadonlyMap<string, Rows[T]> };

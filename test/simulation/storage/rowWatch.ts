@@ -1,11 +1,11 @@
 import { isDeepStrictEqual } from "node:util";
-import type { Key, Rows, TableName } from "../../../src/core/decision/command.ts";
-import type { DatabaseConnection, Dialect } from "../../../src/store/sql/database.ts";
-import { readRowsByKey } from "../../../src/store/sql/rows.ts";
-import { getStatements } from "../../../src/store/sql/statements.ts";
-import { tableNames } from "../../../src/store/store.ts";
-import type { Value } from "../../../src/store/sql/tables.ts";
-import { tables as shapes } from "../../../src/store/sql/tables.ts";
+import type { Key, Rows, TableName } from "../../../src/engine/core/decision/command.ts";
+import type { DatabaseConnection, Dialect } from "../../../src/engine/store/sql/database.ts";
+import { readRowsByKey } from "../../../src/engine/store/sql/rows.ts";
+import { getStatements } from "../../../src/engine/store/sql/statements.ts";
+import { tableNames } from "../../../src/engine/store/catalog/order.ts";
+import type { Value } from "../../../src/engine/store/catalog/tables.ts";
+import { tables as shapes } from "../../../src/engine/store/catalog/tables.ts";
 import type { Changes } from "./changes.ts";
 import { noChanges } from "./changes.ts";
 

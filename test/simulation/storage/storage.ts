@@ -1,15 +1,16 @@
-import type { Rows, TableName } from "../../../src/core/decision/command.ts";
-import type { Commands } from "../../../src/core/commands/index.ts";
-import type { DeliveryCapacity } from "../../../src/core/admission/capacity.ts";
-import type { StoreBackend } from "../../../src/store/batch/groupCommit.ts";
+import type { Rows, TableName } from "../../../src/engine/core/decision/command.ts";
+import type { Commands } from "../../../src/engine/store/catalog/commands.ts";
+import type { DeliveryCapacity } from "../../../src/engine/core/admission/capacity.ts";
+import type { StoreBackend } from "../../../src/engine/store/batch/groupCommit.ts";
 import { Memory, memoryParts } from "../../model/memoryStore.ts";
-import { beginSession } from "../../../src/store/postgres/sessionLease.ts";
-import { createQueries } from "../../../src/store/queries/index.ts";
-import { runSqlBatch } from "../../../src/store/sql/transaction.ts";
-import { readNextDueAt, createSqlReads } from "../../../src/store/sql/reads.ts";
-import { openSqlite } from "../../../src/store/sqlite/database.ts";
-import type { BatchResult, CommandCall, RunBatch, MomentSource } from "../../../src/store/store.ts";
-import { tableNames, Unavailable } from "../../../src/store/store.ts";
+import { beginSession } from "../../../src/engine/store/postgres/sessionLease.ts";
+import { createQueries } from "../../../src/engine/store/catalog/queries.ts";
+import { runSqlBatch } from "../../../src/engine/store/sql/transaction.ts";
+import { readNextDueAt, createSqlReads } from "../../../src/engine/store/sql/reads.ts";
+import { openSqlite } from "../../../src/engine/store/sqlite/database.ts";
+import type { BatchResult, CommandCall, RunBatch, MomentSource } from "../../../src/engine/store/store.ts";
+import { Unavailable } from "../../../src/engine/store/layout/storageErrors.ts";
+import { tableNames } from "../../../src/engine/store/catalog/order.ts";
 import type { Change, Changes, Tables } from "./changes.ts";
 import { noChanges } from "./changes.ts";
 import type { Written } from "./rowWatch.ts";
@@ -20,7 +21,7 @@ import type { PendingWork } from "../virtualTime.ts";
 export interface Storage {
   open(source: MomentSource): NodeStorage;
   readonly tables: Tables;
-  /** Starts a session of a node and returns its number. See `core/nodes/takeover.ts`. */
+  /** Starts a session of a node and returns its number. See `engine/core/cluster/takeover.ts`. */
   beginSession(node: string): Promise<number>;
   /** Returns the changes since the last call. */
   changes(): Promise<Changes>;

@@ -1,4 +1,4 @@
-import type { DatabaseConnection } from "../../../src/store/sql/database.ts";
+import type { DatabaseConnection } from "../../../src/engine/store/sql/database.ts";
 import type { RandomSource } from "../randomSource.ts";
 
 /**

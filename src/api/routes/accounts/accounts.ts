@@ -1,9 +1,9 @@
 import { randomBytes } from "node:crypto";
 import { z } from "zod";
-import type { AccountChange } from "../../../core/commands/account.ts";
-import { Refusal } from "../../../core/values/errors.ts";
-import type { Account } from "../../../core/model/message.ts";
-import type { PlanName } from "../../../core/model/accountTerms.ts";
+import type { AccountChange } from "../../../engine/core/commands/account.ts";
+import { Refusal } from "../../../engine/core/values/errors.ts";
+import type { Account } from "../../../engine/core/model/account.ts";
+import type { PlanName } from "../../../engine/core/model/accountTerms.ts";
 import type { AccountBrand } from "../../views/accounts.ts";
 import { accountJson, accountRecordSchema, openAccountJson } from "../../views/accounts.ts";
 import { readObject } from "../../route/readObject.ts";

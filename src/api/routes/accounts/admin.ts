@@ -3,15 +3,15 @@ import {
   parseAccountChange,
   mustFindAccount,
   isDurationLimit,
-} from "../../../core/commands/accountRequest.ts";
-import type { AccountRequest } from "../../../core/commands/accountRequest.ts";
-import { Refusal } from "../../../core/values/errors.ts";
-import type { Account } from "../../../core/model/message.ts";
-import { maxAllowedHosts } from "../../../core/accounts/allowedHosts.ts";
-import { aboutLimits } from "../../../core/accounts/aboutLimits.ts";
-import { defaultTimeout, limitNames, planNames, readPlan } from "../../../core/accounts/plans.ts";
-import { readServerLimits } from "../../../core/commands/retention.ts";
-import type { LimitName } from "../../../core/model/accountTerms.ts";
+} from "../../../engine/core/commands/accountRequest.ts";
+import type { AccountRequest } from "../../../engine/core/commands/accountRequest.ts";
+import { Refusal } from "../../../engine/core/values/errors.ts";
+import type { Account } from "../../../engine/core/model/account.ts";
+import { maxAllowedHosts } from "../../../engine/core/accounts/allowedHosts.ts";
+import { aboutLimits } from "../../../engine/core/accounts/aboutLimits.ts";
+import { defaultTimeout, limitNames, planNames, readPlan } from "../../../engine/core/accounts/plans.ts";
+import { readServerLimits } from "../../../engine/core/commands/retention.ts";
+import type { LimitName } from "../../../engine/core/model/accountTerms.ts";
 import { describeBody } from "./accounts.ts";
 import { cursorParameter } from "../lists/filters.ts";
 import { operatorRoute } from "../../route/operator.ts";

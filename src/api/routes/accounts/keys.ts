@@ -1,6 +1,6 @@
 import { z } from "zod";
-import { Refusal } from "../../../core/values/errors.ts";
-import { toStandardSecret } from "../../../core/accounts/signingKeys.ts";
+import { Refusal } from "../../../engine/core/values/errors.ts";
+import { toStandardSecret } from "../../../engine/core/accounts/signingKeys.ts";
 import { choice } from "../../http/parameters.ts";
 import { route } from "../../route/route.ts";
 import { mayRead } from "../../route/scope.ts";

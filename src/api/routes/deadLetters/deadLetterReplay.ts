@@ -1,8 +1,8 @@
 import { z } from "zod";
-import type { ReplayChange } from "../../../core/deadLetters/replay.ts";
-import type { HeaderList } from "../../../core/model/message.ts";
-import { isId } from "../../../core/values/ids.ts";
-import { Refusal } from "../../../core/values/errors.ts";
+import type { ReplayChange } from "../../../engine/core/deadLetters/replay.ts";
+import type { HeaderList } from "../../../engine/core/values/basics.ts";
+import { Refusal } from "../../../engine/core/values/errors.ts";
+import { isId } from "../../../engine/core/values/ids.ts";
 import { readJson } from "../../http/json.ts";
 import { checkUrl } from "../../http/target.ts";
 import { parseObject } from "../../route/readObject.ts";

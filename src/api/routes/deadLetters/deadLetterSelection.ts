@@ -1,8 +1,8 @@
 import { z } from "zod";
-import { isId } from "../../../core/values/ids.ts";
-import { Refusal } from "../../../core/values/errors.ts";
-import type { Account } from "../../../core/model/message.ts";
-import type { Filter } from "../../../core/search/filter.ts";
+import { isId } from "../../../engine/core/values/ids.ts";
+import { Refusal } from "../../../engine/core/values/errors.ts";
+import type { Account } from "../../../engine/core/model/account.ts";
+import type { Filter } from "../../../engine/core/search/filter.ts";
 import { dryRun, dryRunParameter } from "../../publishing/dryRun.ts";
 import { cursorParameter, deadLetterFilters, toFilter, actionKeyFilters } from "../lists/filters.ts";
 import { count } from "../../http/parameters.ts";

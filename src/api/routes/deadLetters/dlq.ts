@@ -1,9 +1,9 @@
 import { z } from "zod";
-import { isId } from "../../../core/values/ids.ts";
-import type { NotDone } from "../../../core/values/errors.ts";
-import { toFailedMember, Refusal } from "../../../core/values/errors.ts";
-import type { Account } from "../../../core/model/message.ts";
-import { retentionFor } from "../../../core/commands/retention.ts";
+import { isId } from "../../../engine/core/values/ids.ts";
+import type { NotDone } from "../../../engine/core/values/errors.ts";
+import { toFailedMember, Refusal } from "../../../engine/core/values/errors.ts";
+import type { Account } from "../../../engine/core/model/account.ts";
+import { retentionFor } from "../../../engine/core/commands/retention.ts";
 import { dryRunSchema } from "../../publishing/dryRun.ts";
 import { readEntries, toFailedRunFilter, runOnlyFilters } from "../lists/failedRunLists.ts";
 import { cursorParameter, deadLetterFilters, orderParameter } from "../lists/filters.ts";

@@ -1,11 +1,11 @@
 import { z } from "zod";
-import { isId, isDlqId } from "../../../core/values/ids.ts";
-import { Refusal } from "../../../core/values/errors.ts";
-import type { Filter } from "../../../core/search/filter.ts";
-import { maxFilterValues } from "../../../core/search/filter.ts";
-import { limits } from "../../../core/values/limits.ts";
-import type { AccountId } from "../../../core/model/message.ts";
-import type { DeadLetterPage, FailureGroupPage } from "../../../store/queries/deadLetters.ts";
+import { isId, isDlqId } from "../../../engine/core/values/ids.ts";
+import { Refusal } from "../../../engine/core/values/errors.ts";
+import type { Filter } from "../../../engine/core/search/filter.ts";
+import { maxFilterValues } from "../../../engine/core/search/filter.ts";
+import { limits } from "../../../engine/core/values/limits.ts";
+import type { AccountId } from "../../../engine/core/values/basics.ts";
+import type { DeadLetterPage, FailureGroupPage } from "../../../engine/store/queries/deadLetters.ts";
 import { deadLetterFilters, toFilter, actionKeyFilters } from "./filters.ts";
 import { textList, numberList } from "../../http/parameters.ts";
 import { callbackStateSchema } from "../../views/failedRuns.ts";

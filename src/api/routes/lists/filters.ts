@@ -1,8 +1,8 @@
 import { z } from "zod";
-import { isId } from "../../../core/values/ids.ts";
-import { Refusal } from "../../../core/values/errors.ts";
-import type { Filter } from "../../../core/search/filter.ts";
-import type { LogState } from "../../../core/model/message.ts";
+import { isId } from "../../../engine/core/values/ids.ts";
+import { Refusal } from "../../../engine/core/values/errors.ts";
+import type { Filter } from "../../../engine/core/search/filter.ts";
+import type { LogState } from "../../../engine/core/model/logRow.ts";
 import { choice, timestamp, singleText, textList, numberList, wholeTextList } from "../../http/parameters.ts";
 
 const messageFields = {

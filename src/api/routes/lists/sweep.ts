@@ -1,7 +1,7 @@
-import { Refusal } from "../../../core/values/errors.ts";
-import type { Filter } from "../../../core/search/filter.ts";
-import { readIdTime, isDlqId } from "../../../core/values/ids.ts";
-import type { AccountId } from "../../../core/model/message.ts";
+import { Refusal } from "../../../engine/core/values/errors.ts";
+import type { Filter } from "../../../engine/core/search/filter.ts";
+import { readIdTime, isDlqId } from "../../../engine/core/values/ids.ts";
+import type { AccountId } from "../../../engine/core/values/basics.ts";
 import { readEntries } from "./failedRunLists.ts";
 import type { RouteContext } from "../../route/route.ts";
 

@@ -1,16 +1,18 @@
 import { z } from "zod";
-import { Refusal } from "../../../core/values/errors.ts";
-import type { Account, AccountId, Brand, Bytes, MessageInput } from "../../../core/model/message.ts";
-import type { CommandInput } from "../../../core/commands/index.ts";
-import type { PublishResult } from "../../../core/commands/publish.ts";
-import { splitInputs } from "../../../core/fairness/weight.ts";
+import { Refusal } from "../../../engine/core/values/errors.ts";
+import type { Account } from "../../../engine/core/model/account.ts";
+import type { AccountId, Brand, Bytes } from "../../../engine/core/values/basics.ts";
+import type { MessageInput } from "../../../engine/core/model/message.ts";
+import type { CommandInput } from "../../../engine/store/catalog/commands.ts";
+import type { PublishResult } from "../../../engine/core/commands/publish.ts";
+import { splitInputs } from "../../../engine/core/node/weight.ts";
 import { parseBrandedHeader } from "../../http/brand.ts";
-import type { Store } from "../../../store/store.ts";
+import type { Store } from "../../../engine/store/store.ts";
 import { listHeaderSettings, listQuerySettings } from "../../settings/grammar.ts";
 import { ignoredSettings } from "../../settings/table.ts";
 
 import { listContentHeaders } from "../../settings/message.ts";
-import type { TraceContext } from "../../../core/values/traceContext.ts";
+import type { TraceContext } from "../../../engine/core/values/traceContext.ts";
 import type { GroupTarget, Purpose } from "../../publishing/read.ts";
 import {
   pickFirstBrand,

@@ -1,6 +1,7 @@
 import { z } from "zod";
-import { Refusal } from "../../../core/values/errors.ts";
-import type { Account, Bytes } from "../../../core/model/message.ts";
+import { Refusal } from "../../../engine/core/values/errors.ts";
+import type { Account } from "../../../engine/core/model/account.ts";
+import type { Bytes } from "../../../engine/core/values/basics.ts";
 import { readMemberTexts, readJsonList } from "../../http/json.ts";
 import { parseObject } from "../../route/readObject.ts";
 import type { IncomingRequest, RouteContext } from "../../route/route.ts";

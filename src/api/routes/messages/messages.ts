@@ -1,11 +1,11 @@
 import { z } from "zod";
-import { isId } from "../../../core/values/ids.ts";
-import type { Cancelled, NotDone } from "../../../core/values/errors.ts";
-import { toFailedMember, Refusal } from "../../../core/values/errors.ts";
-import { spans } from "../../../core/values/limits.ts";
-import type { AccountId } from "../../../core/model/message.ts";
-import type { Store } from "../../../store/store.ts";
-import type { MessageView } from "../../../store/queries/index.ts";
+import { isId } from "../../../engine/core/values/ids.ts";
+import type { Cancelled, NotDone } from "../../../engine/core/values/errors.ts";
+import { toFailedMember, Refusal } from "../../../engine/core/values/errors.ts";
+import { spans } from "../../../engine/core/values/limits.ts";
+import type { AccountId } from "../../../engine/core/values/basics.ts";
+import type { Store } from "../../../engine/store/store.ts";
+import type { MessageView } from "../../../engine/store/catalog/queries.ts";
 import { dryRun, dryRunSchema, dryRunParameter } from "../../publishing/dryRun.ts";
 import type { IdPage } from "../../publishing/dryRun.ts";
 import { toFilter, messageFilters } from "../lists/filters.ts";

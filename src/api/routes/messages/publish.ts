@@ -1,8 +1,8 @@
-import type { QueueLimit } from "../../../core/sending/quotas.ts";
+import type { QueueLimit } from "../../../engine/core/limits/rowLimits.ts";
 import { z } from "zod";
-import { Refusal } from "../../../core/values/errors.ts";
-import type { MessageInput } from "../../../core/model/message.ts";
-import type { Published, PublishResult } from "../../../core/commands/publish.ts";
+import type { Published, PublishResult } from "../../../engine/core/commands/publish.ts";
+import type { MessageInput } from "../../../engine/core/model/message.ts";
+import { Refusal } from "../../../engine/core/values/errors.ts";
 import type { PublishOptions } from "../../publishing/read.ts";
 import { readPublishRequest } from "../../publishing/read.ts";
 import { makeResultHeaders } from "../../http/rateLimitHeaders.ts";

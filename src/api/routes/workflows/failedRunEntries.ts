@@ -1,9 +1,9 @@
 import { z } from "zod";
-import type { NotDone } from "../../../core/values/errors.ts";
-import { Refusal } from "../../../core/values/errors.ts";
-import { isDlqId } from "../../../core/values/ids.ts";
-import type { AccountId } from "../../../core/model/message.ts";
-import type { DeadLetterEntry } from "../../../store/queries/deadLetters.ts";
+import type { NotDone } from "../../../engine/core/values/errors.ts";
+import { Refusal } from "../../../engine/core/values/errors.ts";
+import { isDlqId } from "../../../engine/core/values/ids.ts";
+import type { AccountId } from "../../../engine/core/values/basics.ts";
+import type { DeadLetterEntry } from "../../../engine/store/queries/deadLetters.ts";
 import type { IdPage } from "../../publishing/dryRun.ts";
 import type { failedRunFilters } from "../lists/failedRunLists.ts";
 import { toFailedRunFilter } from "../lists/failedRunLists.ts";

@@ -1,6 +1,6 @@
 import { z } from "zod";
-import { Refusal } from "../../../core/values/errors.ts";
-import { isDlqId } from "../../../core/values/ids.ts";
+import { Refusal } from "../../../engine/core/values/errors.ts";
+import { isDlqId } from "../../../engine/core/values/ids.ts";
 import { route } from "../../route/route.ts";
 import { byDlqId, failedRunsTag, findFailedRun, makeNotFound } from "./failedRunEntries.ts";
 

@@ -1,10 +1,10 @@
 import { z } from "zod";
-import type { ErrorCode, NotDone } from "../../../core/values/errors.ts";
-import { toFailedMember, Refusal } from "../../../core/values/errors.ts";
-import { isDlqId } from "../../../core/values/ids.ts";
-import type { Account } from "../../../core/model/message.ts";
-import type { RunOverrides } from "../../../core/deadLetters/resume.ts";
-import { retentionFor } from "../../../core/commands/retention.ts";
+import type { ErrorCode, NotDone } from "../../../engine/core/values/errors.ts";
+import { toFailedMember, Refusal } from "../../../engine/core/values/errors.ts";
+import { isDlqId } from "../../../engine/core/values/ids.ts";
+import type { Account } from "../../../engine/core/model/account.ts";
+import type { RunOverrides } from "../../../engine/core/deadLetters/resume.ts";
+import { retentionFor } from "../../../engine/core/commands/retention.ts";
 import { dryRun, dryRunSchema, dryRunParameter } from "../../publishing/dryRun.ts";
 import { continuedRunFilters } from "../lists/failedRunLists.ts";
 import { cursorParameter } from "../lists/filters.ts";

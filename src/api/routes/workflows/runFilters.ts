@@ -1,7 +1,7 @@
 import { z } from "zod";
-import { isId } from "../../../core/values/ids.ts";
-import { Refusal } from "../../../core/values/errors.ts";
-import type { RunFilter } from "../../../core/search/runFilter.ts";
+import { isId } from "../../../engine/core/values/ids.ts";
+import { Refusal } from "../../../engine/core/values/errors.ts";
+import type { RunFilter } from "../../../engine/core/search/runFilter.ts";
 import { singleText, textList, timestamp } from "../../http/parameters.ts";
 import { checkSegment } from "../../settings/segment.ts";
 import { cursorParameter } from "../lists/filters.ts";

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { Refusal } from "../../../core/values/errors.ts";
+import { Refusal } from "../../../engine/core/values/errors.ts";
 import { count } from "../../http/parameters.ts";
 import { route } from "../../route/route.ts";
 import { runEntryJson } from "../../views/runs.ts";

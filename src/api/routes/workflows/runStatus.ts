@@ -1,21 +1,22 @@
 import { z } from "zod";
-import { Refusal } from "../../../core/values/errors.ts";
-import { logBodyBytes } from "../../../core/values/limits.ts";
-import type { AccountId, Bytes, MessageId, MessageState } from "../../../core/model/message.ts";
-import { redactBody } from "../../../core/model/redaction.ts";
-import type { Notification, Run } from "../../../core/model/run.ts";
-import { parseStepId, readRunPart } from "../../../core/model/stepId.ts";
-import { findFailedStep, formatRunFailure } from "../../../core/model/failureText.ts";
-import { isDelayed } from "../../../core/workflows/log/view.ts";
-import type { RunWaitReason, RunWaitState } from "../../../core/workflows/log/whyWaiting.ts";
-import { isSleep } from "../../../core/model/run.ts";
+import { Refusal } from "../../../engine/core/values/errors.ts";
+import { logBodyBytes } from "../../../engine/core/values/limits.ts";
+import type { AccountId, Bytes, MessageId } from "../../../engine/core/values/basics.ts";
+import type { MessageState } from "../../../engine/core/model/messageState.ts";
+import { redactBody } from "../../../engine/core/model/redaction.ts";
+import type { Notification, Run } from "../../../engine/core/model/run.ts";
+import { parseStepId, readRunPart } from "../../../engine/core/model/stepId.ts";
+import { findFailedStep, formatRunFailure } from "../../../engine/core/model/failureText.ts";
+import { isDelayed } from "../../../engine/core/workflows/log/view.ts";
+import type { RunWaitReason, RunWaitState } from "../../../engine/core/explain/whyRunWaits.ts";
+import { isSleep } from "../../../engine/core/model/run.ts";
 import {
   runWaitReasonNames,
   listRunWaitReasons,
   formatRunStatus,
   listDoneSteps,
-} from "../../../core/workflows/log/whyWaiting.ts";
-import type { Store } from "../../../store/store.ts";
+} from "../../../engine/core/explain/whyRunWaits.ts";
+import type { Store } from "../../../engine/store/store.ts";
 import { bodyFields, omitMissing } from "../../views/messages.ts";
 import { sha256 } from "../../http/sha256.ts";
 import type { RouteContext } from "../../route/route.ts";

@@ -1,6 +1,6 @@
 import { z } from "zod";
-import { Refusal } from "../../../core/values/errors.ts";
-import type { PublishResult } from "../../../core/commands/publish.ts";
+import { Refusal } from "../../../engine/core/values/errors.ts";
+import type { PublishResult } from "../../../engine/core/commands/publish.ts";
 import { readPublishRequest } from "../../publishing/read.ts";
 import { makeResultHeaders } from "../../http/rateLimitHeaders.ts";
 import { makePublishWarnings } from "../../publishing/refusedHosts.ts";

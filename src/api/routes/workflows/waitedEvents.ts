@@ -1,7 +1,7 @@
 import { z } from "zod";
-import type { Waiter } from "../../../core/model/run.ts";
-import type { WaitedEvent } from "../../../store/queries/waitedEvents.ts";
-import { maxCountedWaiters } from "../../../store/queries/waitedEvents.ts";
+import type { Waiter } from "../../../engine/core/model/run.ts";
+import type { WaitedEvent } from "../../../engine/store/queries/waitedEvents.ts";
+import { maxCountedWaiters } from "../../../engine/store/queries/waitedEvents.ts";
 import { count } from "../../http/parameters.ts";
 import { route } from "../../route/route.ts";
 import { checkSegment } from "../../settings/segment.ts";

@@ -1,9 +1,9 @@
 import { z } from "zod";
-import { parseDuration, parseGoDuration } from "../../../core/values/duration.ts";
-import { Refusal } from "../../../core/values/errors.ts";
-import { limits, memory } from "../../../core/values/limits.ts";
-import type { AccountId, Bytes, Millis } from "../../../core/model/message.ts";
-import type { WaitPost } from "../../../core/workflows/wait.ts";
+import { parseDuration, parseGoDuration } from "../../../engine/core/values/duration.ts";
+import { Refusal } from "../../../engine/core/values/errors.ts";
+import { limits, memory } from "../../../engine/core/values/limits.ts";
+import type { AccountId, Bytes, Millis } from "../../../engine/core/values/basics.ts";
+import type { WaitPost } from "../../../engine/core/workflows/wait.ts";
 import { readForwardedHeaders, headersSchema, toHeaderList } from "../../settings/forwardedHeaders.ts";
 import { listHeaderSettings } from "../../settings/grammar.ts";
 import { readFailureCallback } from "../../settings/message.ts";
@@ -23,7 +23,7 @@ import { mayRead, readScope } from "../../route/scope.ts";
 import { checkSegment } from "../../settings/segment.ts";
 import { readStep } from "../../publishing/stepRefusal.ts";
 import { checkUrl, shorten } from "../../http/target.ts";
-import { day } from "../../../core/values/time.ts";
+import { day } from "../../../engine/core/values/time.ts";
 
 const byEvent = z.object({ eventId: z.string().describe("The id of the event, chosen by the workflow.") });
 

@@ -1,6 +1,6 @@
 import { fc } from "../../../seeds.ts";
 import { describe, expect, test } from "vitest";
-import { routes } from "../../../../src/api/routes/index.ts";
+import { routes } from "../../../../src/operations/routes.ts";
 import { makeReadOnlyToken } from "../../../../src/api/auth/token.ts";
 import { testTime, createTestServer, otherToken, token } from "../../testServer.ts";
 import type { TestServer, Reply } from "../../testServer.ts";

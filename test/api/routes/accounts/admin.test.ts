@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { routes } from "../../../../src/api/routes/index.ts";
+import { routes } from "../../../../src/operations/routes.ts";
 import { createTestServer, operatorPassword, testTime, token } from "../../testServer.ts";
 import type { TestServer, Reply } from "../../testServer.ts";
 import { formatBasic } from "./possessions.ts";

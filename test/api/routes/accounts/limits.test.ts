@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import { limitNames } from "../../../../src/core/accounts/plans.ts";
-import type { AccountLimits, LimitName } from "../../../../src/core/model/accountTerms.ts";
+import { limitNames } from "../../../../src/engine/core/accounts/plans.ts";
+import type { AccountLimits, LimitName } from "../../../../src/engine/core/model/accountTerms.ts";
 import { createTestServer, otherToken } from "../../testServer.ts";
 import type { TestServer, Reply } from "../../testServer.ts";
 
@@ -274,8 +274,9 @@ test("the account record shows the limits", async () => {
 });
 
 /**
- * Limits that refuse no request, or not at once. They are enforced in `core/admission/accountLimits.ts`,
- * `core/commands/retention.ts`, `maintenance/trimHistory.ts` and `maintenance/storage.ts`.
+ * Limits that refuse no request, or not at once. They are enforced in
+ * `engine/core/admission/accountLimits.ts`, `engine/core/commands/retention.ts`,
+ * `engine/upkeep/trimHistory.ts` and `engine/upkeep/weighStorage.ts`.
  */
 const others: readonly LimitName[] = [
   "globalParallelism",

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { changesAnything, requiredVerb } from "../../../../src/api/route/route.ts";
-import { routes } from "../../../../src/api/routes/index.ts";
+import { routes } from "../../../../src/operations/routes.ts";
 import { makeReadOnlyToken, makeToken } from "../../../../src/api/auth/token.ts";
-import type { Store } from "../../../../src/store/store.ts";
+import type { Store } from "../../../../src/engine/store/store.ts";
 import type { TestServer } from "../../testServer.ts";
 import { createTestServer, token } from "../../testServer.ts";
 

@@ -1,5 +1,5 @@
 import { beforeEach, expect, test } from "vitest";
-import { createStorageTask } from "../../../../src/maintenance/storage.ts";
+import { createStorageTask } from "../../../../src/engine/upkeep/weighStorage.ts";
 import type { TestServer } from "../../testServer.ts";
 import { createTestServer, operatorPassword } from "../../testServer.ts";
 import { workflowResponse, endpoint, start } from "../workflows/workflow.ts";

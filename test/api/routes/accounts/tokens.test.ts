@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { parseAccountId } from "../../../../src/api/auth/token.ts";
-import type { Store } from "../../../../src/store/store.ts";
+import type { Store } from "../../../../src/engine/store/store.ts";
 import type { TestServer, Reply } from "../../testServer.ts";
 import { testTime, createTestServer, otherToken } from "../../testServer.ts";
 

@@ -2,7 +2,7 @@ import { fc } from "../../../seeds.ts";
 import { expect, test } from "vitest";
 import type { Route } from "../../../../src/api/route/route.ts";
 import { takesFieldsInBody } from "../../../../src/api/route/route.ts";
-import { routes } from "../../../../src/api/routes/index.ts";
+import { routes } from "../../../../src/operations/routes.ts";
 import type { TestServer, Reply } from "../../testServer.ts";
 import { createTestServer } from "../../testServer.ts";
 import type { RequestParts, Possessions } from "./possessions.ts";

@@ -1,5 +1,5 @@
 import { expect } from "vitest";
-import type { Outcome } from "../../../../src/core/model/message.ts";
+import type { Outcome } from "../../../../src/engine/core/model/attempt.ts";
 import { createTestServer } from "../../testServer.ts";
 import type { TestServer } from "../../testServer.ts";
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { Refusal } from "../../../../src/core/values/errors.ts";
-import type { Store } from "../../../../src/store/store.ts";
+import { Refusal } from "../../../../src/engine/core/values/errors.ts";
+import type { Store } from "../../../../src/engine/store/store.ts";
 import { createTestServer } from "../../testServer.ts";
 import type { Reply } from "../../testServer.ts";
 import { failMessage, listDeadLetters, failThree } from "./deadLetters.ts";

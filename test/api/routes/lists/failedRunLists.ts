@@ -1,11 +1,8 @@
-import type {
-  Delivery,
-  MessageInput,
-  Outcome,
-  RunFeatures,
-  StepHead,
-} from "../../../../src/core/model/message.ts";
-import { bytes, callbackTo, makeInput } from "../../../core/commandRunner.ts";
+import type { Delivery } from "../../../../src/engine/core/model/delivery.ts";
+import type { MessageInput } from "../../../../src/engine/core/model/message.ts";
+import type { Outcome } from "../../../../src/engine/core/model/attempt.ts";
+import type { RunFeatures, StepHead } from "../../../../src/engine/core/model/runPost.ts";
+import { bytes, callbackTo, makeInput } from "../../../engine/core/commandRunner.ts";
 import type { TestServer } from "../../testServer.ts";
 
 /** The URL of the workflow that the runs belong to. */

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { makeInput } from "../../../store/storeFixture.ts";
+import { makeInput } from "../../../engine/store/storeFixture.ts";
 import { createTestServer, otherToken } from "../../testServer.ts";
 import type { TestServer } from "../../testServer.ts";
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { Refusal } from "../../../../src/core/values/errors.ts";
+import { Refusal } from "../../../../src/engine/core/values/errors.ts";
 import { createTestServer } from "../../testServer.ts";
 
 test("a refusal of a later part of a long batch names the messages that were not stored", async () => {

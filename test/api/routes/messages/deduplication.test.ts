@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import { limits } from "../../../../src/core/values/limits.ts";
+import { limits } from "../../../../src/engine/core/values/limits.ts";
 import { createTestServer } from "../../testServer.ts";
 import type { TestServer, Reply } from "../../testServer.ts";
 

@@ -1,6 +1,6 @@
 import { hash } from "node:crypto";
 import { describe, expect, test } from "vitest";
-import type { Outcome } from "../../../../src/core/model/message.ts";
+import type { Outcome } from "../../../../src/engine/core/model/attempt.ts";
 import { bytes, takeDelivery, start, step, workflowAnswer } from "../lists/failedRunLists.ts";
 import { createTestServer } from "../../testServer.ts";
 import type { TestServer } from "../../testServer.ts";

@@ -1,4 +1,4 @@
-import type { Delivery } from "../../../../src/core/model/message.ts";
+import type { Delivery } from "../../../../src/engine/core/model/delivery.ts";
 import type { TestServer, Reply } from "../../testServer.ts";
 
 /** Resumes failed runs. `path` is the id of one failed run after a slash, or a query, or empty. */

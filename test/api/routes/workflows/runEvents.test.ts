@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { bytes, makeEventWait } from "../../../core/commandRunner.ts";
+import { bytes, makeEventWait } from "../../../engine/core/commandRunner.ts";
 import { testTime, createTestServer, otherToken } from "../../testServer.ts";
 import { settleStep, claimDue, finish, startInvoked, settings } from "./runLogFixtures.ts";
 import { workflowResponse, endpoint, start, step } from "./workflow.ts";

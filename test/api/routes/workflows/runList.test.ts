@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import { bytes, makeEventWait } from "../../../core/commandRunner.ts";
+import { bytes, makeEventWait } from "../../../engine/core/commandRunner.ts";
 import type { TestServer } from "../../testServer.ts";
 import { createTestServer, otherToken, testTime } from "../../testServer.ts";
 import { finish, settleStep, startInvoked } from "./runLogFixtures.ts";

@@ -1,5 +1,7 @@
-import type { Delivery, InvokerPost, MessageInput } from "../../../../src/core/model/message.ts";
-import { bytes } from "../../../core/commandRunner.ts";
+import type { Delivery } from "../../../../src/engine/core/model/delivery.ts";
+import type { InvokerPost } from "../../../../src/engine/core/model/runPost.ts";
+import type { MessageInput } from "../../../../src/engine/core/model/message.ts";
+import { bytes } from "../../../engine/core/commandRunner.ts";
 import type { TestServer } from "../../testServer.ts";
 import { testTime } from "../../testServer.ts";
 import { workflowResponse, endpoint, modernFeatures, start } from "./workflow.ts";

@@ -1,6 +1,7 @@
-import type { Bytes, MessageInput } from "../../../../src/core/model/message.ts";
+import type { Bytes } from "../../../../src/engine/core/values/basics.ts";
+import type { MessageInput } from "../../../../src/engine/core/model/message.ts";
 import { describe, expect, test } from "vitest";
-import { bytes, makeInput, callbackTo, makeEventWait } from "../../../core/commandRunner.ts";
+import { bytes, makeInput, callbackTo, makeEventWait } from "../../../engine/core/commandRunner.ts";
 import { testTime, createTestServer } from "../../testServer.ts";
 import {
   settleStep,

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { bytes, callbackTo, makeInput } from "../../../core/commandRunner.ts";
+import { bytes, callbackTo, makeInput } from "../../../engine/core/commandRunner.ts";
 import { testTime, createTestServer, otherToken } from "../../testServer.ts";
 import type { TestServer } from "../../testServer.ts";
 import { workflowResponse, endpoint, modernFeatures, post, start, step } from "./workflow.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { bytes } from "../../../core/commandRunner.ts";
+import { bytes } from "../../../engine/core/commandRunner.ts";
 import { testTime, createTestServer, otherToken } from "../../testServer.ts";
 import { workflowResponse, takeHistories, modernFeatures, endpoint, start, step } from "./workflow.ts";
 

@@ -1,6 +1,7 @@
-import type { MessageInput, RunFeatures } from "../../../../src/core/model/message.ts";
-import type { PublishResult } from "../../../../src/core/commands/publish.ts";
-import { bytes, makeInput } from "../../../core/commandRunner.ts";
+import type { MessageInput } from "../../../../src/engine/core/model/message.ts";
+import type { RunFeatures } from "../../../../src/engine/core/model/runPost.ts";
+import type { PublishResult } from "../../../../src/engine/core/commands/publish.ts";
+import { bytes, makeInput } from "../../../engine/core/commandRunner.ts";
 import type { TestServer } from "../../testServer.ts";
 
 /** The URL of the workflow that the runs belong to. */

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { Delivery } from "../../../../src/core/model/message.ts";
+import type { Delivery } from "../../../../src/engine/core/model/delivery.ts";
 import { testTime, createTestServer, otherToken } from "../../testServer.ts";
 import { endpoint, takeHistories } from "./workflow.ts";
 import type { Item } from "./workflowPosts.ts";

@@ -1,4 +1,4 @@
-import { callbackTo } from "../../../core/commandRunner.ts";
+import { callbackTo } from "../../../engine/core/commandRunner.ts";
 import { describe, expect, test } from "vitest";
 import {
   bytes,

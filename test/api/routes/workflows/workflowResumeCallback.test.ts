@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { Delivery } from "../../../../src/core/model/message.ts";
+import type { Delivery } from "../../../../src/engine/core/model/delivery.ts";
 import { bytes, callbackTo, endpoint, failRunAndRead } from "../lists/failedRunLists.ts";
 import { createTestServer } from "../../testServer.ts";
 import type { TestServer, Reply } from "../../testServer.ts";

@@ -1,4 +1,5 @@
-import type { Account, MessageState } from "../../../../src/core/model/message.ts";
+import type { Account } from "../../../../src/engine/core/model/account.ts";
+import type { MessageState } from "../../../../src/engine/core/model/messageState.ts";
 import type { ObservedBatch, AssertHolds } from "../observedBatch.ts";
 import { isLease } from "../observedBatch.ts";
 import type { Tables } from "../../storage/changes.ts";

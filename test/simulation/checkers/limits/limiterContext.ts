@@ -1,4 +1,4 @@
-import type { Millis } from "../../../../src/core/model/message.ts";
+import type { Millis } from "../../../../src/engine/core/values/basics.ts";
 import type { Tables } from "../../storage/changes.ts";
 import type { MessageHistory } from "../messageHistory.ts";
 import type { AssertHolds } from "../observedBatch.ts";

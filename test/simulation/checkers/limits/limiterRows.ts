@@ -1,5 +1,5 @@
-import { spans } from "../../../../src/core/values/limits.ts";
-import type { Limiter } from "../../../../src/core/model/limiter.ts";
+import { spans } from "../../../../src/engine/core/values/limits.ts";
+import type { Limiter } from "../../../../src/engine/core/model/limiter.ts";
 
 import type { LimiterCheckContext } from "./limiterContext.ts";
 import type { AssertHolds } from "../observedBatch.ts";

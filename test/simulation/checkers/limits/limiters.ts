@@ -1,5 +1,6 @@
-import type { Limiter } from "../../../../src/core/model/limiter.ts";
-import type { StoredMessage, MessageState } from "../../../../src/core/model/message.ts";
+import type { Limiter } from "../../../../src/engine/core/model/limiter.ts";
+import type { StoredMessage } from "../../../../src/engine/core/model/message.ts";
+import type { MessageState } from "../../../../src/engine/core/model/messageState.ts";
 import { listWrongCounters } from "../../../model/counters.ts";
 import type { ObservedBatch } from "../observedBatch.ts";
 import { parseEndpoint } from "./accountLimits.ts";

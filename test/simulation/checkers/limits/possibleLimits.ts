@@ -1,5 +1,6 @@
-import type { Limiter } from "../../../../src/core/model/limiter.ts";
-import type { Millis, StoredMessage } from "../../../../src/core/model/message.ts";
+import type { Limiter } from "../../../../src/engine/core/model/limiter.ts";
+import type { Millis } from "../../../../src/engine/core/values/basics.ts";
+import type { StoredMessage } from "../../../../src/engine/core/model/message.ts";
 import type { ObservedBatch } from "../observedBatch.ts";
 
 /** The most generous limits at any moment of a batch, and whether an operator changed them in it. */

@@ -1,4 +1,4 @@
-import type { MessageState } from "../../../../src/core/model/message.ts";
+import type { MessageState } from "../../../../src/engine/core/model/messageState.ts";
 import { parseEndpoint } from "./accountLimits.ts";
 import type { MessageHistories } from "./limiterContext.ts";
 

@@ -1,0 +1,73 @@
+import type { Draft, Moment } from "../decision/command.ts";
+import { findForbiddenHost } from "../accounts/allowedHosts.ts";
+import { pickSigningKeys } from "../accounts/signingKeys.ts";
+import { countBytes } from "../accounts/usage.ts";
+import { spans } from "../values/limits.ts";
+import type { Account } from "../model/account.ts";
+import type { StoredMessage } from "../model/message.ts";
+import type { LeaseRef, MessageState } from "../model/messageState.ts";
+import type { Millis } from "../values/basics.ts";
+import { countStart, hasPlaces } from "./counters.ts";
+
+/**
+ * The `dueAt` of a lease that was ended by a restart of the server, before it expired. The message is due at
+ * any time.
+ */
+export const serverEndedDueAt: Millis = 0;
+
+/**
+ * Leases a message to this node and passes it to the dispatcher. The caller has taken delivery capacity for
+ * it.
+ */
+export function lease(
+  draft: Draft,
+  moment: Moment,
+  admitted: { account: Account; message: StoredMessage; state: MessageState },
+): void {
+  const { account, message, state } = admitted;
+  const counted = countStart(draft, moment, state);
+  draft.put("messages", {
+    ...counted,
+    state: "active",
+    dueAt: moment.now + spans.lease,
+    leasedBy: moment.node,
+    waitlist: null,
+  });
+  countBytes(draft, state.account, { bytesOut: state.size });
+  const keys = pickSigningKeys(account, moment.now);
+  draft.deliver({
+    message,
+    attempt: state.attempts,
+    ...keys,
+    ...findForbiddenHost(account, message.url),
+    ...(isOutcomeAwaited(message, counted) ? { settlesAtOnce: true } : {}),
+  });
+}
+
+/**
+ * Reports whether something waits for the outcome of a message: a message for its places, or a callback. A
+ * callback has the places of the message that it reports on.
+ */
+const isOutcomeAwaited = (message: StoredMessage, state: MessageState): boolean =>
+  message.callback !== null || message.reportsOn !== null || hasPlaces(state);
+
+/** Names the running attempt of a message. */
+export const toLeaseRef = ({ account, id, attempts }: MessageState): LeaseRef => ({
+  account,
+  messageId: id,
+  attempt: attempts,
+});
+
+/**
+ * Returns the message if this node still holds the lease of exactly this attempt, or null. A report that
+ * arrives after the lease was lost names an older attempt, so it changes nothing.
+ */
+export function findLeased(
+  draft: Draft,
+  moment: Moment,
+  { account, messageId, attempt }: LeaseRef,
+): MessageState | null {
+  const state = draft.get("messages", account, messageId);
+  const isLeased = state && state.leasedBy === moment.node && state.attempts === attempt;
+  return isLeased ? state : null;
+}

@@ -1,0 +1,37 @@
+import type { Draft, Moment } from "../decision/command.ts";
+import { countStates } from "../accounts/usage.ts";
+import type { AttemptTiming } from "../model/attempt.ts";
+import type { LogRow } from "../model/logRow.ts";
+import type { MessageState } from "../model/messageState.ts";
+import { noBytes } from "../values/basics.ts";
+
+/** An event in the life of a message. Fields of the log row that are not given are empty. */
+export type LogEvent = {
+  message: Pick<MessageState, "account" | "id" | "tags" | "run" | "timeKeys" | "host">;
+  row: Pick<LogRow, "states"> & Partial<LogRow>;
+  /** The times of the attempt that ended, if one did. */
+  timing?: AttemptTiming | undefined;
+};
+
+/** Appends a log row, counts its states as usage, and returns its id. */
+export function log(draft: Draft, moment: Moment, { message, row, timing }: LogEvent): string {
+  const id = moment.newId("log");
+  countStates(draft, message, row.states);
+  draft.indexTime(message.account, id, message.timeKeys);
+  draft.put("log", {
+    account: message.account,
+    id,
+    messageId: message.id,
+    time: moment.now,
+    error: null,
+    nextDueAt: null,
+    status: null,
+    headers: [],
+    body: noBytes,
+    dlqId: null,
+    tags: message.tags,
+    ...row,
+    ...(timing && { attempt: { ...timing, node: moment.node, host: message.host } }),
+  });
+  return id;
+}

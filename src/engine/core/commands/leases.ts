@@ -1,0 +1,46 @@
+import type { Decision } from "../decision/command.ts";
+import { countEnd } from "../admission/counters.ts";
+import { findLeased, toLeaseRef } from "../admission/lease.ts";
+import { isUnfinished } from "../model/messageState.ts";
+import type { LeaseRef } from "../model/messageState.ts";
+import { noResponse, recordRequestEnd } from "../sending/outcome.ts";
+import { spans } from "../values/limits.ts";
+import { dropMessage, hasRunEnded } from "../workflows/end.ts";
+
+/**
+ * Renews the leases of messages that this node is still sending, and aborts those that were cancelled on
+ * another node.
+ */
+export const renew: Decision<{ leases: readonly LeaseRef[] }, { renewed: number }> = {
+  decide: ({ leases }, draft, moment) => {
+    const states = leases.flatMap((one) => findLeased(draft, moment, one) ?? []);
+    for (const state of states) {
+      draft.put("messages", { ...state, dueAt: moment.now + spans.lease });
+      if (state.state === "cancelling") draft.abort(toLeaseRef(state));
+    }
+    return { renewed: states.length };
+  },
+};
+
+/**
+ * Gives back leases of messages that this node will not send, because it is shutting down. This does not
+ * count as an attempt. Messages of runs that have ended are dropped.
+ */
+export const returnLeases: Decision<{ leases: readonly LeaseRef[] }, { returned: number }> = {
+  decide: ({ leases }, draft, moment) => {
+    let returned = 0;
+    for (const one of leases) {
+      const state = findLeased(draft, moment, one);
+      // A lease that is named twice is returned once.
+      if (!state) continue;
+      returned++;
+      if (!isUnfinished(state)) recordRequestEnd(draft, moment, { state, outcome: noResponse });
+      else if (hasRunEnded(draft, state)) dropMessage(draft, moment, state);
+      else {
+        countEnd(draft, moment, state);
+        draft.put("messages", { ...state, state: "pending", leasedBy: null, dueAt: moment.now });
+      }
+    }
+    return { returned };
+  },
+};

@@ -1,0 +1,54 @@
+import type { Decision } from "../decision/command.ts";
+import { Refusal } from "../values/errors.ts";
+import { removeQueue } from "../admission/counters.ts";
+import { queueGate } from "../admission/gate.ts";
+import { findLimiter, readLimiter } from "../admission/limiter.ts";
+import { putChanged } from "./flowControl.ts";
+import type { AccountId, MessageId } from "../values/basics.ts";
+import type { Limiter } from "../model/limiter.ts";
+import type { QueueLimit } from "../limits/rowLimits.ts";
+import { takeQueueQuota } from "../limits/rowLimits.ts";
+import { requireActiveAccount } from "../accounts/plans.ts";
+import { findParallelismRefusal } from "../limits/sendingLimits.ts";
+
+/** A queue of an account. */
+export type QueueName = { account: AccountId; name: string };
+
+/**
+ * The settings of a queue. `undefined`: unchanged. A new queue sends one message at a time and is not paused.
+ */
+export type QueueSettings = { parallelism?: number | undefined; paused?: boolean | undefined };
+
+/**
+ * Creates or changes a queue. Throws `Refusal` if its parallelism, or the number of queues, exceeds the
+ * limit.
+ */
+export const upsertQueue: Decision<QueueName & QueueSettings & QueueLimit, Limiter> = {
+  decide: ({ account, name, parallelism, paused, maxQueues }, draft, moment) => {
+    const owner = requireActiveAccount(draft.get("accounts", account));
+    const refusal = findParallelismRefusal(owner, parallelism ?? 0);
+    if (refusal) throw new Refusal(refusal.refused, refusal.message);
+    takeQueueQuota(draft, owner, { name, maxQueues });
+    const limiter = readLimiter(draft, moment, { account, gate: queueGate(name) });
+    // A pinned queue is not removed when it is idle.
+    const pinned = { ...limiter.pinned, parallelism: true };
+    return putChanged(draft, moment, {
+      ...limiter,
+      parallelism: parallelism ?? limiter.parallelism,
+      paused: paused ?? limiter.paused,
+      pinned,
+    });
+  },
+};
+
+/**
+ * Removes a queue if none of its messages waits or is in flight; otherwise returns false. The given slots
+ * belong to finished messages. They leave the queue, and callbacks and aborted requests that still use them
+ * continue without it.
+ */
+export const deleteQueue: Decision<QueueName & { slots: readonly MessageId[] }, { deleted: boolean }> = {
+  decide: ({ account, name, slots }, draft, moment) => {
+    const limiter = findLimiter(draft, { account, gate: queueGate(name) });
+    return { deleted: !limiter || removeQueue(draft, moment, { limiter, slots }) };
+  },
+};

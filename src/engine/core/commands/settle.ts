@@ -1,0 +1,246 @@
+import { makeCallbackInput } from "../sending/callback.ts";
+import type { Decision, Draft, Moment } from "../decision/command.ts";
+import { release } from "../admission/admission.ts";
+import type { LimiterGate } from "../admission/gate.ts";
+import { accountGate, endpointGate, keyGate, queueGate } from "../admission/gate.ts";
+import { findLeased } from "../admission/lease.ts";
+import { findLimiter } from "../admission/limiter.ts";
+import { log } from "../admission/messageLog.ts";
+import { checkSoon, findHostWaitlist, serveHostWaitlist, serveLimiter } from "../admission/waitlist.ts";
+import { accept } from "../sending/createMessage.ts";
+import { toTag } from "../search/tags.ts";
+import type { Failure } from "../sending/outcome.ts";
+import {
+  toLoggedResponse,
+  recordRequestEnd,
+  recordDelivery,
+  toFailureCallbackInfo,
+  isSuccess,
+  putDeadLetter,
+  toDeadLetterResponse,
+  scheduleRetry,
+  readWithBody,
+} from "../sending/outcome.ts";
+import { applyRunOutcome, failRunMessage, belongsToRun } from "../workflows/outcome.ts";
+import type { Account } from "../model/account.ts";
+import type { CallbackSettings } from "../model/sendSettings.ts";
+import type { StoredMessage, WithoutBody } from "../model/message.ts";
+import type { MessageState } from "../model/messageState.ts";
+import type { Outcome } from "../model/attempt.ts";
+import type { DeadLetter, FailureCallbackInfo } from "../model/deadLetter.ts";
+import type { Limiter } from "../model/limiter.ts";
+import { readMessageBytes } from "../accounts/plans.ts";
+import { isUnfinished } from "../model/messageState.ts";
+import { countRetries, decideNextAction } from "../sending/retry.ts";
+
+/**
+ * The result of an attempt. `late`: the lease was lost before the outcome arrived, so the outcome changed
+ * nothing. `cancelled`: the message was cancelled, so nothing followed from the outcome.
+ */
+export type Settled = { became: "delivered" | "retry" | "failed" | "cancelled" | "late" };
+
+/**
+ * Records the outcome of one attempt: the message is delivered, retried or failed, and its callbacks are
+ * created. The waitlists of the gates that the message leaves are served.
+ */
+export const settle: Decision<Outcome, Settled> = {
+  hint: ({ account, messageId, host }) => ({
+    accounts: [[account]],
+    messages: [[account, messageId]],
+    hostWaitlists: [[account, host]],
+  }),
+  decide: (outcome, draft, moment) => {
+    const state = findLeased(draft, moment, outcome);
+    const account = draft.get("accounts", outcome.account);
+    const isBehind = draft.capacity.hasBacklog(outcome.account);
+    const limiters = isBehind ? [] : listAwaited(draft, state);
+    const settled: Settled =
+      state && account ? applyOutcome(draft, moment, { account, state, outcome }) : { became: "late" };
+    const waitlist = findHostWaitlist(draft, outcome);
+    if (waitlist && isBehind) checkSoon(draft, moment, waitlist);
+    else if (waitlist) serveHostWaitlist(draft, moment, { waitlist });
+    for (const limiter of limiters)
+      serveLimiter(draft, moment, { limiter, limit: 1, maxMoved: maxMovedByOutcome });
+    return settled;
+  },
+};
+
+/**
+ * An outcome frees one place. If the first message of the waitlist then waits elsewhere, the place goes to
+ * another one, so that it is not left unused until the next claim.
+ */
+const maxMovedByOutcome = 4;
+
+/**
+ * Returns the limiters that count a message and have a waitlist. When the delivery ends, a message of the
+ * waitlist may be sent.
+ */
+function listAwaited(draft: Draft, state: MessageState | null | undefined): Limiter[] {
+  if (!state) return [];
+  const { account, flowControlKey } = state;
+  const awaited: Limiter[] = [];
+  const add = (gate: LimiterGate): void => {
+    const limiter = findLimiter(draft, { account, gate });
+    if (limiter && limiter.waiting > 0) awaited.push(limiter);
+  };
+  const slot = state.slot === null ? undefined : draft.get("queueSlots", account, state.slot);
+  if (flowControlKey !== null) add(keyGate(flowControlKey));
+  if (slot) add(queueGate(slot.queue));
+  if (state.countedToEndpoint) add(endpointGate(state));
+  if (state.counted) add(accountGate);
+  return awaited;
+}
+
+type SettledAttempt = { account: Account; state: MessageState; outcome: Outcome };
+
+function applyOutcome(draft: Draft, moment: Moment, { account, state, outcome }: SettledAttempt): Settled {
+  if (!isUnfinished(state)) {
+    recordRequestEnd(draft, moment, { state, outcome });
+    return { became: state.state === "cancelling" ? "cancelled" : "delivered" };
+  }
+  if (isSuccess(outcome) && !state.reportsOutcome) {
+    recordDelivery(draft, moment, { account, state, outcome });
+    release(draft, moment, state);
+    return { became: "delivered" };
+  }
+  const message = draft.getWithoutBody("storedMessages", state.account, state.id);
+  if (!message || message.damaged) return applyToDamaged(draft, moment, { account, state, outcome });
+  if (belongsToRun(message)) return applyRunOutcome(draft, moment, { account, message, state, outcome });
+  const retried = countRetries(state);
+  const nextAction = decideNextAction({ message, outcome, retried, now: moment.now });
+  if (nextAction.kind === "failed") {
+    failMessage(draft, moment, { account, message, state, outcome });
+    return { became: "failed" };
+  }
+  if (nextAction.kind === "delivered") {
+    recordDelivery(draft, moment, { account, state, outcome });
+    reportCallback(draft, message, { ...toFailureCallbackInfo(outcome), state: "CALLBACK_SUCCESS" });
+  } else {
+    scheduleRetry(draft, moment, { account, state, outcome, at: nextAction.at });
+  }
+  createCallback(draft, moment, { account, message, state, outcome });
+  if (nextAction.kind === "delivered") release(draft, moment, state);
+  return { became: nextAction.kind };
+}
+
+/**
+ * Applies an outcome to a message whose stored content is damaged. Its retries and callbacks are not known. A
+ * message that arrived is recorded as delivered, without its callback. Any other message is left to the next
+ * claim, which fails it.
+ */
+function applyToDamaged(draft: Draft, moment: Moment, { account, state, outcome }: SettledAttempt): Settled {
+  if (!isSuccess(outcome) || state.run !== null) {
+    scheduleRetry(draft, moment, { state, outcome, at: moment.now });
+    return { became: "retry" };
+  }
+  draft.fault(
+    `message ${state.id} of account ${account.id} was delivered, but is damaged in the store; ` +
+      "its callback is not sent",
+  );
+  recordDelivery(draft, moment, { account, state, outcome });
+  release(draft, moment, state);
+  return { became: "delivered" };
+}
+
+/** Moves a message to the dead letter queue, frees its deduplication key, and creates its callbacks. */
+export function failMessage(draft: Draft, moment: Moment, failure: Failure): void {
+  const { account, message, state, outcome } = failure;
+  if (belongsToRun(message)) return failRunMessage(draft, moment, { ...failure, message });
+  const id = moment.newId("dlq");
+  // A failure callback of a run gets no dead letter. Its outcome is shown in the dead letter of the run.
+  const dlqId = message.run ? null : id;
+  const logId = log(draft, moment, {
+    message: state,
+    timing: outcome.timing,
+    row: { states: ["ERROR", "FAILED"], dlqId, ...toLoggedResponse(outcome) },
+  });
+  const deadLetter: DeadLetter = {
+    account: account.id,
+    id,
+    messageId: state.id,
+    logId,
+    ...toDeadLetterResponse(outcome),
+    retried: countRetries(state),
+    failureCallback: message.failureCallback ? { state: "CALLBACK_INPROGRESS" } : null,
+    tags: [
+      ...state.tags,
+      toTag.url(message.url),
+      ...(message.callerIp === null ? [] : [toTag.callerIp(message.callerIp)]),
+    ],
+  };
+  draft.drop("messages", state.account, state.id);
+  if (dlqId !== null) putDeadLetter(draft, deadLetter);
+  releaseDeduplication(draft, message);
+  reportCallback(draft, message, { ...toFailureCallbackInfo(outcome), state: "CALLBACK_FAIL" });
+  createCallback(draft, moment, failure);
+  if (message.failureCallback) {
+    const reportsOn = { kind: "failureCallback", messageId: message.id, dlqId: deadLetter.id } as const;
+    const content = {
+      message: readWithBody(draft, message),
+      retried: deadLetter.retried,
+      outcome,
+      reportsOn,
+      maxBytes: readMessageBytes(account, moment),
+    };
+    accept(draft, moment, {
+      account,
+      input: makeCallbackInput({ callback: message.failureCallback, ...content }),
+      slot: sharedSlot(message.failureCallback, state),
+    });
+  }
+  release(draft, moment, state);
+}
+
+/**
+ * Removes the deduplication row of a message that will never be delivered, so that the next message with this
+ * key is not dropped as a duplicate.
+ */
+export function releaseDeduplication(draft: Draft, message: WithoutBody<StoredMessage>): void {
+  if (message.deduplication === null) return;
+  const row = draft.get("deduplications", message.account, message.deduplication);
+  if (row?.messageId === message.id) draft.drop("deduplications", message.account, message.deduplication);
+}
+
+/**
+ * Records the state of a failure callback in the dead letter that it reports, if that still exists, and in
+ * its run.
+ */
+export function reportCallback(
+  draft: Draft,
+  message: WithoutBody<StoredMessage>,
+  info: FailureCallbackInfo,
+): void {
+  if (message.reportsOn?.kind !== "failureCallback" || message.reportsOn.dlqId === null) return;
+  const deadLetter = draft.get("deadLetters", message.account, message.reportsOn.dlqId);
+  if (deadLetter && !deadLetter.damaged) draft.put("deadLetters", { ...deadLetter, failureCallback: info });
+  const run = message.run && draft.get("runs", message.account, message.run.run);
+  const callback = run?.failure?.callback;
+  if (run?.failure && callback?.messageId === message.id) {
+    draft.put("runs", { ...run, failure: { ...run.failure, callback: { ...callback, ...info } } });
+  }
+}
+
+function createCallback(draft: Draft, moment: Moment, { account, message, state, outcome }: Failure): void {
+  if (!message.callback) return;
+  const reportsOn = { kind: "callback", messageId: message.id, dlqId: null } as const;
+  const retried = countRetries(state);
+  const content = {
+    message: readWithBody(draft, message),
+    retried,
+    outcome,
+    reportsOn,
+    maxBytes: readMessageBytes(account, moment),
+  };
+  accept(draft, moment, {
+    account,
+    input: makeCallbackInput({ callback: message.callback, ...content }),
+    slot: sharedSlot(message.callback, state),
+  });
+}
+
+/**
+ * Returns the queue slot that a callback shares, or null. A callback with a delay shares no slot, so that the
+ * queue does not wait for it.
+ */
+const sharedSlot = ({ delay = 0 }: CallbackSettings, { slot }: MessageState): string | null =>
+  delay > 0 ? null : slot;

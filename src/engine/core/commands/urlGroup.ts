@@ -1,0 +1,192 @@
+import type { Decision, Draft } from "../decision/command.ts";
+import { Refusal } from "../values/errors.ts";
+import { limits } from "../values/limits.ts";
+import { fingerprint } from "../values/fingerprint.ts";
+import type { AccountId, HeaderList } from "../values/basics.ts";
+import type { Endpoint, UrlGroup } from "../model/urlGroup.ts";
+import type { MessageInput } from "../model/message.ts";
+import { mustAllowHosts } from "../accounts/allowedHosts.ts";
+import { takeQuota } from "../limits/rowLimits.ts";
+import { requireActiveAccount, formatRaiseHint, readLimits } from "../accounts/plans.ts";
+import { mustHaveStorage } from "../limits/storageQuota.ts";
+
+/**
+ * Returns the input itself or, if it names a group, a copy for each current endpoint of the group. A
+ * deduplication key applies to each endpoint separately.
+ */
+export function listRecipients<L extends Omit<MessageInput, "body">>(
+  draft: Draft,
+  account: AccountId,
+  input: L,
+): L[] {
+  if (input.group === null) return [input];
+  const endpoints = draft.get("urlGroups", account, input.group)?.endpoints ?? [];
+  return endpoints.map((endpoint) => toEndpointInput(input, endpoint));
+}
+
+function toEndpointInput<L extends Omit<MessageInput, "body">>(input: L, { name, url }: Endpoint): L {
+  const { query } = input;
+  const deduplication =
+    input.deduplication === null
+      ? null
+      : `${input.deduplication} ${url.length > maxUrlInKey ? fingerprint(url) : url}`;
+  return {
+    ...input,
+    url: query === undefined ? url : appendQuery(query, url),
+    endpoint: name,
+    deduplication,
+  };
+}
+
+/** Returns the URL with a query appended to its own query, before its fragment. */
+function appendQuery(query: string, url: string): string {
+  const [, base = url, fragment = ""] = /^([^#]*)(#.*)?$/s.exec(url) ?? [];
+  const separator = !base.includes("?") ? "?" : /[?&]$/.test(base) ? "" : "&";
+  return `${base}${separator}${query}${fragment}`;
+}
+
+/** Throws `Refusal` if the URL of an endpoint would be too long with this query. */
+export function checkQueryLength(query: string, { name, endpoints }: UrlGroup): void {
+  const longest = Math.max(0, ...endpoints.map(({ url }) => appendQuery(query, url).length));
+  if (longest <= limits.urlLength) return;
+  throw new Refusal(
+    "invalid",
+    `destination: the query is too long for an endpoint of the URL group ${name}: ` +
+      `its URL would have ${longest} characters, the limit is ${limits.urlLength}`,
+  );
+}
+
+/** Returns the refusal of a command that needs a group whose endpoints are no longer known. */
+export const damagedGroupRefusal = (name: string): Refusal =>
+  new Refusal(
+    "invalid",
+    `the URL group ${name} is damaged in the store, so its endpoints are not known; ` +
+      `add all of them again (POST /v2/topics/${name}/endpoints), delete the group, or restore a backup`,
+  );
+
+/** The maximum length of a URL in a deduplication key. A database key cannot be as long as a URL. */
+const maxUrlInKey = 512;
+
+/** A group of an account. Its name has been validated. */
+type Named = { account: AccountId; name: string };
+
+/**
+ * Adds endpoints to a group. The group is created if it does not exist or is damaged. An added endpoint
+ * replaces the endpoint of the group that has the same name or, if there is none, the same URL: names and
+ * URLs are unique within a group.
+ */
+export const addEndpoints: Decision<Named & { endpoints: readonly Endpoint[] }, UrlGroup> = {
+  decide: ({ account, name, endpoints: added }, draft, { now, isDiskLow }) => {
+    const owner = requireActiveAccount(draft.get("accounts", account));
+    mustHaveStorage(owner, { continuesRun: false, isDiskLow });
+    checkCount(added.length, { where: "in one request", max: limits.endpoints });
+    mustAllowHosts(
+      owner,
+      added.map(({ url }) => url),
+    );
+    const known = draft.get("urlGroups", account, name);
+    const group =
+      known && !known.damaged
+        ? known
+        : { account, name, createdAt: now, updatedAt: now, endpoints: [], headers: [] };
+    const endpoints = added.reduce(withEndpoint, group.endpoints);
+    checkCount(endpoints.length, {
+      where: `in the URL group ${name}`,
+      max: readLimits(owner).endpoints,
+      hint: formatRaiseHint(owner, "endpoints"),
+    });
+    checkBytes(endpoints);
+    if (!known) takeQuota(draft, owner, { name: "groups" });
+    const changed = { ...group, updatedAt: now, endpoints };
+    draft.put("urlGroups", changed);
+    return changed;
+  },
+};
+
+function withEndpoint(endpoints: readonly Endpoint[], added: Endpoint): readonly Endpoint[] {
+  const byName = added.name === null ? -1 : endpoints.findIndex(({ name }) => name === added.name);
+  const byUrl = endpoints.findIndex(({ url }) => url === added.url);
+  const index = byName >= 0 ? byName : byUrl;
+  const existing = endpoints[index];
+  if (!existing) return [...endpoints, added];
+  const changed = { name: added.name ?? existing.name, url: added.url };
+  return endpoints.flatMap((endpoint, at) =>
+    at === index ? [changed] : endpoint.url === added.url ? [] : [endpoint],
+  );
+}
+
+type EndpointLimit = { where: string; max: number; hint?: string };
+
+function checkCount(count: number, { where, max, hint = "" }: EndpointLimit): void {
+  if (count > max)
+    throw new Refusal("limit-exceeded", `endpoints: ${count} ${where} exceeds the limit of ${max}${hint}`);
+}
+
+function checkBytes(endpoints: readonly Endpoint[]): void {
+  const length = endpoints.reduce((sum, { name, url }) => sum + (name?.length ?? 0) + url.length, 0);
+  if (length > limits.groupLength)
+    throw new Refusal(
+      "limit-exceeded",
+      `endpoints: ${length} characters of names and URLs exceed the limit of ${limits.groupLength} ` +
+        "for a URL group",
+    );
+}
+
+/** An endpoint to remove: by its name, by its URL, or by both. */
+export type EndpointSelector = { name: string | null; url: string | null };
+
+/**
+ * Removes endpoints from a group. The group is removed with its last endpoint. Endpoints that are not in the
+ * group are skipped. Throws `Refusal` if the group does not exist.
+ */
+export const removeEndpoints: Decision<
+  Named & { endpoints: readonly EndpointSelector[] },
+  { removed: number }
+> = {
+  decide: ({ account, name, endpoints: removed }, draft, { now }) => {
+    checkCount(removed.length, { where: "in one request", max: limits.endpoints });
+    const group = mustFindGroup(draft, { account, name });
+    const isRemoved = (endpoint: Endpoint): boolean => removed.some((one) => matchesEndpoint(one, endpoint));
+    const endpoints = group.endpoints.filter((endpoint) => !isRemoved(endpoint));
+    if (endpoints.length === 0) draft.drop("urlGroups", account, name);
+    else if (endpoints.length < group.endpoints.length)
+      draft.put("urlGroups", { ...group, updatedAt: now, endpoints });
+    return { removed: group.endpoints.length - endpoints.length };
+  },
+};
+
+/**
+ * Reports whether a selector means an endpoint. A selector with a name and a URL means the endpoint that has
+ * both.
+ */
+const matchesEndpoint = (selector: EndpointSelector, { name, url }: Endpoint): boolean =>
+  (selector.name === null || selector.name === name) && (selector.url === null || selector.url === url);
+
+/** Replaces the default headers of a group. Throws `Refusal` if the group does not exist. */
+export const setGroupHeaders: Decision<Named & { headers: HeaderList }, UrlGroup> = {
+  decide: ({ headers, ...named }, draft, { now }) => {
+    const changed = { ...mustFindGroup(draft, named), updatedAt: now, headers };
+    draft.put("urlGroups", changed);
+    return changed;
+  },
+};
+
+function mustFindGroup(draft: Draft, { account, name }: Named): UrlGroup {
+  const group = draft.get("urlGroups", account, name);
+  if (group?.damaged) throw damagedGroupRefusal(name);
+  if (group) return group;
+  throw new Refusal(
+    "not-found",
+    `name: URL group ${name} does not exist; ` +
+      `GET /v2/topics lists the groups, POST /v2/topics/${name}/endpoints creates this one`,
+  );
+}
+
+/** Removes a group if it exists. Messages that were created for it are not affected. */
+export const deleteGroup: Decision<Named, { deleted: number }> = {
+  decide: ({ account, name }, draft) => {
+    if (!draft.get("urlGroups", account, name)) return { deleted: 0 };
+    draft.drop("urlGroups", account, name);
+    return { deleted: 1 };
+  },
+};

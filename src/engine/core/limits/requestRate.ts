@@ -1,0 +1,100 @@
+import type { Decision } from "../decision/command.ts";
+import type { SecondCount } from "../model/counts.ts";
+import { Refusal } from "../values/errors.ts";
+import type { Account } from "../model/account.ts";
+import type { AccountId, Millis } from "../values/basics.ts";
+import { formatRaiseHint, readLimit, plans } from "../accounts/plans.ts";
+import { second } from "../values/time.ts";
+
+// The requests of an account are counted per second of the clock. A single node counts them in memory.
+// Several nodes share a row for each account that has such a limit. A node claims several requests of the
+// second at a time, and admits them without another query. All nodes together therefore never exceed the
+// limit, and one node alone can still use all of it.
+
+/** Returns the number of a second, counted from 1970. */
+export const toSecond = (now: Millis): number => Math.floor(now / second);
+
+/** The state of a second after one more request. `resetAt` is in Unix seconds. */
+export type Burst = { taken: boolean; limit: number; remaining: number; resetAt: number };
+
+/** Counts one more request in this second. `asked` is the number of earlier requests in this second. */
+export function countInBurst(limit: number, asked: number, now: Millis): Burst {
+  const taken = asked < limit;
+  return { taken, limit, remaining: Math.max(0, limit - asked - 1), resetAt: toSecond(now) + 1 };
+}
+
+/** Returns how many requests per second an account may make; null if that is not limited. */
+export function readRequestRateLimit(account: Account): number | null {
+  const limit = readLimit(account, "requestsPerSecond");
+  return limit < plans.selfHosted.requestsPerSecond ? limit : null;
+}
+
+/**
+ * `needed` is the number of requests that wait at the node. `wanted` is the number of requests that the node
+ * has had in this second.
+ */
+export type ShareRequest = { account: AccountId; needed: number; wanted: number };
+
+/**
+ * `granted` is the number of requests that the node may admit. `left` remains for other claims. `endsIn` is
+ * the rest of the second, by the clock of the store.
+ */
+export type BurstShare = { granted: number; left: number; limit: number; second: number; endsIn: Millis };
+
+/**
+ * The largest part of the remaining requests that a node may claim beyond those that wait at it. Other nodes
+ * may need the rest.
+ */
+const maxExtraShare = 1 / 8;
+
+/**
+ * Claims requests of the current second for a node: as many as wait at the node. A node that has had more
+ * requests in this second claims as many as it has had, up to an eighth of the rest. A node with few requests
+ * therefore claims few, and a node with many requests need not query for each. Returns null if the account
+ * has no limit or does not exist.
+ */
+export const takeBurst: Decision<ShareRequest, BurstShare | null> = {
+  decide: ({ account: id, needed, wanted }, draft, { now }) => {
+    const account = draft.get("accounts", id);
+    const limit = account && account.deletedAt === undefined ? readRequestRateLimit(account) : null;
+    if (limit === null) return null;
+    const known = findCurrentCount(draft.get("secondCounts", id), now) ?? {
+      account: id,
+      second: toSecond(now),
+      requests: 0,
+    };
+    const left = Math.max(0, limit - known.requests);
+    const granted = Math.min(left, Math.max(needed, Math.min(wanted, Math.ceil(left * maxExtraShare))));
+    if (granted > 0) draft.put("secondCounts", { ...known, requests: known.requests + granted });
+    return {
+      granted,
+      left: left - granted,
+      limit,
+      second: known.second,
+      endsIn: (known.second + 1) * second - now,
+    };
+  },
+};
+
+/**
+ * A transaction that waited for another may have begun in an earlier second, but never more than this number
+ * of seconds earlier.
+ */
+const maxSecondsAhead = 10;
+
+/**
+ * Returns the count if it belongs to the current second, otherwise null. If the clock was set back by more
+ * than `maxSecondsAhead`, counting restarts.
+ */
+function findCurrentCount(count: SecondCount | undefined, now: Millis): SecondCount | null {
+  const secondsAhead = count ? count.second - toSecond(now) : -1;
+  return count && secondsAhead >= 0 && secondsAhead <= maxSecondsAhead ? count : null;
+}
+
+/** Returns the refusal of a request that exceeds the limit. */
+export const tooManyRequests = (account: Account, { limit }: Burst): Refusal =>
+  new Refusal(
+    "too-many-requests",
+    `requests: limit of ${limit} per second exceeded; retry in the next second (publishing does not count)` +
+      formatRaiseHint(account, "requestsPerSecond"),
+  );

@@ -1,0 +1,130 @@
+import type { Decision, TableName } from "../decision/command.ts";
+import { Refusal } from "../values/errors.ts";
+import type { Account } from "../model/account.ts";
+import type { AccountId } from "../values/basics.ts";
+import { toLimitFlag, readLimit, serverLimit } from "../accounts/plans.ts";
+import type { Terms } from "../model/accountTerms.ts";
+
+// Counts the bytes that an account stores, and refuses requests if they exceed its quota. Each transaction
+// adds the weight of the rows it wrote to the buckets of `engine/core/accounts/usage.ts`. To add up these
+// buckets for each message would cost more than the message. A maintenance task adds them up at intervals,
+// and records in the account whether the account exceeds its quota.
+
+/**
+ * The tables with which an account can fill the disk: bodies, logs, dead letters, runs, and settings such as
+ * schedules. Tags, waitlists, limiters and similar rows are not weighed, because they belong to weighed rows
+ * or their number is limited.
+ */
+const weighedColumns: { readonly [T in TableName]?: WeighedColumns } = {
+  storedMessages: ["detail", "body"],
+  log: ["detail", "body"],
+  keptLog: ["detail", "body"],
+  deadLetters: ["detail", "body"],
+  runs: ["detail", "body"],
+  steps: ["detail", "body"],
+  notifications: ["body"],
+  waiters: ["detail"],
+  schedules: ["detail", "body"],
+  urlGroups: ["detail"],
+  rejections: ["detail", "body"],
+  audit: ["detail"],
+};
+
+/** The weighed columns of a row: its JSON in UTF-8, and its body. */
+type WeighedColumns = readonly ("detail" | "body")[];
+
+/** Returns the weighed columns of a table; undefined if its rows are not weighed. */
+export const findWeighedColumns = (table: TableName): WeighedColumns | undefined => weighedColumns[table];
+
+/**
+ * The bytes that every row counts for its id, its other columns and its index entries. The weight of a row is
+ * their sum with the bytes of its weighed columns: see `engine/store/sql/storedBytes.ts`.
+ */
+export const rowBytes = 100;
+
+/** Above this multiple of the quota, the steps of runs are refused too. */
+const overfullFactor = 1.25;
+
+/**
+ * `full` means over the quota: new content is refused. `overfull` means above 125 % of the quota: the content
+ * of active runs is refused too.
+ */
+export type StorageLevel = "full" | "overfull";
+
+/**
+ * Returns the storage level of an account that stores this number of bytes; null if it is within its quota.
+ */
+export function toStorageLevel(account: Terms, bytes: number): StorageLevel | null {
+  const quota = readLimit(account, "storageBytes");
+  if (bytes <= quota) return null;
+  return bytes > overfullFactor * quota ? "overfull" : "full";
+}
+
+/** Reports whether the stored bytes of an account must be added up. */
+export const hasStorageQuota = (account: Terms): boolean =>
+  account.deletedAt === undefined && readLimit(account, "storageBytes") < serverLimit("storageBytes");
+
+/**
+ * Records whether an account exceeds its quota, or 125 % of it, or is within it again. `bytes` is the number
+ * of bytes that the account stores. A change within a level is not recorded, so the row of an account is
+ * written only if its level changes.
+ */
+export const noteStorage: Decision<{ account: AccountId; bytes: number }, { noted: boolean }> = {
+  decide: ({ account: id, bytes }, draft) => {
+    const account = draft.get("accounts", id);
+    if (!account || readStorageLevel(account) === toStorageLevel(account, bytes)) return { noted: false };
+    const { storedBytes: _before, ...others } = account;
+    draft.put(
+      "accounts",
+      toStorageLevel(account, bytes) === null ? others : { ...others, storedBytes: bytes },
+    );
+    return { noted: true };
+  },
+};
+
+/**
+ * Returns the storage level of an account, from its recorded bytes and its current quota. A higher quota
+ * applies at once.
+ */
+export const readStorageLevel = (account: Terms): StorageLevel | null =>
+  account.storedBytes === undefined ? null : toStorageLevel(account, account.storedBytes);
+
+type Refused = { refused: "storage-quota-exceeded" | "disk-low"; message: string };
+
+/**
+ * `continuesRun`: the content belongs to an active run. It is refused only above 125 % of the quota, and not
+ * because of the disk. `isDiskLow`: see `Moment`.
+ */
+type Content = { continuesRun: boolean; isDiskLow: boolean | undefined };
+
+const lowDiskMessage =
+  "disk: the disk of the server is almost full, so nothing new is accepted; retry later, " +
+  "or ask the operator to free some space";
+
+/**
+ * Returns why an account may not store more; null if it may. Deliveries, callbacks, results of calls and the
+ * log are never refused.
+ */
+export function findStorageRefusal(
+  account: Pick<Account, "id"> & Terms,
+  { continuesRun, isDiskLow }: Content,
+): Refused | null {
+  if (isDiskLow === true && !continuesRun) return { refused: "disk-low", message: lowDiskMessage };
+  const level = readStorageLevel(account);
+  if (level === null || (continuesRun && level === "full")) return null;
+  const quota = readLimit(account, "storageBytes");
+  const raise = `"waypost account limits ${account.id} --${toLimitFlag("storageBytes")} <n>"`;
+  const excess = continuesRun ? " by more than 25 %" : "";
+  const problem = `${account.storedBytes} bytes stored exceed this account's limit of ${quota}${excess}`;
+  const remedy = "delete dead letters, schedules or URL groups, wait until logs expire";
+  return {
+    refused: "storage-quota-exceeded",
+    message: `storage: ${problem}; ${remedy}, or raise it with ${raise}`,
+  };
+}
+
+/** Throws `Refusal` if an account may not store more. */
+export function mustHaveStorage(account: Pick<Account, "id"> & Terms, options: Content): void {
+  const refusal = findStorageRefusal(account, options);
+  if (refusal) throw new Refusal(refusal.refused, refusal.message);
+}

@@ -1,0 +1,74 @@
+import type { RunKey } from "./runPost.ts";
+import type { TimeKeys } from "./tag.ts";
+import type { AccountId, MessageId, Millis, NodeId } from "../values/basics.ts";
+
+/**
+ * The state of an unfinished message. The row is removed when the message is delivered, dead-lettered or
+ * cancelled.
+ *
+ * - `pending`: the message waits for `dueAt`, its send time.
+ * - `active`: a node has leased the message and is sending it. `dueAt` is the end of the lease; after that
+ *   time the message is due again.
+ * - `cancelling`, `settled`: the message was cancelled, or settled by a step of its run, while it was active.
+ *   It counts as finished, but its request still runs. The row keeps the lease and the places at the gates
+ *   until the request has an outcome or the lease ends.
+ * - `held`: the message is due, but a gate is closed. It is in the waitlist of that gate and has no due time:
+ *   see `engine/core/admission/gate.ts`.
+ */
+export type MessageState = {
+  account: AccountId;
+  id: MessageId;
+  state: "pending" | "active" | "held" | "cancelling" | "settled";
+  dueAt: Millis | null;
+  /**
+   * The number of attempts that have ended, including lost ones. It is also the number of the running
+   * attempt. A report with another number does not belong to the current lease and changes nothing.
+   */
+  attempts: number;
+  /** The number of these attempts that ended without a report, because the lease expired. */
+  lostAttempts: number;
+  /**
+   * The node that is sending the message; null if none is. `counted` and `countedToEndpoint` record that the
+   * message counts towards the limit of its account: in total, or for its endpoint.
+   */
+  leasedBy: NodeId | null;
+  counted?: true;
+  countedToEndpoint?: true;
+  /**
+   * The keys of the time index for everything that is recorded about the message: see
+   * `engine/core/search/timeIndex.ts`.
+   */
+  timeKeys: TimeKeys;
+  host: string;
+  endpoint: string;
+  /** The number of body bytes that the message occupies in memory while it is sent. */
+  size: number;
+  /**
+   * Whether the outcome must be reported. If not, a success can be settled without loading the stored
+   * message.
+   */
+  reportsOutcome: boolean;
+  queue: string | null;
+  flowControlKey: string | null;
+  /**
+   * The queue slot that the message holds. A callback shares the slot of the message that it reports on. See
+   * `engine/core/commands/queue.ts`.
+   */
+  slot: MessageId | null;
+  /** The id of the gate in whose waitlist the message is held: see `engine/core/admission/gate.ts`. */
+  waitlist: string | null;
+  /** The run that the message belongs to. The message is dropped when the run ends. */
+  run: RunKey | null;
+  /** The tags by which the message can be searched: see `engine/core/search/tags.ts`. */
+  tags: readonly string[];
+};
+
+/**
+ * Reports whether a message is unfinished. A cancelled or settled message whose request still runs counts as
+ * finished; its row only keeps its places at the gates.
+ */
+export const isUnfinished = ({ state }: Pick<MessageState, "state">): boolean =>
+  state !== "cancelling" && state !== "settled";
+
+/** Names a delivery: the attempt whose lease a node claims to hold. */
+export type LeaseRef = { account: AccountId; messageId: MessageId; attempt: number };

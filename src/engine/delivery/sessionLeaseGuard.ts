@@ -1,0 +1,89 @@
+import { spans } from "../core/values/limits.ts";
+import type { LeaseRef } from "../core/model/messageState.ts";
+import type { Millis } from "../core/values/basics.ts";
+import { sessionLossTimeout } from "../core/cluster/takeover.ts";
+import type { SessionLease, Store } from "../store/store.ts";
+import type { Clock } from "../clock/clock.ts";
+
+/** The pause between two attempts to give leases back. */
+const retryPause: Millis = 1000;
+
+/**
+ * `abortAll` aborts all running deliveries without settling them, and returns their leases. `resume` is
+ * called when the node may send again.
+ */
+type SessionLeaseGuardOptions = {
+  sessionLease: SessionLease;
+  store: Store;
+  clock: Clock;
+  abortAll(): LeaseRef[];
+  resume(): void;
+};
+
+/**
+ * Aborts the deliveries of a node that has been without its session lease for 1.5 s. Half a second later,
+ * other nodes may send these messages. See docs/decisions/0051.
+ */
+export class SessionLeaseGuard {
+  readonly #options: SessionLeaseGuardOptions;
+  readonly #unsubscribe: () => void;
+  readonly #returning = new Set<Promise<void>>();
+  readonly #ended = new AbortController();
+  /** How often the session lease was lost or regained. */
+  #changes = 0;
+
+  constructor(options: SessionLeaseGuardOptions) {
+    this.#options = options;
+    this.#unsubscribe = options.sessionLease.onChange(() => void this.#handleChange());
+  }
+
+  /**
+   * Reports whether this node may send. It may not send while leases are being given back, because a repeated
+   * attempt could give back a lease that this node has taken again.
+   */
+  get maySend(): boolean {
+    return this.#options.sessionLease.isHeld() && this.#returning.size === 0;
+  }
+
+  /** Gives leases back. Retries until the storage accepts this or the leases expire. */
+  returnLeases(leases: readonly LeaseRef[]): void {
+    const returning: Promise<void> = this.#returnLeases(leases).then(() => {
+      this.#returning.delete(returning);
+      if (this.maySend) this.#options.resume();
+    });
+    this.#returning.add(returning);
+  }
+
+  /** Stops the guard. Resolves after one last attempt to give back what remains. */
+  async end(): Promise<void> {
+    this.#unsubscribe();
+    this.#changes++;
+    this.#ended.abort();
+    await Promise.all(this.#returning);
+  }
+
+  async #handleChange(): Promise<void> {
+    const { sessionLease, clock, abortAll, resume } = this.#options;
+    const change = ++this.#changes;
+    if (sessionLease.isHeld()) return this.maySend ? resume() : undefined;
+    await clock.sleep(
+      clock.now() + Math.max(0, sessionLossTimeout - sessionLease.lostFor()),
+      this.#ended.signal,
+    );
+    if (change === this.#changes) this.returnLeases(abortAll());
+  }
+
+  async #returnLeases(leases: readonly LeaseRef[]): Promise<void> {
+    const { store, clock } = this.#options;
+    const until = clock.now() + spans.lease;
+    while (leases.length > 0 && clock.now() < until) {
+      const isLast = this.#ended.signal.aborted;
+      try {
+        return void (await store.execute("returnLeases", { leases }));
+      } catch {
+        if (isLast) return;
+        await clock.sleep(clock.now() + retryPause, this.#ended.signal);
+      }
+    }
+  }
+}

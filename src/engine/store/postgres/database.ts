@@ -1,0 +1,390 @@
+import type { Client } from "pg";
+import { createIdGenerator } from "../../core/values/ids.ts";
+import type { Millis } from "../../core/values/basics.ts";
+import type { NodeSession } from "../../core/cluster/takeover.ts";
+import type { DatabaseConnection, Database } from "../sql/database.ts";
+import { LostUpdate } from "../sql/database.ts";
+import { afterNextPoll } from "../batch/coalesce.ts";
+import type { StoreBackend } from "../batch/groupCommit.ts";
+import { createGroupCommitStore } from "../batch/groupCommit.ts";
+import { createCipher, type SecretCipher } from "../layout/keyRing.ts";
+import { readHold, writeHold } from "../sql/hold.ts";
+import { mergeStoreCounts } from "../sql/counts.ts";
+import { isReplaced, isSchemaKnown, replacedSchema } from "../sql/schema.ts";
+import { createPostgresTables } from "./schema.ts";
+export { inFoundation } from "./schema.ts";
+export { openPostgresReads } from "./readers.ts";
+export { slowRoundTrip } from "./session.ts";
+import { LogPartitions } from "./logPartitions.ts";
+import { isMissingPartition, MissingPartition } from "./partitions.ts";
+import type { PeerChannel } from "./peerChannel.ts";
+import { openPeerChannel } from "./peerChannel.ts";
+import { NodeSessionLease, readNodes } from "./sessionLease.ts";
+import { NodeRow } from "./nodeRow.ts";
+import { requireOwnConnections } from "./pooling.ts";
+import type { Readers } from "./readers.ts";
+import { openReaders } from "./readers.ts";
+import type { PostgresOptions } from "./session.ts";
+import {
+  avoidHost,
+  connect,
+  cutConnection,
+  firstLockTimeout,
+  canPrepare,
+  formatTransactionLimits,
+  slowRoundTrip,
+} from "./session.ts";
+import { writeProbe } from "./probe.ts";
+import {
+  isContention,
+  isIdleTimeout,
+  isOutOfResources,
+  readSqlState,
+  uniqueViolation,
+} from "./databaseErrors.ts";
+import { createConnection, runPlain } from "./connection.ts";
+import { batchTimeout, beforeDeadline, lateText, makeLate, withDeadline } from "./deadline.ts";
+import { whileHostAnswers } from "./hostProbe.ts";
+import { createQueries } from "../catalog/queries.ts";
+import { RecentHistories } from "../histories/recentHistories.ts";
+import { RecentTimeIndex } from "../batch/recentTimeIndex.ts";
+import { runSqlBatch } from "../sql/transaction.ts";
+import { readNextDueAt, createSqlReads } from "../sql/reads.ts";
+
+import type { MomentSource, Store } from "../store.ts";
+import { createSequencer } from "../batch/sequencer.ts";
+import { Interrupted, Outdated, Unavailable } from "../layout/storageErrors.ts";
+
+/**
+ * Returns a store on PostgreSQL, which any number of equal nodes can share. One connection writes, a few
+ * read, and one listens to the other nodes. The store uses the time of the database, so that nodes
+ * agree. This time does not go back if the clock of the database goes back. Due times are in this time too; a
+ * dispatcher knows by how much the clock of its machine differs.
+ */
+export async function postgresStore(options: PostgresOptions): Promise<Store> {
+  const { node, clock, random } = options;
+  await requireOwnConnections(options, { name: node });
+  await createPostgresTables(options, { onMoved: options.onMoved });
+  const readers = openReaders(options, createPause(options));
+  const database = new PostgresDatabase(options);
+  const backend = createPostgresBackend(readers, database, {
+    node,
+    now: () => clock.now(),
+    random,
+    newId: createIdGenerator(random),
+    maxBody: options.maxBody,
+  });
+  // If the removal fails, the next start tries again.
+  await database.removeOldNodes().catch(() => undefined);
+  const sessionLease = new NodeSessionLease(options);
+  let store: Store | null = null;
+  const takeOver = async (session: NodeSession): Promise<void> => {
+    for (let more = true; more && store;)
+      more =
+        (await store.execute("takeOver", { ...session, now: database.now(), limit: takeOverLimit }))
+          .reclaimed > 0;
+  };
+  const peers = await openPeerChannel({
+    ...options,
+    connection: readers.connection,
+    takeover: { sessionLease, takeOver },
+  });
+  database.peers = peers;
+  store = createGroupCommitStore({
+    ...backend,
+    sessionLease,
+    nodes: () => readNodes(readers.connection),
+    afterNextPoll: afterNextPoll,
+    pause: (time) => createPause(options)(time, neverAborted),
+    ...(options.elapsed && { elapsed: options.elapsed }),
+    onOtherNodesDue: (tell) => peers.onDue(tell),
+    onAccountsChanged: (tell) => peers.onAccountsChanged(tell),
+    notifyAccountsChanged: () => peers.notifyAccountsChanged(),
+    close: async () => {
+      await Promise.all([peers.close(), backend.close()]);
+    },
+  });
+  return store;
+}
+
+/** The number of messages taken over from a lost node in one batch. */
+const takeOverLimit = 1_000;
+
+const neverAborted = new AbortController().signal;
+
+const createPause =
+  ({ clock }: Pick<PostgresOptions, "clock">) =>
+  (time: Millis, wake: AbortSignal): Promise<void> =>
+    clock.sleep(clock.now() + time, wake);
+
+/**
+ * Returns the access of one node to a database that has its tables. It receives no notifications from the
+ * other nodes.
+ */
+export function createPostgresBackend(
+  readers: Readers,
+  database: PostgresDatabase,
+  momentSource: MomentSource,
+): StoreBackend {
+  return {
+    runBatch: (calls, capacity) =>
+      database
+        .withDeadline((deadline) => runSqlBatch({ database, momentSource, deadline }, calls, capacity))
+        .catch((error: unknown) => {
+          throw isContention(error)
+            ? new Interrupted("the storage is locked by other transactions", { cause: error })
+            : error;
+        }),
+    read: createQueries(createSqlReads(readers.connection)),
+    nextDueAt: () => readNextDueAt(readers.connection),
+    probe: (bytes) => database.probe(bytes),
+    hold: {
+      isHeld: () => readHold(readers.connection),
+      set: (isHeld) => database.transaction((connection) => writeHold(connection, isHeld)),
+    },
+    forgetBefore: (time) => database.logTruncation.dropBefore(time),
+    close: async () => {
+      await Promise.all([readers.close(), database.close()]);
+    },
+  };
+}
+
+const countedRoundTrips = 5;
+
+/** The longest pause between two tries of a transaction, in milliseconds. */
+const maxPause: Millis = 100;
+/** The longest lock timeout. It applies after many tries of a transaction. */
+const maxLockTimeout: Millis = 2_000;
+
+type WriterSession = { client: Client; connection: DatabaseConnection; endError?: unknown };
+
+/** A function that runs in a transaction. See `Database.transaction`. */
+type TransactionBody<T> = (connection: DatabaseConnection, startTime: Promise<Millis | null>) => Promise<T>;
+
+/** The connection of one node that writes. */
+export class PostgresDatabase implements Database {
+  readonly #options: PostgresOptions;
+  readonly #cipher: SecretCipher;
+  readonly logTruncation: LogPartitions;
+  readonly recentTimeIndex = new RecentTimeIndex();
+  readonly recentHistories = new RecentHistories();
+  peers: PeerChannel | null = null;
+  readonly #nodeRow: NodeRow;
+  #session: WriterSession | null = null;
+  #opening: Promise<WriterSession> | null = null;
+  #startedAt: Millis = 0;
+  /** `#startedAt` by the clock of this node. */
+  #startedAtLocal: Millis = 0;
+  #lockTimeout = firstLockTimeout;
+  readonly #inSequence = createSequencer();
+  /** The round trips of the last transactions, in milliseconds. */
+  readonly #roundTrips: Millis[] = [];
+  readonly #pause: (time: Millis, wake: AbortSignal) => Promise<void>;
+
+  constructor(options: PostgresOptions) {
+    this.#options = options;
+    this.#nodeRow = new NodeRow(options, (loss) => {
+      this.#forgetRows();
+      options.onLoss?.(loss);
+    });
+    this.#pause = createPause(options);
+    this.#cipher = createCipher(options.keys ?? null);
+    this.logTruncation = new LogPartitions(options);
+  }
+
+  isConflict(error: unknown): boolean {
+    if (isOutOfResources(error)) return false;
+    const isRace =
+      isContention(error) || readSqlState(error) === uniqueViolation || isMissingPartition(error);
+    return isRace || [LostUpdate, Interrupted, MissingPartition].some((kind) => error instanceof kind);
+  }
+
+  async pause(race: number): Promise<void> {
+    this.#lockTimeout = Math.min(firstLockTimeout * 2 ** race, maxLockTimeout);
+    const { clock, random } = this.#options;
+    await clock.sleep(clock.now() + random() * Math.min(2 ** race, maxPause), new AbortController().signal);
+  }
+
+  /**
+   * Returns the database's time as far as this node knows it: the time of its last batch plus the time that
+   * has passed since.
+   */
+  now(): Millis {
+    return this.#startedAt + Math.max(0, this.#options.clock.now() - this.#startedAtLocal);
+  }
+
+  notifyDue(dueAt: Millis): void {
+    this.peers?.notifyDue(dueAt, this.now());
+  }
+
+  /**
+   * Runs transactions one after another. On one connection, a second transaction would become part of the
+   * first.
+   */
+  transaction<T>(run: TransactionBody<T>, deadline?: AbortSignal): Promise<T> {
+    const inTurn = (end: AbortSignal): Promise<T> => this.#inSequence(() => this.#withPartition(run, end));
+    return deadline === undefined ? this.withDeadline(inTurn) : inTurn(deadline);
+  }
+
+  /** Runs a function with the deadline of a batch. */
+  withDeadline<T>(run: (deadline: AbortSignal) => Promise<T>): Promise<T> {
+    return withDeadline(run, { time: this.#options.batchTimeout ?? batchTimeout, pause: this.#pause });
+  }
+
+  async #withPartition<T>(run: TransactionBody<T>, deadline: AbortSignal): Promise<T> {
+    try {
+      return await this.#runOnce(run, deadline);
+    } catch (error) {
+      if (!(error instanceof MissingPartition)) throw error;
+      await beforeDeadline(deadline, error.created);
+      return this.#runOnce(run, deadline);
+    }
+  }
+
+  /**
+   * Stores a change without effect, which needs this much room. The commit is as durable as any other: on the
+   * disk of the database and of its standby.
+   */
+  async probe(bytes: number): Promise<void> {
+    const { clock, node } = this.#options;
+    const now = clock.now();
+    await this.transaction((connection) => writeProbe(connection, { node, now, bytes }));
+  }
+
+  touchNodeRow(connection: DatabaseConnection): Promise<void> {
+    return this.#nodeRow.write(connection);
+  }
+
+  /** Removes the rows of nodes that have changed nothing for 30 days, and merges the counts of all nodes. */
+  async removeOldNodes(): Promise<void> {
+    await this.transaction(async (connection, startTime) => {
+      await NodeRow.removeOld(connection, (await startTime) ?? 0);
+      await mergeStoreCounts(connection);
+    });
+  }
+
+  async #runOnce<T>(run: TransactionBody<T>, deadline: AbortSignal): Promise<T> {
+    const session = await beforeDeadline(deadline, this.#open());
+    const { client } = session;
+    const cut = (): void => cutConnection(client);
+    deadline.addEventListener("abort", cut, { once: true });
+    try {
+      return await whileHostAnswers(this.#inSession(session, run, deadline), {
+        client,
+        location: this.#options,
+        pause: this.#pause,
+      });
+    } finally {
+      deadline.removeEventListener("abort", cut);
+    }
+  }
+
+  async #inSession<T>(session: WriterSession, run: TransactionBody<T>, deadline: AbortSignal): Promise<T> {
+    let isCommitting = false;
+    try {
+      const startTime = this.#begin(session);
+      const running = run(session.connection, startTime);
+      const [beginResult, runResult] = await Promise.allSettled([startTime, running]);
+      if (beginResult.status === "rejected") throw beginResult.reason;
+      if (runResult.status === "rejected") throw runResult.reason;
+      const result = runResult.value;
+      if (deadline.aborted) throw makeLate();
+      isCommitting = true;
+      await runPlain(session.client, "commit");
+      this.#nodeRow.committed();
+      this.#lockTimeout = firstLockTimeout;
+      return result;
+    } catch (error) {
+      if (isMissingPartition(error)) this.logTruncation.forgetCovered();
+      if (!(error instanceof Unavailable) || error instanceof Outdated) {
+        await runPlain(session.client, "rollback").catch(() => this.#drop(session));
+        throw error;
+      }
+      this.#drop(session);
+      if (!isCommitting || isIdleTimeout(error) || isIdleTimeout(session.endError))
+        throw deadline.aborted ? makeLate(error) : new Interrupted(error.message, { cause: error });
+      // The host may have lost its standby, or may no longer be the primary.
+      avoidHost(session.client, this.#options);
+      throw deadline.aborted ? new Unavailable(lateText, { cause: error }) : error;
+    }
+  }
+
+  async close(): Promise<void> {
+    await this.#inSequence(async () => this.#session?.client.end());
+  }
+
+  /** Returns the connection. A transaction whose deadline has passed leaves the opening to the next one. */
+  #open(): Promise<WriterSession> {
+    if (this.#session) return Promise.resolve(this.#session);
+    this.#opening ??= this.#openSession().finally(() => (this.#opening = null));
+    return this.#opening;
+  }
+
+  async #openSession(): Promise<WriterSession> {
+    const client = await connect(this.#options, { kind: "writer" }).catch((error: unknown) => {
+      throw error instanceof Unavailable ? new Interrupted(error.message, { cause: error }) : error;
+    });
+    const prepares = canPrepare(this.#options);
+    const session: WriterSession = {
+      client,
+      connection: createConnection((query) => client.query(query), { prepares, cipher: this.#cipher }),
+    };
+    client.once("end", () => this.#drop(session));
+    // If the process was paused, the database may end the connection between two statements. The reason
+    // arrives here, and the error of the next statement does not contain it.
+    client.once("error", (error: unknown) => (session.endError = error));
+    this.#session = session;
+    return session;
+  }
+
+  #drop(session: WriterSession): void {
+    // The next connection may lead to a former standby that has lost rows.
+    this.#forgetRows();
+    if (this.#session === session) this.#session = null;
+    cutConnection(session.client);
+  }
+
+  #forgetRows(): void {
+    this.recentTimeIndex.forget();
+    this.recentHistories.forget();
+  }
+
+  /**
+   * Measures the latency by the fastest of five round trips, because a single slow round trip may be a pause
+   * of this process.
+   */
+  #noteRoundTrip(roundTrip: Millis): void {
+    const isFirst = this.#roundTrips.length === 0;
+    this.#roundTrips.push(roundTrip);
+    if (this.#roundTrips.length > countedRoundTrips) this.#roundTrips.shift();
+    const fastest = Math.min(...this.#roundTrips);
+    const isSlow = this.#roundTrips.length === countedRoundTrips && fastest > slowRoundTrip;
+    if (isFirst || isSlow) this.#options.onRoundTrip?.(fastest);
+  }
+
+  /** Begins a transaction and returns its time. */
+  async #begin({ client }: WriterSession): Promise<Millis> {
+    const { clock, now, onOutdated } = this.#options;
+    const isUsual = this.#lockTimeout === firstLockTimeout && canPrepare(this.#options);
+    const lockTimeoutSetting = isUsual ? "" : `; set local lock_timeout = ${this.#lockTimeout}`;
+    const askedAt = clock.now();
+    const readFrom = this.#nodeRow.elapsed();
+    const [row] = await runPlain(
+      client,
+      `begin isolation level read committed${lockTimeoutSetting}${formatTransactionLimits(this.#options)}; ` +
+        "select floor(extract(epoch from clock_timestamp()) * 1000)::bigint as now, " +
+        `${isSchemaKnown("postgres")}, ${this.#nodeRow.columns}`,
+    );
+    const reading = { clock: now?.() ?? Number(row?.now), from: readFrom, to: this.#nodeRow.elapsed() };
+    this.#startedAtLocal = clock.now();
+    this.#noteRoundTrip(Math.max(0, this.#startedAtLocal - askedAt));
+    if (isReplaced(row)) {
+      onOutdated?.(replacedSchema);
+      throw new Outdated(replacedSchema);
+    }
+    this.#startedAt = this.#nodeRow.begin(row ?? {}, reading);
+    const creating = this.logTruncation.ensurePartition(this.#startedAt);
+    if (creating) throw new MissingPartition(creating);
+    return this.#startedAt;
+  }
+}

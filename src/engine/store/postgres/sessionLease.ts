@@ -1,0 +1,205 @@
+import type { Client } from "pg";
+import type { Millis, NodeId } from "../../core/values/basics.ts";
+import type { NodeRecord } from "../../core/cluster/nodeState.ts";
+import type { NodeSession, SessionHistory } from "../../core/cluster/takeover.ts";
+import {
+  hasOtherNodes,
+  recordTakeover,
+  nextCheckDelay,
+  observeSessions,
+} from "../../core/cluster/takeover.ts";
+import type { DatabaseConnection } from "../sql/database.ts";
+import { createConnection } from "./connection.ts";
+import type { SessionLease, Unsubscribe } from "../store.ts";
+
+/** The id of the row with the latest time of a store that was moved here. It is not a node. */
+export const movedNode = "moved";
+
+const lockKey = (id: string, session: string): string =>
+  `hashtextextended('waypost node ' || ${id} || ' ' || ${session}, 0)`;
+
+const beginSessionSql = `insert into nodes (id, started_at, version, session) values (?, ?, ?, 1)
+  on conflict (id) do update set session = nodes.session + 1 returning session`;
+
+/** Reports whether the session lease of a row of the table `nodes` is held, as 1 or 0. */
+const heldSql = `case when ${lockKey("nodes.id", "session")} in (
+      select (classid::bigint << 32) | objid::bigint from pg_locks
+      where locktype = 'advisory' and granted and objsubid = 1
+        and database = (select oid from pg_database where datname = current_database())
+    ) then 1 else 0 end`;
+
+const otherNodesSql = `select
+    pg_postmaster_start_time()::text || ' ' || left(pg_walfile_name(pg_current_wal_lsn()), 8) as server,
+    nodes.id, session, ${heldSql} as held
+  from nodes where id <> ? and session > 0`;
+
+const allNodesSql = `select id, started_at, version, used_at, session, ${heldSql} as held
+  from nodes where id <> '${movedNode}' order by greatest(used_at, started_at) desc, id limit ?`;
+
+/** The number of nodes in one list. Each start of a server is a node. */
+const maxListedNodes = 100;
+
+/** Returns the nodes of a database, those that have changed something last first. */
+export async function readNodes({ query }: Pick<DatabaseConnection, "query">): Promise<NodeRecord[]> {
+  return (await query(allNodesSql, [maxListedNodes])).map((row) => ({
+    id: String(row["id"]),
+    version: String(row["version"]),
+    startedAt: Number(row["started_at"]),
+    changedAt: Number(row["used_at"]) || null,
+    session: Number(row["session"]),
+    isHeld: row["held"] === 1,
+  }));
+}
+
+/** How often a node checks the other nodes, in milliseconds. */
+const checkInterval: Millis = 500;
+/** The time after which every other node has checked a node that has taken its lock. */
+const observedByAllAfter: Millis = 3_000;
+
+/**
+ * Raises the session number of a node and returns it. Messages leased in earlier sessions can then no longer
+ * be taken over.
+ */
+export async function beginSession(
+  connection: DatabaseConnection,
+  { node, version = "" }: Pick<SessionLeaseOptions, "node" | "version">,
+  now: Millis,
+): Promise<number> {
+  const [row] = await connection.query(beginSessionSql, [node, now, version]);
+  return Number(row?.["session"]);
+}
+
+type SessionLeaseOptions = { node: NodeId; version?: string; clock: { now(): Millis }; elapsed?(): Millis };
+
+/**
+ * The session lease of this node: an advisory lock on the connection that listens. Each connection takes a
+ * different lock, whose number is in the row of the node. A new connection therefore does not wait for a lost
+ * connection whose loss the database has not noticed yet.
+ */
+export class NodeSessionLease implements SessionLease {
+  readonly #options: SessionLeaseOptions;
+  readonly #listeners = new Set<() => void>();
+  #client: Client | null = null;
+  #observed: SessionHistory | null = null;
+  #isHeld = true;
+  #isUsed = false;
+  #takenAt: Millis = 0;
+  /** When this connection sent the last query that the database answered. */
+  #answeredAt: Millis = 0;
+  #lostFor: Millis = 0;
+
+  constructor(options: SessionLeaseOptions) {
+    this.#options = options;
+  }
+
+  isHeld(): boolean {
+    return this.#isHeld;
+  }
+
+  lostFor(): Millis {
+    return this.#lostFor;
+  }
+
+  onChange(listener: () => void): Unsubscribe {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  /**
+   * Takes the lock on a new connection. Rejects if the database refuses something that session leases need;
+   * leases then end only at their due time.
+   */
+  async take(client: Client): Promise<void> {
+    const connection = createConnection((query) => client.query(query));
+    const { node, clock } = this.#options;
+    // This query runs first, so that a database that refuses it does so before another node can see the lock.
+    await connection.query(otherNodesSql, [node]);
+    const session = await beginSession(connection, this.#options, clock.now());
+    this.#isUsed = true;
+    await connection.query(`select pg_advisory_lock(${lockKey("?::text", "?::text")}) is null as held`, [
+      node,
+      String(session),
+    ]);
+    this.#client = client;
+    this.#takenAt = this.#now();
+    await this.checkOtherNodes(connection);
+    client.once("end", () => this.#lose(client, 0));
+    this.#set(true);
+  }
+
+  /** Checks the other nodes. Returns the sessions whose leases end now. */
+  async checkOtherNodes(connection: DatabaseConnection): Promise<NodeSession[]> {
+    const askedAt = this.#now();
+    const found = await connection.query(otherNodesSql, [this.#options.node]);
+    this.#answeredAt = askedAt;
+    const [first] = found;
+    if (!first) return [];
+    const sessions = found.map(({ id, session, held }) => ({
+      node: String(id),
+      session: Number(session),
+      isHeld: held === 1,
+    }));
+    const at = this.#now();
+    // Another node that has not checked since this node took its lock may assume that it is alone.
+    // Observations from that time are therefore not used.
+    const previous = at - this.#takenAt < observedByAllAfter ? null : this.#observed;
+    const observation = observeSessions(previous, { server: String(first.server), sessions, at });
+    this.#observed = observation.watch;
+    return observation.gone;
+  }
+
+  /** Returns the time until the next check, in milliseconds. */
+  nextCheckDelay(): Millis {
+    return nextCheckDelay(this.#observed, this.#now(), checkInterval);
+  }
+
+  /** Records that the leases of a session have ended. */
+  recordTakeover(session: NodeSession): void {
+    this.#observed &&= recordTakeover(this.#observed, session, this.#now());
+  }
+
+  /** Ends the session when this node shuts down, because it has no leases any more. */
+  async end(connection: DatabaseConnection): Promise<void> {
+    if (this.#isUsed)
+      await connection.query("update nodes set session = 0 where id = ?", [this.#options.node]);
+  }
+
+  /**
+   * Ends the use of session leases, because this node will have no lock any more. Raises the session number
+   * first, so that the other nodes no longer use what they have observed.
+   */
+  async abandon(connection: DatabaseConnection): Promise<void> {
+    if (!this.#isUsed) return;
+    await connection.query("update nodes set session = session + 1 where id = ?", [this.#options.node]);
+    this.#set(true);
+  }
+
+  #now(): Millis {
+    return this.#options.elapsed?.() ?? this.#options.clock.now();
+  }
+
+  /**
+   * Called if the connection with the lock does not answer while another connection does. The database may
+   * have ended the connection at any time since its last answer.
+   */
+  loseUnresponsive(client: Client): void {
+    this.#lose(client, this.#now() - this.#answeredAt);
+  }
+
+  /**
+   * Gives up the lock. If this node has seen no other node, its deliveries continue, because no node can end
+   * its leases early.
+   */
+  #lose(client: Client, lostFor: Millis): void {
+    if (this.#client !== client) return;
+    this.#client = null;
+    this.#lostFor = lostFor;
+    if (hasOtherNodes(this.#observed)) this.#set(false);
+  }
+
+  #set(isHeld: boolean): void {
+    if (this.#isHeld === isHeld) return;
+    this.#isHeld = isHeld;
+    for (const listener of this.#listeners) listener();
+  }
+}

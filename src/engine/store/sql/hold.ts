@@ -1,0 +1,33 @@
+import type { DatabaseConnection } from "./database.ts";
+
+/** The id of the row of `server_settings` that exists while all deliveries are held. */
+const settingId = "hold";
+
+/**
+ * The row of the table of schemas by which version 0.1.0 holds deliveries. It is read and written as well, so
+ * that a store that this version held stays held, and nodes of both versions hold together.
+ */
+const olderMark = "held";
+
+/** Reports whether all deliveries are held. */
+export const readHold = async (connection: DatabaseConnection): Promise<boolean> =>
+  (
+    await connection.query(
+      "select id from server_settings where id = ? union all select hash from store_schema where hash = ?",
+      [settingId, olderMark],
+    )
+  ).length > 0;
+
+/** Holds all deliveries, or ends the hold. */
+export async function writeHold(connection: DatabaseConnection, isHeld: boolean): Promise<void> {
+  if (isHeld) {
+    const insert = "insert into server_settings (id, detail) values (?, '{}') on conflict (id) do nothing";
+    await connection.query(insert, [settingId]);
+    await connection.query("insert into store_schema (hash) values (?) on conflict (hash) do nothing", [
+      olderMark,
+    ]);
+    return;
+  }
+  await connection.query("delete from server_settings where id = ?", [settingId]);
+  await connection.query("delete from store_schema where hash = ?", [olderMark]);
+}

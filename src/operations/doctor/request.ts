@@ -1,0 +1,79 @@
+import { request as requestHttp, type ClientRequest } from "node:http";
+import { request as requestHttps } from "node:https";
+import { text as readText } from "node:stream/consumers";
+import { alarm } from "../../engine/clock/clock.ts";
+import type { Millis } from "../../engine/core/values/basics.ts";
+
+/** A response, with its first 500 characters. `isSent`: the whole body of the request was sent. */
+export type Reply = { status: number; text: string; isSent: boolean };
+
+/** How long a server or a proxy may take for a response, and for each MiB of a body as well. */
+const responseTimeout: Millis = 5_000;
+
+/** How long a response may follow after 100 Continue. Some programs ask for each body, and then refuse it. */
+const continueTime: Millis = 1_000;
+
+/** `body` is sent at once. `length` announces a body with `Expect: 100-continue`, which is never sent. */
+export type SentBody = { body: Uint8Array } | { length: number };
+
+/**
+ * Sends a request to a server, and returns its response. Sends the path as it is: `fetch` would resolve `..`
+ * in it. Does not follow redirects. If the other side asks for an announced body and does not respond within
+ * 1 s, the status is 100.
+ */
+export async function requestReply(url: string, path: string, given?: SentBody): Promise<Reply> {
+  const { protocol, hostname, port } = new URL(url);
+  const body = given && "body" in given ? given.body : undefined;
+  const request = protocol === "https:" ? requestHttps : requestHttp;
+  const sent = request({
+    ...{ protocol, port, path, hostname: hostname.replace(/^\[|\]$/g, "") },
+    method: given ? "POST" : "GET",
+    headers: toBodyHeaders(given),
+    agent: false,
+    signal: AbortSignal.timeout(responseTimeout * (1 + Math.ceil((body?.length ?? 0) / 1024 ** 2))),
+  });
+  const isAnnounced = given !== undefined && "length" in given;
+  const reply = awaitReply(sent);
+  if (isAnnounced) sent.flushHeaders();
+  else sent.end(body);
+  try {
+    const [found, isSent] = await Promise.all([reply, isAnnounced ? false : awaitSent(sent)]);
+    return { ...found, isSent };
+  } finally {
+    if (isAnnounced) sent.destroy();
+  }
+}
+
+/** Rejects if the connection ends before the response. */
+const awaitReply = (sent: ClientRequest): Promise<Omit<Reply, "isSent">> =>
+  new Promise((resolve, reject) => {
+    let isAnswered = false;
+    sent.once("response", (response) => {
+      isAnswered = true;
+      const { statusCode: status = 0 } = response;
+      readText(response).then((text) => resolve({ status, text: text.slice(0, 500) }), reject);
+    });
+    sent.once("continue", () => {
+      const stopAlarm = alarm(continueTime, () => resolve({ status: 100, text: "" }));
+      sent.once("close", stopAlarm);
+    });
+    sent.on("error", (error) => {
+      if (!isAnswered) reject(error);
+    });
+    sent.once("close", () => {
+      if (!isAnswered) reject(new Error("the connection ended without a response"));
+    });
+  });
+
+/** Reports whether the body was sent before the connection ended. */
+const awaitSent = (sent: ClientRequest): Promise<boolean> =>
+  new Promise((resolve) => {
+    sent.once("finish", () => resolve(true));
+    sent.once("close", () => resolve(sent.writableFinished));
+  });
+
+function toBodyHeaders(given: SentBody | undefined): Record<string, string | number> {
+  if (given === undefined) return {};
+  if ("body" in given) return { "content-length": given.body.length };
+  return { "content-length": given.length, expect: "100-continue" };
+}

@@ -1,0 +1,302 @@
+import type { Clock } from "../../engine/clock/clock.ts";
+import type { JobNote } from "./commands.ts";
+import type { Job, JobEntry } from "./job.ts";
+import { isLeft, isNewestFirst, mayContinueJob, readPortionSize, readWait } from "./job.ts";
+import type { Millis, NodeId } from "../../engine/core/values/basics.ts";
+import { readIdTime } from "../../engine/core/values/ids.ts";
+import { Refusal } from "../../engine/core/values/errors.ts";
+import type { ErrorCode } from "../../engine/core/values/errors.ts";
+import type { Store } from "../../engine/store/store.ts";
+
+/** A node looks for jobs of other nodes after this time. */
+const pollInterval: Millis = 5_000;
+/** After a failure of the storage, jobs continue after this time. */
+const failurePause: Millis = 1_000;
+/** A time that comes after those of all jobs. */
+const anyTime: Millis = Number.MAX_SAFE_INTEGER;
+/** The maximum number of jobs that one round continues. */
+const maxJobsPerRound = 500;
+/** The number of entries that are read ahead of the portions. */
+const pageSize = 100;
+
+/** Refusals that concern one entry. After any other refusal, the following entries would be refused too. */
+const entryRefusals: ReadonlySet<ErrorCode> = new Set(["invalid", "not-found", "limit-exceeded"]);
+
+/** Refusals that end by themselves, after which the same portion is tried again. */
+const passingRefusals: ReadonlySet<ErrorCode> = new Set([
+  "unavailable",
+  "outcome-unknown",
+  "busy",
+  "stopping",
+]);
+
+const isLasting = (error: unknown): error is Refusal =>
+  error instanceof Refusal && !passingRefusals.has(error.code);
+
+/** Returns what a refusal means for a whole job. It ends the job, unless it ends when the disk has room. */
+const toNote = ({ code, message }: Refusal): JobNote =>
+  code === "disk-low" ? { waitsForDisk: true } : { error: message };
+
+/** Entries of a job that were read ahead. `cursor` is null if no others follow. */
+type Page = { entries: readonly JobEntry[]; cursor: string | null };
+
+type RunnerOptions = {
+  store: Store;
+  clock: Clock;
+  node: NodeId;
+  /** Other nodes may create jobs and may die, so jobs are looked for even if this node knows of none. */
+  hasOtherNodes: boolean;
+  logFailure: (message: string, error: unknown) => void;
+};
+
+/**
+ * Continues jobs: one portion of each due job in turn. Several nodes may try the same portion. The position
+ * of the job then moves once, and the other attempts change nothing.
+ */
+export class JobRunner {
+  readonly #options: RunnerOptions;
+  readonly #end = new AbortController();
+  readonly #pages = new Map<string, Page>();
+  /** The jobs whose entries are being counted: the entries so far, and where the count continues. */
+  readonly #counts = new Map<string, { total: number; cursor: string | null }>();
+  /** The jobs whose last portion failed for no known reason, and when they are tried again. */
+  readonly #pausedUntil = new Map<string, Millis>();
+  /** How far the clock of this node is ahead of the time of the store, as far as the rows have shown it. */
+  #clockOffset: Millis = 0;
+  #wakeSignal = new AbortController();
+  #loop: Promise<void> = Promise.resolve();
+
+  constructor(options: RunnerOptions) {
+    this.#options = options;
+    this.#end.signal.addEventListener("abort", () => this.wake());
+  }
+
+  start(): void {
+    this.#loop = this.#run();
+  }
+
+  /** Looks for due jobs now. */
+  wake(): void {
+    this.#wakeSignal.abort();
+  }
+
+  /** Stops after the portion that is being done. */
+  async stop(): Promise<void> {
+    this.#end.abort();
+    await this.#loop;
+  }
+
+  async #run(): Promise<void> {
+    const { clock, logFailure } = this.#options;
+    while (!this.#end.signal.aborted) {
+      let next: Millis;
+      this.#wakeSignal = new AbortController();
+      try {
+        next = await this.round();
+      } catch (error) {
+        logFailure("continuing jobs failed; they continue in a second", error);
+        next = clock.now() + failurePause;
+      }
+      if (!this.#end.signal.aborted) await clock.sleep(next, this.#wakeSignal.signal);
+    }
+  }
+
+  /** Does the next portion of each due job. Returns the time of the next round by the clock of this node. */
+  async round(): Promise<Millis> {
+    const { store, clock, node, hasOtherNodes } = this.#options;
+    const horizon = clock.now() + pollInterval;
+    const jobs = await store.read.dueJobs(anyTime, maxJobsPerRound);
+    // The time of the store has reached the last change of every row.
+    for (const { movedAt, createdAt } of jobs)
+      this.#clockOffset = Math.min(this.#clockOffset, clock.now() - (movedAt ?? createdAt));
+    const known = new Set(jobs.map(({ id }) => id));
+    for (const kept of [this.#pages, this.#counts, this.#pausedUntil])
+      for (const id of kept.keys()) if (!known.has(id)) kept.delete(id);
+    let next = jobs.length > 0 || hasOtherNodes ? horizon : Infinity;
+    for (const job of jobs) {
+      if (this.#end.signal.aborted) break;
+      const pausedUntil = this.#pausedUntil.get(job.id) ?? 0;
+      const isDue = pausedUntil <= clock.now() && mayContinueJob(job, node, clock.now() - this.#clockOffset);
+      const moved = isDue ? await this.#continueOrPause(job) : job;
+      if (moved?.dueAt !== null && moved !== null && (isDue || job.node === node))
+        next = Math.min(next, Math.max(moved.dueAt + this.#clockOffset, this.#pausedUntil.get(job.id) ?? 0));
+    }
+    return next;
+  }
+
+  /**
+   * Like `continue`. After an error that does not concern the storage as a whole, only this job waits. Other
+   * errors are thrown.
+   */
+  async #continueOrPause(job: Job): Promise<Job | null> {
+    try {
+      const moved = await this.#continue(job);
+      this.#pausedUntil.delete(job.id);
+      return moved;
+    } catch (error) {
+      if (error instanceof Refusal) throw error;
+      this.#pausedUntil.set(job.id, this.#options.clock.now() + failurePause);
+      this.#options.logFailure(`continuing the job ${job.id} failed; it continues in a second`, error);
+      return job;
+    }
+  }
+
+  /** Does the next portion of a job. Returns the job, or null if it has ended or another node moved it. */
+  #continue(job: Job): Promise<Job | null> {
+    if (readWait(job) === "canary") return this.#checkCanary(job);
+    return job.total === null ? this.#count(job) : this.#doPortion(job);
+  }
+
+  #note({ account, id: jobId }: Job, note: JobNote): Promise<Job | null> {
+    return this.#learnTime(() => this.#options.store.execute("noteJob", { account, jobId, note }));
+  }
+
+  /** Learns the time of the store from a change: the store read its clock between request and response. */
+  async #learnTime(change: () => Promise<Job | null>): Promise<Job | null> {
+    const { clock } = this.#options;
+    const askedAt = clock.now();
+    const moved = await change();
+    const storeTime = moved?.movedAt ?? askedAt;
+    const isEqual = askedAt <= storeTime && storeTime <= clock.now();
+    // The store may have responded late: rather too late than too early for a rate.
+    if (moved) this.#clockOffset = isEqual ? 0 : clock.now() - storeTime;
+    return moved;
+  }
+
+  /** Counts the entries of a job before its first portion: one page in each round, so that others run. */
+  async #count(job: Job): Promise<Job | null> {
+    const { total, cursor } = this.#counts.get(job.id) ?? { total: 0, cursor: null };
+    const page = await this.#readPage(job, cursor, 5 * pageSize);
+    const count = { total: total + page.entries.length, cursor: page.cursor };
+    this.#counts.set(job.id, count);
+    return page.cursor === null ? this.#note(job, { total: count.total }) : job;
+  }
+
+  async #doPortion(job: Job): Promise<Job | null> {
+    const page = await this.#nextPage(job);
+    const entries = page.entries.slice(0, readPortionSize(job));
+    const isEnd = page.cursor === null && entries.length === page.entries.length;
+    if (entries.length === 0 && !isEnd) {
+      this.#pages.set(job.id, page);
+      return job;
+    }
+    // If another node moves the job, its page may differ, and these entries may be left.
+    this.#pages.delete(job.id);
+    try {
+      const moved = await this.#execute(job, { entries, isEnd });
+      if (moved) this.#pages.set(job.id, page);
+      return moved;
+    } catch (error) {
+      if (!isLasting(error)) throw error;
+      if (!entryRefusals.has(error.code)) return this.#note(job, toNote(error));
+      return this.#doOneByOne(job, { entries, isEnd });
+    }
+  }
+
+  /** Does the entries of a portion one by one, after the portion was refused. */
+  async #doOneByOne(job: Job, { entries, isEnd }: Portion): Promise<Job | null> {
+    let current = job;
+    for (const [at, entry] of entries.entries()) {
+      const one = { entries: [entry], isEnd: isEnd && at === entries.length - 1 };
+      const moved = await this.#doOne(current, one, entry.runId ?? entry.id);
+      if (moved?.state !== "running") return moved;
+      current = moved;
+    }
+    return current;
+  }
+
+  /** Does one entry. If it is refused, records that it failed. */
+  async #doOne(job: Job, portion: Portion, name: string): Promise<Job | null> {
+    try {
+      return await this.#execute(job, portion);
+    } catch (error) {
+      if (!isLasting(error)) throw error;
+      if (!entryRefusals.has(error.code)) return this.#note(job, toNote(error));
+      return this.#execute(job, { ...portion, failures: [{ id: name, reason: error.message }] });
+    }
+  }
+
+  #execute(job: Job, portion: Portion): Promise<Job | null> {
+    const { account, id: jobId, action, position, logRetention } = job;
+    const input = { account, jobId, action, position, logRetention, ...portion };
+    return this.#learnTime(() => this.#options.store.execute("continueJob", input));
+  }
+
+  /**
+   * Returns the entries that follow the position of a job. A page without entries has a cursor if others may
+   * follow, and the next round continues there.
+   */
+  async #nextPage(job: Job): Promise<Page> {
+    const known = this.#pages.get(job.id);
+    const left = known?.entries.filter(({ id }) => isLeft(job, id)) ?? [];
+    if (known && (left.length > 0 || known.cursor === null)) return { ...known, entries: left };
+    return this.#readPage(job, known?.cursor ?? (job.position === "" ? null : job.position), pageSize);
+  }
+
+  async #readPage(job: Job, cursor: string | null, count: number): Promise<Page> {
+    const { read } = this.#options.store;
+    const { account } = job;
+    if (job.action === "runs.cancel") {
+      const { runs, cursor: next } = await read.runs({ account, filter: job.filter, cursor, count });
+      return keepLeft(job, { entries: runs.map(({ id, runId }) => ({ id, runId })), cursor: next });
+    }
+    if (job.action === "messages.cancel") {
+      const page = await read.unfinished({ account, filter: job.filter, cursor, count });
+      return keepLeft(job, { entries: page.messageIds.map((id) => ({ id })), cursor: page.cursor });
+    }
+    const to = Math.min(job.filter.to ?? Infinity, readIdTime(job.last));
+    const page = await read.deadLetters({
+      account,
+      filter: { ...job.filter, to },
+      order: "earliestFirst",
+      cursor,
+      count,
+      bodies: false,
+    });
+    const entries = page.entries.map(({ deadLetter: { id } }) => ({ id }));
+    return keepLeft(job, { entries, cursor: page.cursor });
+  }
+
+  async #checkCanary(job: Job): Promise<Job | null> {
+    if (job.failed > 0) return this.#note(job, { error: formatCanaryError(job.failures[0]?.reason ?? "") });
+    for (const result of job.results) {
+      const state = await this.#readResult(job, result);
+      if (state === "pending") return this.#note(job, { canary: "pending" });
+      if (state !== "succeeded") return this.#note(job, { error: formatCanaryError(state) });
+    }
+    return this.#note(job, { canary: "succeeded" });
+  }
+
+  /** Returns the state of what an entry became. If it failed, returns the reason. */
+  async #readResult(
+    { account, action }: Job,
+    { became, createdAt = 0 }: Job["results"][number],
+  ): Promise<string> {
+    const { read } = this.#options.store;
+    if (action === "dlq.retry") {
+      const view = await read.message(account, became);
+      if (view?.state) return "pending";
+      return view?.ended?.state === "delivered" ? "succeeded" : `message ${became} was not delivered`;
+    }
+    const filter = { runs: [{ runId: became, createdAt }] };
+    const { runs } = await read.runs({ account, filter, cursor: null, count: 1 });
+    const state = runs[0]?.state;
+    if (state === "RUN_STARTED") return "pending";
+    return state === "RUN_SUCCESS" ? "succeeded" : `run ${became} did not succeed`;
+  }
+}
+
+type Portion = {
+  entries: readonly JobEntry[];
+  isEnd: boolean;
+  failures?: readonly { id: string; reason: string }[];
+};
+
+const formatCanaryError = (reason: string): string => `canary: ${reason}; the other entries were not handled`;
+
+/** Returns the entries of a page that belong to a job. A list that is past the last entry ends there. */
+function keepLeft(job: Job, { entries, cursor }: Page): Page {
+  const left = entries.filter(({ id }) => isLeft(job, id));
+  const isPast = !isNewestFirst(job) && entries.some(({ id }) => id > job.last);
+  return { entries: left, cursor: isPast ? null : cursor };
+}

@@ -1,0 +1,63 @@
+import type { Clock } from "../engine/clock/clock.ts";
+import type { RouteContext, Route } from "../api/route/route.ts";
+import type { HostFailures } from "../engine/core/node/failingLanes.ts";
+import type { AccountId, Millis, NodeId } from "../engine/core/values/basics.ts";
+import type { Delivery } from "../engine/core/model/delivery.ts";
+import type { Outcome } from "../engine/core/model/attempt.ts";
+import type { MaintenanceTask } from "../engine/upkeep/scheduler.ts";
+import type { Retention } from "../engine/core/commands/retention.ts";
+import type { Store } from "../engine/store/store.ts";
+
+/**
+ * Something that the self-check has repaired, for the log: a row of an account, or `late` if rows were due
+ * and the node did not take them.
+ */
+export type Repaired =
+  | { what: string; account: AccountId; id: string }
+  | { what: "late"; kind: string; dueAt: Millis };
+
+/** The services of a server that operations use. */
+export type ServerParts = {
+  store: Store;
+  clock: Clock;
+  node: NodeId;
+  /** Whether other nodes may share the store. */
+  isShared: boolean;
+  logFailure(message: string, error: unknown): void;
+  /** Makes one request. The rules for destinations hold as for deliveries. */
+  deliver(delivery: Delivery): { outcome: Promise<Outcome>; abort(): void };
+  /** Reports whether nothing may be sent. */
+  isHeld(): boolean;
+  /** Aborted when the server stops. */
+  stop: AbortSignal;
+  /** Returns the hosts of an account whose last attempts by this node have all failed. */
+  listFailingHosts(account: AccountId): readonly HostFailures[];
+  /** How long history is kept. */
+  retention: Retention;
+  /** Receives the number of rows that were removed because the disk has little room. */
+  onRemovedEarly(rows: number): void;
+  /** The deliveries of this node. */
+  sender: { couldSend(): boolean; wake(): void };
+  onRepair(repaired: Repaired): void;
+  /** Whether the server looks for work that would never be done. */
+  repairs: boolean;
+  /** Returns the bytes of the disk of the server, or null. */
+  disk(): Promise<{ free: number; total: number } | null>;
+};
+
+/** The work of an operation while a server runs. */
+export type RunningOperation = {
+  tasks?: readonly MaintenanceTask[];
+  /** Work with its own pace. `stop` waits for what is being done. */
+  worker?: { start(): void; stop(): Promise<void> };
+  /** The services of its routes besides those of all routes. */
+  context?: Partial<RouteContext>;
+};
+
+/** An operation as the server sees it: its routes, its work, and how it leaves an account that is deleted. */
+export type ServedOperation = {
+  routes: readonly Route[];
+  run?(parts: ServerParts): RunningOperation;
+  /** Removes what it keeps for an account. */
+  clearAccount?(store: Store, account: AccountId): Promise<void>;
+};

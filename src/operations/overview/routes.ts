@@ -1,0 +1,57 @@
+import { z } from "zod";
+import { readLimits, readPlan } from "../../engine/core/accounts/plans.ts";
+import { hostLogEntries } from "../../engine/core/accounts/hostStatistics.ts";
+import { route } from "../../api/route/route.ts";
+import { hostJson, hostSchema, situationJson, situationSchema } from "./view.ts";
+
+const overview = route({
+  method: "GET",
+  path: "/v2/overview",
+  tag: "Overview",
+  summary: "Read the figures of an account",
+  about:
+    "One request with the figures of an account: outcomes of the last minutes, what waits and where, " +
+    "dead letters, pauses, runs, and the hosts that fail. Every figure is read with a limit, so the " +
+    "request takes milliseconds also with millions of messages.",
+  answers: { 200: { about: "The situation of the account.", schema: situationSchema } },
+  refusals: [],
+  handle: async ({ account, context: { store, now, disk } }) => {
+    const at = now();
+    const [situation, inFlight, free] = await Promise.all([
+      store.read.situation(account.id, at),
+      store.read.countInFlight(account.id, at),
+      // The disk belongs to the operator. An account without a plan is the operator's own.
+      readPlan(account) === "selfHosted" ? (disk?.() ?? null) : null,
+    ]);
+    const maxStorage = readLimits(account).storageBytes;
+    return { status: 200, body: situationJson(situation, { inFlight, maxStorage, disk: free }) };
+  },
+});
+
+/** The number of hosts in one response. */
+const maxHosts = 100;
+
+const hosts = route({
+  method: "GET",
+  path: "/v2/hosts",
+  tag: "Overview",
+  summary: "List hosts",
+  about:
+    `Lists at most ${maxHosts} hosts that this account delivers to, has lately delivered to, or waits for. ` +
+    "The host with the largest share of failures comes first. Attempts are those of the newest " +
+    `${hostLogEntries} log entries of the account, so a busy host can hide the attempts to others.`,
+  answers: {
+    200: {
+      about: "The hosts.",
+      schema: z.object({ hosts: z.array(hostSchema).describe("The hosts.") }),
+    },
+  },
+  refusals: [],
+  handle: async ({ account, context: { store } }) => {
+    const found = await store.read.hosts(account.id);
+    return { status: 200, body: { hosts: found.slice(0, maxHosts).map(hostJson) } };
+  },
+});
+
+/** The routes that show how an account does. */
+export const overviews = [overview, hosts];

@@ -1,0 +1,154 @@
+import { gateKinds, listGateBounds, parseGate } from "../../engine/core/admission/gate.ts";
+import type { GateKind } from "../../engine/core/admission/gate.ts";
+import type { HostAttempts } from "../../engine/core/accounts/hostStatistics.ts";
+import { hostLogEntries, sumAttemptsByHost } from "../../engine/core/accounts/hostStatistics.ts";
+import { sumDeadLetters, sumPoints, sumStoredBytes } from "../../engine/core/accounts/statistics.ts";
+import type { Point } from "../../engine/core/accounts/statistics.ts";
+import { bucketRangeFrom } from "../../engine/core/accounts/usage.ts";
+import type { AccountId, Millis } from "../../engine/core/values/basics.ts";
+import { lastIdTime, readIdTime } from "../../engine/core/values/ids.ts";
+import { minute } from "../../engine/core/values/time.ts";
+import type { HeldCount, Range, StorageReads } from "../../engine/store/layout/storageReads.ts";
+
+/** A number of rows. `more`: there are more than were counted. */
+export type CountUpTo = { count: number; more: boolean };
+/** The messages that a kind of gate holds. `oldestAt` is when the oldest of those counted was accepted. */
+export type HeldAtGate = CountUpTo & { oldestAt: Millis | null };
+
+/** The figures of an account. */
+export type Situation = {
+  /** The counts of the last minutes, the current one last. */
+  minutes: readonly Point[];
+  unfinished: CountUpTo;
+  held: Readonly<Record<GateKind, HeldAtGate>>;
+  /** The earliest due time of a message that waits for one. It is in the past if the message is late. */
+  nextDueAt: Millis | null;
+  deadLetters: number;
+  storedBytes: number;
+  pausedGates: readonly string[];
+  pausedSchedules: readonly string[];
+  pausedSources: readonly string[];
+  activeRuns: CountUpTo;
+  failedRuns: CountUpTo;
+  hosts: readonly HostAttempts[];
+};
+
+/** The deliveries of an account to one host. `attempts` is null if none ended lately. */
+export type HostSituation = {
+  host: string;
+  /** Null if too many messages of all accounts are in flight. */
+  inFlight: number | null;
+  /** The messages that wait for delivery capacity for the host. */
+  waiting: number;
+  attempts: HostAttempts | null;
+};
+
+/** Rows are counted up to this number. */
+export const maxSituationCount = 10_000;
+/** The minutes that an overview covers. */
+export const situationMinutes = 15;
+const maxListed = 1_000;
+const maxLeased = 10_000;
+
+/** Returns the situation of an account. Every read is bounded. */
+export async function readSituation(
+  storageReads: StorageReads,
+  account: AccountId,
+  now: Millis,
+): Promise<Situation> {
+  const limit = maxSituationCount + 1;
+  const countRows = async (table: "messages" | "activeRuns"): Promise<CountUpTo> =>
+    toCountUpTo(await storageReads.count(table, { account, limit }));
+  const from = (Math.floor(now / minute) - situationMinutes + 1) * minute;
+  const readUsage = (range: { after: string; before: string }) =>
+    storageReads.range("usage", { account, ...range, limit: maxListed * 10 });
+  const [recent, all, unfinished, held, [next], pausedGates, pausedSchedules, sources, activeRuns, failed] =
+    await Promise.all([
+      readUsage(bucketRangeFrom("1m", from)),
+      readUsage(bucketRangeFrom("3h", 0)),
+      countRows("messages"),
+      readHeldByGate(storageReads, account),
+      storageReads.messagesByDue({
+        account,
+        after: { dueAt: -1, id: "" },
+        before: { dueAt: lastIdTime, id: "~" },
+        descending: false,
+        limit: 1,
+      }),
+      storageReads.pausedLimiters({ account, limit: maxListed }),
+      storageReads.pausedSchedules({ account, limit: maxListed }),
+      storageReads.range("sources", { account, limit: maxListed }),
+      countRows("activeRuns"),
+      storageReads.countFailedRuns({ account, limit }),
+    ]);
+  return {
+    minutes: sumPoints(recent, { from, step: minute, points: situationMinutes }),
+    unfinished,
+    held,
+    nextDueAt: next?.dueAt ?? null,
+    deadLetters: sumDeadLetters(all),
+    storedBytes: sumStoredBytes(all),
+    pausedGates,
+    pausedSchedules,
+    pausedSources: sources.flatMap(({ id, paused }) => (paused ? [id] : [])),
+    activeRuns,
+    failedRuns: toCountUpTo(failed),
+    hosts: await readHostAttempts(storageReads, account),
+  };
+}
+
+const toCountUpTo = (count: number): CountUpTo => ({
+  count: Math.min(count, maxSituationCount),
+  more: count > maxSituationCount,
+});
+
+async function readHeldByGate(
+  storageReads: StorageReads,
+  account: AccountId,
+): Promise<Record<GateKind, HeldAtGate>> {
+  const held = await Promise.all(
+    gateKinds.map(async (kind): Promise<[GateKind, HeldAtGate]> => {
+      const groups = await countHeldAt(storageReads, account, kind);
+      const oldest = groups.map(({ oldestId }) => oldestId).sort()[0];
+      const count = groups.reduce((sum, group) => sum + group.count, 0);
+      return [kind, { ...toCountUpTo(count), oldestAt: oldest === undefined ? null : readIdTime(oldest) }];
+    }),
+  );
+  return Object.fromEntries(held) as Record<GateKind, HeldAtGate>;
+}
+
+function countHeldAt(
+  storageReads: StorageReads,
+  account: AccountId,
+  kind: GateKind,
+): Promise<readonly HeldCount[]> {
+  const { after, before } = listGateBounds(kind);
+  return storageReads.countHeld({ account, from: after, to: before, limit: maxSituationCount + 1 });
+}
+
+async function readHostAttempts(storageReads: StorageReads, account: AccountId): Promise<HostAttempts[]> {
+  const range: Range = { account, descending: true, limit: hostLogEntries, bodies: false };
+  return sumAttemptsByHost(await storageReads.range("log", range));
+}
+
+/**
+ * Returns the hosts that the account has lately delivered to, delivers to, or waits for. The host with the
+ * largest share of failures comes first.
+ */
+export async function readHosts(storageReads: StorageReads, account: AccountId): Promise<HostSituation[]> {
+  const [attempts, leased, waiting] = await Promise.all([
+    readHostAttempts(storageReads, account),
+    storageReads.leasedMessages({ account, scan: maxLeased }),
+    countHeldAt(storageReads, account, "capacity"),
+  ]);
+  const inFlight = leased && Map.groupBy(leased, ({ host }) => host);
+  const waitingAt = new Map(waiting.map(({ waitlist, count }) => [parseGate(waitlist).name, count]));
+  const byHost = new Map(attempts.map((one) => [one.host, one]));
+  const names = new Set([...byHost.keys(), ...(inFlight?.keys() ?? []), ...waitingAt.keys()]);
+  return [...names].map((host) => ({
+    host,
+    inFlight: inFlight ? (inFlight.get(host)?.length ?? 0) : null,
+    waiting: waitingAt.get(host) ?? 0,
+    attempts: byHost.get(host) ?? null,
+  }));
+}

@@ -1,0 +1,17 @@
+import type { AccountId, Millis } from "../../engine/core/values/basics.ts";
+import type { StorageReads } from "../../engine/store/layout/storageReads.ts";
+import type { StoredOperation } from "../../engine/store/layout/storedOperation.ts";
+import { nothingStored } from "../../engine/store/layout/storedOperation.ts";
+import type { HostSituation, Situation } from "./situation.ts";
+import { readHosts, readSituation } from "./situation.ts";
+
+/** How an account is doing, on one page. */
+export const overview = {
+  ...nothingStored,
+  createQueries: (reads: StorageReads) => ({
+    /** Returns the counts, pauses and hosts of an account, with bounded reads. */
+    situation: (account: AccountId, now: Millis): Promise<Situation> => readSituation(reads, account, now),
+    /** Returns how deliveries to the hosts of an account go. */
+    hosts: (account: AccountId): Promise<HostSituation[]> => readHosts(reads, account),
+  }),
+} satisfies StoredOperation;

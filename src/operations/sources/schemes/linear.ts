@@ -1,0 +1,37 @@
+import { minute } from "../../../engine/core/values/time.ts";
+import { checkOneId, parseJsonBody, requireHeader } from "./call.ts";
+import { checkFreshness } from "./freshness.ts";
+import { checkMac } from "./mac.ts";
+import type { Scheme, Secret } from "./scheme.ts";
+import { toSecretList, makeSchemeSchema } from "./scheme.ts";
+import { acceptCallOnce, CallRejection } from "./verificationResult.ts";
+
+/**
+ * Linear: https://linear.app/developers/webhooks#securing-webhooks. The time is in the body, in milliseconds.
+ */
+export const linearSchema = makeSchemeSchema("linear", {});
+
+/** Verifies calls of Linear. */
+export const linear: Scheme<{ secret: Secret }> = {
+  check({ secret }, call) {
+    const given = [requireHeader(call, header)];
+    const signature = checkMac({
+      header,
+      given,
+      keys: toSecretList(secret),
+      signed: [call.body],
+      algorithm: "sha256",
+      encoding: "hex",
+    });
+    const at = parseJsonBody(call)?.["webhookTimestamp"];
+    if (typeof at !== "number")
+      throw new CallRejection(
+        "webhookTimestamp: missing in the body; it must be a number of milliseconds since 1970",
+      );
+    checkFreshness({ name: "webhookTimestamp", at, now: call.now, tolerance: minute });
+    checkOneId(call, "Linear-Delivery");
+    return acceptCallOnce(signature);
+  },
+};
+
+const header = "Linear-Signature";

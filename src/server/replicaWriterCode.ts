@@ -1,5 +1,0 @@
-/**
- * The program that writes a replica. The build replaces this file: in a bundle, it is the code itself, as a
- * text.
- */
-export const writerCode: URL | string = new URL("./replicaWriterMain.ts", import.meta.url);

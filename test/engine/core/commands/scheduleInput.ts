@@ -1,0 +1,21 @@
+import type { ScheduleInput } from "../../../../src/engine/core/commands/schedule.ts";
+import type { MessageInput } from "../../../../src/engine/core/model/message.ts";
+import { bytes, makeInput } from "../commandRunner.ts";
+
+/** The settings of a schedule that a test gives. */
+export type WantedSchedule = Partial<Omit<ScheduleInput, "messageInput">> & {
+  letter?: Partial<MessageInput>;
+};
+
+/** Returns a schedule `tick` that fires every five minutes, with the given settings. */
+export function makeScheduleInput({ letter, ...over }: WantedSchedule = {}): ScheduleInput {
+  const { body: _, ...rest } = makeInput(letter);
+  return {
+    account: "acme",
+    id: "tick",
+    cron: "*/5 * * * *",
+    messageInput: rest,
+    body: bytes("hello"),
+    ...over,
+  };
+}

@@ -1,0 +1,130 @@
+import { onTestFinished, expect, test } from "vitest";
+import type { Millis } from "../../../../src/engine/core/values/basics.ts";
+import { spans } from "../../../../src/engine/core/values/limits.ts";
+import { postgresStore } from "../../../../src/engine/store/postgres/database.ts";
+import { batchTimeout, beforeDeadline } from "../../../../src/engine/store/postgres/deadline.ts";
+import { Interrupted } from "../../../../src/engine/store/layout/storageErrors.ts";
+import { freshDatabase, startPostgres } from "../../../postgres.ts";
+import { createRandom } from "../createRandom.ts";
+import { closeAfterTest, makeInput, createSteppedClock, StoreFixture, TestClock } from "../storeFixture.ts";
+import { ask } from "./postgresDatabase.ts";
+import { waitForStandby } from "./standby.ts";
+import { vanishingHost } from "./vanishingHost.ts";
+
+const notStored = {
+  code: "unavailable",
+  message: "storage unavailable: nothing was stored; retry later",
+};
+const unknown = {
+  code: "outcome-unknown",
+  message:
+    "storage unavailable: the request may or may not have been stored; check before you retry; " +
+    "a repeat with the same deduplication id creates no second message",
+};
+
+/** The deadline of a batch passes when the test decides, and no other long pause ends. */
+class HeldClock extends TestClock {
+  readonly #pauses = new Set<() => void>();
+
+  readonly pace = () => {
+    const stepped = createSteppedClock(this);
+    const sleep = (until: Millis, wake: AbortSignal): Promise<void> => {
+      const time = until - this.now;
+      if (time < 1_000) return stepped.sleep(until, wake);
+      return new Promise((resolve) => {
+        const end = (): void => {
+          this.#pauses.delete(end);
+          resolve();
+        };
+        if (time === batchTimeout) this.#pauses.add(end);
+        wake.addEventListener("abort", end);
+      });
+    };
+    return { ...stepped, sleep };
+  };
+
+  /** Lets the deadline of the batch in flight pass. */
+  passDeadline(): void {
+    for (const end of this.#pauses) end();
+  }
+}
+
+async function nodeAt(url: string): Promise<{ world: StoreFixture; clock: HeldClock }> {
+  const clock = new HeldClock();
+  const options = { url, node: "nod_a", random: createRandom(1), now: () => clock.now, clock: clock.pace() };
+  return { world: new StoreFixture(closeAfterTest(await postgresStore(options)), clock, "nod_a"), clock };
+}
+
+const refusalOf = (call: Promise<unknown>): Promise<unknown> => call.catch((error: unknown) => error);
+
+const waitingFor = (url: string, event: string) =>
+  ask(url, `select 1 as found from pg_stat_activity where ${event} and application_name = 'waypost writer'`);
+
+/** Waits until a transaction of the node waits for a standby, or for a lock. */
+async function isHanging(url: string, event: "wait_event = 'SyncRep'" | "wait_event_type = 'Lock'") {
+  await expect.poll(() => waitingFor(url, event), { timeout: 30_000, interval: 20 }).not.toEqual([]);
+}
+
+test("a commit without its standby is given up, and a repeat creates no second message", async () => {
+  const postgres = await startPostgres({ more: { synchronous_commit: "on" } });
+  onTestFinished(() => postgres.kill());
+  const url = await freshDatabase(postgres.url);
+  const { world, clock } = await nodeAt(url);
+  await world.account();
+  const input = makeInput({ deduplication: "order-1" });
+  await waitForStandby(url, "absent");
+  const first = refusalOf(world.publish([input]));
+  await isHanging(url, "wait_event = 'SyncRep'");
+  clock.passDeadline();
+  expect(await first).toMatchObject(unknown);
+  expect(world.delivered(), "deliveries from memory").toEqual([]);
+  const second = refusalOf(world.publish([input]));
+  await isHanging(url, "wait_event_type = 'Lock'");
+  clock.passDeadline();
+  expect(await second).toMatchObject(notStored);
+
+  await waitForStandby(url, "");
+  await expect.poll(() => ask(url, "select id from messages"), { timeout: 20_000 }).toHaveLength(1);
+  const [stored] = await ask(url, "select id from messages");
+  expect(await world.publish([input])).toMatchObject([{ messageId: stored?.["id"], deduplicated: true }]);
+  expect(world.delivered()).toEqual([]);
+  clock.now += spans.lease + 1;
+  expect((await world.claim()).map(({ message }) => message.id)).toEqual([stored?.["id"]]);
+  expect(await ask(url, "select 1 from messages")).toHaveLength(1);
+});
+
+test("a commit whose response is lost is given up although the host answers probes", async () => {
+  const host = await vanishingHost(await freshDatabase());
+  const { world, clock } = await nodeAt(host.url);
+  await world.account();
+  let isSent = false;
+  let isLost = false;
+  host.vanish((data) => {
+    isSent ||= data.includes("commit\0");
+    const isResponse = isSent && data.includes("COMMIT\0");
+    isLost ||= isResponse;
+    return isResponse;
+  });
+  const input = makeInput({ deduplication: "order-1" });
+  const first = refusalOf(world.publish([input]));
+  await expect.poll(() => isLost, { timeout: 20_000 }).toBe(true);
+  clock.passDeadline();
+  expect(await first).toMatchObject(unknown);
+  host.comeBack();
+  expect(world.delivered(), "deliveries from memory").toEqual([]);
+  const [{ messageId = "" } = {}] = (await world.publish([input])) as { messageId?: string }[];
+  expect(await ask(host.url, "select id from messages")).toEqual([{ id: messageId }]);
+  clock.now += spans.lease + 1;
+  expect((await world.claim()).map(({ message }) => message.id)).toEqual([messageId]);
+});
+
+test("a wait without a transaction ends at the deadline, and nothing begins after it", async () => {
+  const deadline = new AbortController();
+  expect(await beforeDeadline(deadline.signal, Promise.resolve("open"))).toBe("open");
+  const waiting = refusalOf(beforeDeadline(deadline.signal, new Promise(() => undefined)));
+  deadline.abort();
+  expect(await waiting).toBeInstanceOf(Interrupted);
+  expect(await refusalOf(beforeDeadline(deadline.signal, Promise.resolve("open")))).toBeInstanceOf(
+    Interrupted,
+  );
+});

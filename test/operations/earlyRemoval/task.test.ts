@@ -1,0 +1,146 @@
+import { statSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { alarm, elapsed } from "../../../src/engine/clock/clock.ts";
+import { createEarlyRemovalTask } from "../../../src/operations/earlyRemoval/task.ts";
+import type { DiskReport } from "../../../src/engine/store/sqlite/diskGuard.ts";
+import { embeddedStore } from "../../../src/engine/store/sqlite/embeddedStore.ts";
+import { openDisk } from "../../../src/engine/store/sqlite/sync.ts";
+import {
+  closeAfterTest,
+  createSource,
+  createTestFolder,
+  sleepReal,
+  StoreFixture,
+  TestClock,
+} from "../../engine/store/storeFixture.ts";
+
+const mebi = 1024 * 1024;
+const minute = 60_000;
+const body = new Uint8Array(500_000);
+
+/** A store in a file on a disk of 64 MiB, of which the file, its log and other programs use some. */
+async function openOnSmallDisk() {
+  const path = join(createTestFolder(), "store.db");
+  const others = { bytes: 0 };
+  const size = 64 * mebi;
+  const clock = new TestClock();
+  const reports: DiskReport[] = [];
+  const store = await embeddedStore({
+    path,
+    momentSource: createSource(clock, "nod_a"),
+    pause: sleepReal,
+    alarm,
+    elapsed,
+    onDisk: (report) => void reports.push(report),
+    openDisk: (file) => ({
+      ...openDisk(file, elapsed),
+      readSpace: () => ({ size, free: size - statSync(path).size - others.bytes }),
+    }),
+  });
+  const home = new StoreFixture(closeAfterTest(store), clock, "nod_a");
+  await home.account();
+  const removed = { rows: 0 };
+  const task = createEarlyRemovalTask({
+    store,
+    clock: { now: () => clock.now, sleep: async (until) => void (clock.now = until) },
+    retention: { log: 3 * 24 * 60 * minute, deadLetters: 7 * 24 * 60 * minute },
+    onRemoved: (rows) => void (removed.rows += rows),
+  });
+  /** Runs the task as the scheduler does, until nothing is removed any more. */
+  const runUntilQuiet = async () => {
+    for (let before = -1; before !== removed.rows;) {
+      before = removed.rows;
+      for (let run = 0; run < 5; run++) {
+        await task.run();
+        clock.now += minute;
+      }
+    }
+  };
+  return { home, others, reports, removed, task, runUntilQuiet, path };
+}
+
+/** Delivers messages, one a minute, and returns their ids. */
+async function deliverMany(home: StoreFixture, count: number): Promise<string[]> {
+  const ids: string[] = [];
+  for (let at = 0; at < count; at++) {
+    const delivery = await home.sent({ body });
+    await home.settle(delivery, { status: 200, body });
+    ids.push(delivery.message.id);
+    home.clock.now += minute;
+  }
+  return ids;
+}
+
+const countKept = async (home: StoreFixture, ids: readonly string[]): Promise<number> => {
+  const states = await Promise.all(ids.map((id) => home.states(id)));
+  return states.filter(({ length }) => length > 0).length;
+};
+
+test("history is kept while the disk has room", async () => {
+  const { home, removed, reports, task } = await openOnSmallDisk();
+  const ids = await deliverMany(home, 5);
+  await task.run();
+  expect(home.store.isDiskShort?.()).toBe(false);
+  expect(await countKept(home, ids)).toBe(5);
+  expect(removed.rows).toBe(0);
+  expect(reports).toEqual([]);
+});
+
+/** Lets other programs leave this many bytes free. */
+function leaveFree({ others, path }: Awaited<ReturnType<typeof openOnSmallDisk>>, free: number): void {
+  others.bytes = 64 * mebi - statSync(path).size - free;
+}
+
+test("on a disk with little room, the oldest history goes, and what is needed stays", async () => {
+  const disk = await openOnSmallDisk();
+  const { home, removed, reports, runUntilQuiet } = disk;
+  const failed = await home.publishFailing({ body });
+  const waiting = await home.send({ body, delay: 30 * 24 * 60 * minute });
+  const ids = await deliverMany(home, 20);
+  leaveFree(disk, 17 * mebi);
+  await runUntilQuiet();
+  const kept = await countKept(home, ids);
+  expect(kept).toBeGreaterThan(5);
+  expect(kept).toBeLessThan(20);
+  expect(await countKept(home, ids.slice(0, -kept))).toBe(0);
+  expect(await home.store.read.message("acc", ids[0] ?? "")).toBeNull();
+  expect(await home.store.read.message("acc", ids.at(-1) ?? "")).toMatchObject({ message: { body } });
+  expect(await home.states(waiting)).toEqual(["CREATED"]);
+  expect(await home.states(failed.messageId)).toContain("FAILED");
+  expect(await home.store.read.message("acc", failed.messageId)).toMatchObject({ message: { body } });
+  expect(removed.rows).toBeGreaterThanOrEqual(20 - kept);
+  // It has ended by itself, although nothing else has become free.
+  expect(home.store.isDiskShort?.()).toBe(false);
+  expect(reports.map(({ what, is }) => [what, is])).toEqual([
+    ["short", true],
+    ["short", false],
+  ]);
+});
+
+test("if other programs fill the disk, the last minute of history stays", async () => {
+  const disk = await openOnSmallDisk();
+  const { home, others, removed, reports, task, runUntilQuiet } = disk;
+  const failed = await home.publishFailing({ body });
+  const ids = await deliverMany(home, 5);
+  leaveFree(disk, 2 * mebi);
+  await runUntilQuiet();
+  expect(await countKept(home, ids)).toBe(0);
+  expect(await home.states(failed.messageId)).toContain("FAILED");
+  const rows = removed.rows;
+  const delivery = await home.sent({ body: new Uint8Array(1_000), retries: 0 }).catch(() => null);
+  expect(delivery).toBeNull();
+  others.bytes = 0;
+  await task.run();
+  expect(home.store.isDiskShort?.()).toBe(false);
+  const after = await deliverMany(home, 1);
+  await task.run();
+  expect(await countKept(home, after)).toBe(1);
+  expect(removed.rows).toBe(rows);
+  expect(reports.map(({ what, is }) => `${what} ${is}`)).toEqual([
+    "short true",
+    "low true",
+    "short false",
+    "low false",
+  ]);
+});

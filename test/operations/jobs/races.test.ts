@@ -1,0 +1,42 @@
+import { expect, test } from "vitest";
+import type { Store } from "../../../src/engine/store/store.ts";
+import { createTestServer } from "../../api/testServer.ts";
+import { listDeadLetters } from "../../api/routes/deadLetters/deadLetters.ts";
+import { createJobOf, createRunner, failMany, finish, readJob } from "./jobRunners.ts";
+
+test("a job skips no entry if two nodes have read different entries and continue it at once", async () => {
+  const home = await createTestServer();
+  await failMany(home, 3);
+  const [first] = (await listDeadLetters(home)).messages;
+  const jobId = await createJobOf(home, { action: "dlq.delete", filter: {}, rate: 1 });
+  const gate = Promise.withResolvers<void>();
+  let ofFirst: Promise<unknown> = Promise.resolve();
+  const afterGate = (pass: () => Promise<unknown>): Store => ({
+    ...home.store,
+    execute: async (name, input, options) => {
+      if (name === "continueJob") await pass();
+      return home.store.execute(name, input, options);
+    },
+  });
+  const slow = createRunner(
+    home,
+    afterGate(() => gate.promise),
+  );
+  const other = createRunner(
+    home,
+    afterGate(async () => {
+      gate.resolve();
+      await ofFirst;
+    }),
+    "nod_2",
+  );
+  await slow.round();
+  ofFirst = slow.round();
+  await new Promise((resolve) => setImmediate(resolve));
+  await home.ask("DELETE", `/v2/dlq/${first?.dlqId}`);
+  home.clock.now += 5_000;
+  await other.round();
+  expect(await readJob(home, jobId)).toMatchObject({ done: 0, failed: 1 });
+  expect(await finish(home, jobId, other)).toMatchObject({ state: "done", total: 3, done: 2, failed: 1 });
+  expect((await listDeadLetters(home)).messages).toEqual([]);
+});

@@ -1,0 +1,94 @@
+import { describe, expect, test } from "vitest";
+import { makeAccount, StoreFixture } from "../../engine/store/storeFixture.ts";
+import type { OpenStore } from "../../engine/store/storeFixture.ts";
+import { makeRunStart, makeRunStep } from "../../engine/store/contract/runs.ts";
+
+const none = { count: 0, more: false };
+
+/** The situation of an account, and its hosts. */
+export function describeSituation(open: OpenStore): void {
+  describe("the situation of an account", () => {
+    test("has zeros for an account without activity", async () => {
+      const fixture = await StoreFixture.open(open);
+      await fixture.account();
+      const situation = await fixture.store.read.situation("acc", fixture.clock.now);
+      expect(situation).toMatchObject({
+        unfinished: none,
+        nextDueAt: null,
+        deadLetters: 0,
+        pausedGates: [],
+        pausedSchedules: [],
+        pausedSources: [],
+        activeRuns: none,
+        failedRuns: none,
+        hosts: [],
+      });
+      expect(situation.minutes).toHaveLength(15);
+      expect(situation.held.queue).toEqual({ ...none, oldestAt: null });
+      expect(await fixture.store.read.hosts("acc")).toEqual([]);
+    });
+
+    test("counts a delivery that a step settled as an attempt that has not failed", async () => {
+      const fixture = await StoreFixture.open(open);
+      await fixture.account();
+      await fixture.publish([makeRunStart("wfr_1")]);
+      const [first] = fixture.delivered();
+      fixture.clock.now += 5;
+      await fixture.publish([makeRunStep("wfr_1", 1)]);
+      const attempts = { attempts: 1, failures: 0, p50: null, p95: null, lastFailure: null };
+      const { host } = new URL(first?.message.url ?? "");
+      expect(await fixture.store.read.hosts("acc")).toMatchObject([{ host, attempts }]);
+    });
+
+    test("counts messages by gate, outcomes by minute, and names what is paused", async () => {
+      const fixture = await StoreFixture.open(open);
+      await fixture.account();
+      await fixture.store.execute("createAccount", makeAccount("other"));
+      const start = fixture.clock.now;
+      await fixture.store.execute("pauseLimiter", { account: "acc", id: "queue:q" });
+      await fixture.store.execute("pauseLimiter", { account: "acc", id: "key:k" });
+      await fixture.store.execute("pauseLimiter", { account: "other", id: "key:theirs" });
+      await fixture.send({ queue: "q" });
+      fixture.clock.now += 1_000;
+      await fixture.send({ queue: "q" });
+      await fixture.send({ flowControl: { key: "k", parallelism: 1, rate: null, period: null } });
+      await fixture.send({ delay: 60_000 });
+      await fixture.send({ delay: 30_000 }, "other");
+      await fixture.publishFailing({ url: "https://bad.example/" });
+      await fixture.settle(await fixture.sent());
+      const running = await fixture.sent();
+      fixture.capacity = { total: 0, perHost: 0 };
+      await fixture.send({ url: "https://full.example/" });
+      await fixture.claim();
+      const situation = await fixture.store.read.situation("acc", fixture.clock.now);
+      expect(situation).toMatchObject({
+        unfinished: { count: 6, more: false },
+        nextDueAt: start + 61_000,
+        deadLetters: 1,
+        activeRuns: none,
+        failedRuns: none,
+        held: {
+          queue: { count: 2, more: false, oldestAt: start },
+          key: { count: 1, more: false, oldestAt: start + 1_000 },
+          endpoint: { count: 0 },
+          account: { count: 0 },
+          capacity: { count: 1, oldestAt: start + 1_000 },
+        },
+      });
+      expect([...situation.pausedGates].sort()).toEqual(["key:k", "queue:q"]);
+      const sum = (name: "delivered" | "failed"): number =>
+        situation.minutes.reduce((total, { counts }) => total + counts[name], 0);
+      expect([sum("delivered"), sum("failed")]).toEqual([1, 1]);
+      const failed = { host: "bad.example", attempts: 1, failures: 1, p50: 7, p95: 7 };
+      expect(situation.hosts).toMatchObject([failed, { host: "one.example", attempts: 1, failures: 0 }]);
+      expect(await fixture.store.read.hosts("acc")).toMatchObject([
+        { host: "bad.example", inFlight: 0, waiting: 0, attempts: { lastFailure: { status: 500 } } },
+        { host: "one.example", inFlight: 1, waiting: 0, attempts: { failures: 0 } },
+        { host: "full.example", inFlight: 0, waiting: 1, attempts: null },
+      ]);
+      await fixture.settle(running);
+      expect((await fixture.store.read.situation("other", fixture.clock.now)).unfinished.count).toBe(1);
+      expect(await fixture.store.read.hosts("other")).toEqual([]);
+    });
+  });
+}

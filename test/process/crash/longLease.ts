@@ -1,6 +1,0 @@
-import { hour } from "../../../src/core/values/time.ts";
-import { spans } from "../../../src/core/values/limits.ts";
-
-// Preloaded into a server by `--import`, so that its leases outlast a test, however slow the machine is.
-
-Object.assign(spans, { lease: hour });
