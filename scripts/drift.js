@@ -13,9 +13,14 @@ const start = "cf16940e74e093d29d1dd64f0c0752099aa84e20";
 const turns = ["--rounds", "4", "--warm-up", "1", "--messages", "10000", "--runs", "500"];
 const loads = ["--loads", "messages,workflows"];
 
+/** The longest time of one command, in milliseconds. */
+const longest = 10 * 60_000;
+
 function run(command, args, { cwd = home, stdio = "pipe" } = {}) {
-  const result = spawnSync(command, args, { cwd, encoding: "utf8", stdio: ["ignore", stdio, stdio] });
-  if (result.status !== 0) throw new Error(`${command} ${args[0]} failed: ${result.stderr ?? result.error}`);
+  const options = { cwd, encoding: "utf8", stdio: ["ignore", stdio, stdio], timeout: longest };
+  const result = spawnSync(command, args, options);
+  const why = result.error?.message ?? (result.stderr || `exit code ${result.status}`);
+  if (result.status !== 0) throw new Error(`${command} ${args[0]} failed: ${why}`);
   return result.stdout ?? "";
 }
 

@@ -66,8 +66,8 @@ function readVersion(home: string): string {
 
 /**
  * Returns the code of a module that has the files of the console in it, or none if it has not been built. A
- * file is in the code once, in its smallest form. The other forms are made at the first request for them, and
- * kept: compressing takes longer than a request may cost others.
+ * file is in the code once, in its smallest form. The other forms are made at the first request for them,
+ * which takes some milliseconds once, and kept.
  */
 function toConsoleModule(built: BuiltConsole): string {
   const toCode = ({ type, body, br }: ConsoleFile): string =>

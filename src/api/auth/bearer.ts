@@ -1,3 +1,4 @@
+import { copyText } from "../../engine/core/caches/copyText.ts";
 import { shouldNoteUse } from "../../engine/core/commands/token.ts";
 import type { Account } from "../../engine/core/model/account.ts";
 import type { SessionCredential } from "../../engine/core/model/consoleSession.ts";
@@ -154,7 +155,7 @@ class TokenCache {
     const knownHash = this.#hashes.get(token);
     const tokenHash = knownHash ?? hashToken(token);
     const holder = this.get(tokenHash);
-    if (holder && knownHash === undefined) this.#hashes.set(token, tokenHash);
+    if (holder && knownHash === undefined) this.#hashes.set(copyText(token), tokenHash);
     if (!holder && knownHash !== undefined) this.#hashes.delete(token);
     return holder;
   }

@@ -1,4 +1,5 @@
 import { BoundedMap } from "./boundedMap.ts";
+import { copyText } from "./copyText.ts";
 
 const maxKeyLength = 256;
 
@@ -16,7 +17,7 @@ export function memoize<T extends object | string | number | null>(
     const found = known.get(text);
     if (found !== undefined) return found;
     const value = make(text);
-    if (text.length <= maxKeyLength) known.set(text, value);
+    if (text.length <= maxKeyLength) known.set(copyText(text), value);
     return value;
   };
 }

@@ -1,3 +1,5 @@
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { expect, test } from "vitest";
 import { memoize } from "../../../../src/engine/core/caches/memoize.ts";
 
@@ -22,4 +24,21 @@ test("the oldest of 1,001 texts is forgotten, and long texts are not remembered"
   expect([ask(long), ask(long), ask(longer), ask(longer)]).toEqual(
     [1003, 1003, 1004, 1005].map((count) => `${count} xxxxxxxx`),
   );
+});
+
+test("a remembered part of a long text does not keep the long text in memory", () => {
+  setFlagsFromString("--expose-gc");
+  const collect = runInNewContext("gc") as () => void;
+  const remember = memoize((text) => text.length);
+  const makePart = (number: number): string => {
+    const head = Buffer.alloc(1_000_000, `${number} `).toString("latin1");
+    return head.slice(10, 60);
+  };
+  collect();
+  const before = process.memoryUsage().heapUsed;
+  for (let number = 0; number < 100; number++) remember(makePart(number));
+  collect();
+  const kept = process.memoryUsage().heapUsed - before;
+  expect(remember(makePart(1))).toBe(50);
+  expect(kept).toBeLessThan(20_000_000);
 });
