@@ -124,7 +124,7 @@ export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Stor
       const writesBefore = database.writeCount();
       const result = await change(() => runSqlBatch({ database, momentSource }, calls, capacity));
       if (database.writeCount() === writesBefore) return result;
-      await time.keepLatest(change);
+      if (time.keepLatest) await time.keepLatest(change);
       await commits.sync();
       const written = estimateWrittenBytes(calls);
       for (const counter of [walCheckpoints, diskGuard]) counter.recordWritten(written);

@@ -32,7 +32,7 @@ export type OpenTime = {
    * After `--accept-clock`, stores the time used, at most once a minute: the ids do not show it. Must be
    * called after each batch that has changed something. Never rejects.
    */
-  keepLatest(change: ReturnType<typeof createSequencer>): Promise<void>;
+  keepLatest?(change: ReturnType<typeof createSequencer>): Promise<void>;
 };
 
 /** How far the stored time may be behind the time used. */
@@ -52,7 +52,7 @@ export async function openTime(
     return createStoreTime({ now, elapsed, latestUsed, ...(onClock && { onReport: onClock }) });
   };
   const latestId = await readLatestUsed(connection).catch(() => null);
-  if (latestId === null) return { now: create(null), keepLatest: async () => undefined };
+  if (latestId === null) return { now: create(null) };
   const accepted = await readAccepted(connection, latestId).catch(() => null);
   const lead = { clock: momentSource.now(), usedAt: accepted ?? latestId };
   const keepsLatest = (latestUsed: Millis | null): OpenTime => {
@@ -68,7 +68,7 @@ export async function openTime(
     onAccepted?.(lead);
     return keepsLatest(null);
   }
-  if (accepted === null) return { now: create(latestId), keepLatest: async () => undefined };
+  if (accepted === null) return { now: create(latestId) };
   return keepsLatest(accepted);
 }
 
@@ -76,7 +76,7 @@ function createKeepLatest(
   now: () => Millis,
   transaction: SqliteDatabase["transaction"],
   keptBefore: Millis,
-): OpenTime["keepLatest"] {
+): NonNullable<OpenTime["keepLatest"]> {
   let kept = keptBefore;
   return async (change) => {
     const at = now();
