@@ -16,7 +16,7 @@ const explain = (
 
 /** The sources of a published client. */
 const read = (path: string): string =>
-  readFileSync(new URL(`../../../node_modules/${path}`, import.meta.url), "utf8");
+  readFileSync(new URL(`../../../../node_modules/${path}`, import.meta.url), "utf8");
 const workflowClient = "@upstash/workflow/express.js";
 const qstashClient = "@upstash/qstash/nextjs.js";
 
