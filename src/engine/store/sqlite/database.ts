@@ -85,7 +85,8 @@ export type SqliteOptions = {
 export type DeferredSync = { pause(): Promise<void>; maxTries: number };
 
 /**
- * The modes of new files: pages of 4 KiB, and free pages that can be given back. Existing files keep theirs.
+ * The modes of new files: pages of 4 KiB, and free pages that can be given back. Existing files keep theirs,
+ * and to set the second mode again would write to the file, so that other connections forget what they cache.
  * See docs/decisions/0038 and 0071.
  */
 const newFileModes = "pragma page_size = 4096; pragma auto_vacuum = incremental";
@@ -113,7 +114,10 @@ export function openSqlite(
   if (!readOnly) {
     const synchronous = deferredSync ? "normal" : "full";
     const modes = `pragma journal_mode = wal; pragma synchronous = ${synchronous}`;
-    withStoreErrors(path, () => db.exec(`${newFileModes}; ${modes}; pragma journal_size_limit = 67108864`));
+    withStoreErrors(path, () => {
+      if (db.prepare("pragma page_count").get()?.page_count === 0) db.exec(newFileModes);
+      db.exec(`${modes}; pragma journal_size_limit = 67108864`);
+    });
     const checkpointBytes = deferredSync ? autoCheckpointBytes.deferred : autoCheckpointBytes.synchronous;
     db.exec(`pragma wal_autocheckpoint = ${checkpointBytes / readPageSize(db)}`);
   }

@@ -164,6 +164,18 @@ test("a full disk is unavailable, stores nothing half, and works again when ther
   database.close();
 });
 
+test("opening and checkpointing a file that exists changes nothing", async () => {
+  const path = join(createTestFolder(), "store.db");
+  const database = openSqlite(path);
+  await database.createTables();
+  const [before] = await database.connection.query("pragma data_version", []);
+  const second = openSqlite(path);
+  await second.connection.query("pragma wal_checkpoint(passive)", []);
+  expect(await database.connection.query("pragma data_version", [])).toEqual([before]);
+  second.close();
+  database.close();
+});
+
 test("every probe writes to the file, although it changes nothing", async () => {
   const path = join(createTestFolder(), "store.db");
   const database = openSqlite(path);
