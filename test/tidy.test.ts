@@ -9,6 +9,7 @@ import { describe, expect, test } from "vitest";
 
 const home = resolve(import.meta.dirname, "..");
 const sources = filesIn("src");
+const consoleSources = filesIn("console/src");
 const operationNames = readdirSync(join(home, "src/operations"), { withFileTypes: true })
   .filter((entry) => entry.isDirectory())
   .map(({ name }) => name)
@@ -45,8 +46,11 @@ describe("imports", () => {
     ).toEqual([]);
   });
 
-  test("form no cycle", () => {
-    const circles = sources.flatMap((file) => circleFrom(file));
+  test.each([
+    ["src", sources],
+    ["console/src", consoleSources],
+  ])("of %s form no cycle", (_, files) => {
+    const circles = files.flatMap((file) => circleFrom(file, files));
     expect(
       circles,
       "Files that import each other can only be understood, tested and moved together.",
@@ -62,6 +66,19 @@ describe("imports", () => {
       ),
     );
     expect(wrong, "The threads of the store load this part, without the server.").toEqual([]);
+  });
+
+  test("of the pages of an operation name no other operation", () => {
+    const operationOf = (file: string): string | undefined =>
+      /^console\/src\/operations\/(\w+)\//.exec(file)?.[1];
+    const pages = consoleSources.filter((file) => operationOf(file) !== undefined);
+    const wrong = pages.flatMap((file) =>
+      importsOf(file)
+        .filter((target) => ![undefined, operationOf(file)].includes(operationOf(target)))
+        .map((target) => `${file} imports ${target}`),
+    );
+    expect(operationNames).toEqual(expect.arrayContaining(pages.map(operationOf)));
+    expect(wrong, "An operation that no other imports can be dropped, with its pages.").toEqual([]);
   });
 });
 
@@ -247,7 +264,7 @@ describe("decision records", () => {
 function filesIn(folder: string): string[] {
   const entries = readdirSync(join(home, folder), { recursive: true, withFileTypes: true });
   return entries
-    .filter((entry) => entry.isFile() && /\.(ts|js)$/.test(entry.name))
+    .filter((entry) => entry.isFile() && /\.(tsx?|js)$/.test(entry.name))
     .map((entry) => relative(home, join(entry.parentPath, entry.name)).split(sep).join("/"))
     .toSorted();
 }
@@ -300,13 +317,13 @@ function importsOf(file: string): string[] {
 }
 
 /** Returns the cycle of imports through a file, if the file is the first of the cycle by name. */
-function circleFrom(start: string): string[] {
+function circleFrom(start: string, files: readonly string[]): string[] {
   const trails: string[][] = [[start]];
   const seen = new Set<string>();
   for (const trail of trails) {
     for (const target of importsOf(trail.at(-1) ?? start)) {
       if (target === start) return trail.some((file) => file < start) ? [] : [[...trail, start].join(" → ")];
-      if (seen.has(target) || !sources.includes(target)) continue;
+      if (seen.has(target) || !files.includes(target)) continue;
       seen.add(target);
       trails.push([...trail, target]);
     }

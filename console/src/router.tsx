@@ -1,13 +1,11 @@
 import { createRootRoute, createRoute, createRouter, lazyRouteComponent } from "@tanstack/react-router";
 import { consoleBase } from "./api/client.ts";
+import type { SearchParams } from "./parts/filters.tsx";
 import { Missing, PageFailed, PageLoading } from "./pages/other.tsx";
-import { OverviewPage } from "./pages/overview.tsx";
+import { OverviewPage } from "./operations/overview/overview.tsx";
 import { Shell } from "./shell/shell.tsx";
 
-/** The search parameters of a page: texts, so that every filter is in its address. */
-export type Search = Readonly<Record<string, string | undefined>>;
-
-const validateSearch = (given: Record<string, unknown>): Search =>
+const validateSearch = (given: Record<string, unknown>): SearchParams =>
   Object.fromEntries(
     Object.entries(given)
       .filter(([, value]) => typeof value === "string" || typeof value === "number")
@@ -87,7 +85,7 @@ const urlGroups = createRoute({
 const sources = createRoute({
   getParentRoute: () => root,
   path: "/sources",
-  component: lazyRouteComponent(() => import("./pages/inputs/sources.tsx"), "SourcesPage"),
+  component: lazyRouteComponent(() => import("./operations/sources/sources.tsx"), "SourcesPage"),
 });
 
 const events = createRoute({
@@ -105,7 +103,7 @@ const publish = createRoute({
 const jobs = createRoute({
   getParentRoute: () => root,
   path: "/jobs",
-  component: lazyRouteComponent(() => import("./pages/tools/jobs.tsx"), "JobsPage"),
+  component: lazyRouteComponent(() => import("./operations/jobs/jobs.tsx"), "JobsPage"),
 });
 
 const tail = createRoute({

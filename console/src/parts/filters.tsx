@@ -2,10 +2,12 @@ import { useNavigate, useSearch } from "@tanstack/react-router";
 import { Plus, Search, X } from "lucide-react";
 import type { SyntheticEvent } from "react";
 import { useEffect, useRef, useState } from "react";
-import type { Search as SearchParams } from "../router.tsx";
 import { Icon } from "./basics.tsx";
 import { readField } from "./words.ts";
 import { Visible } from "./visible.tsx";
+
+/** The search parameters of a page: texts, so that every filter is in its address. */
+export type SearchParams = Readonly<Record<string, string | undefined>>;
 
 /** The filters of a page, which are in its address, and how to change them. */
 export type Filters = {

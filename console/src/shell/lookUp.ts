@@ -1,6 +1,15 @@
+import type { LucideIcon } from "lucide-react";
 import { Inbox, ListOrdered, Mail, ScrollText, Search, Workflow } from "lucide-react";
-import type { Choice } from "./palette.tsx";
 import { places } from "./places.ts";
+
+/** Something that the palette can open. */
+export type Choice = {
+  to: string;
+  search?: Record<string, string>;
+  name: string;
+  about: string;
+  icon: LucideIcon;
+};
 
 /** Returns what a text can mean: an id by its kind, or else a filter, and the pages whose names contain it. */
 export function findPlaces(typed: string): readonly Choice[] {

@@ -1,20 +1,11 @@
 import { useNavigate } from "@tanstack/react-router";
-import type { LucideIcon } from "lucide-react";
 import { CornerDownLeft, Search } from "lucide-react";
 import type { KeyboardEvent } from "react";
 import { useEffect, useRef, useState } from "react";
 import { Icon } from "../parts/basics.tsx";
+import type { Choice } from "./lookUp.ts";
 import { findPlaces } from "./lookUp.ts";
 import { Visible } from "../parts/visible.tsx";
-
-/** Something that the palette can open. */
-export type Choice = {
-  to: string;
-  search?: Record<string, string>;
-  name: string;
-  about: string;
-  icon: LucideIcon;
-};
 
 /** The palette: takes a pasted id of any kind, or the name of a page, a queue or a key. */
 export function Palette({ isOpen, close }: { isOpen: boolean; close(): void }) {

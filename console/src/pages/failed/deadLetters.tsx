@@ -4,7 +4,7 @@ import type { Response } from "../../api/client.ts";
 import { useRead } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import { Button, Icon, Time, Url } from "../../parts/basics.tsx";
-import { Bulk } from "../../parts/bulk.tsx";
+import { Bulk } from "../../operations/jobs/bulk.tsx";
 import { MessageCell, responseColumn } from "../../parts/cells.tsx";
 import type { FilterField } from "../../parts/filters.tsx";
 import { FilterBar, useFilters } from "../../parts/filters.tsx";

@@ -8,7 +8,7 @@ import { send } from "../../api/client.ts";
 import { useRead } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import { Button, Id, Time } from "../../parts/basics.tsx";
-import { Bulk } from "../../parts/bulk.tsx";
+import { Bulk } from "../../operations/jobs/bulk.tsx";
 import { Shortened, TwoLines } from "../../parts/cells.tsx";
 import type { FilterField } from "../../parts/filters.tsx";
 import { FilterBar, useFilters } from "../../parts/filters.tsx";

@@ -1,4 +1,4 @@
-import { Bulk, OtherFilters } from "../../parts/bulk.tsx";
+import { Bulk, OtherFilters } from "../../operations/jobs/bulk.tsx";
 import { useFilters } from "../../parts/filters.tsx";
 
 /** The filters by which messages can be cancelled. */

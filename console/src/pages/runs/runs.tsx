@@ -4,7 +4,7 @@ import type { Response } from "../../api/client.ts";
 import { useRead } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import { Button, Time, useNow } from "../../parts/basics.tsx";
-import { Bulk, OtherFilters } from "../../parts/bulk.tsx";
+import { Bulk, OtherFilters } from "../../operations/jobs/bulk.tsx";
 import { Shortened } from "../../parts/cells.tsx";
 import type { FilterField } from "../../parts/filters.tsx";
 import { FilterBar, useFilters } from "../../parts/filters.tsx";

@@ -10,7 +10,7 @@ import { Empty } from "../../parts/trouble.tsx";
 import { formatCount } from "../../parts/words.ts";
 import { Page } from "../../shell/shell.tsx";
 import { useDo } from "../../shell/toasts.tsx";
-import { AlertPanels } from "./alerts.tsx";
+import { AlertPanels } from "../../operations/alerts/alerts.tsx";
 import { Accounts, accountsQuery } from "./accounts.tsx";
 import { Nodes } from "./nodes.tsx";
 

@@ -2,12 +2,12 @@ import type { ReactNode } from "react";
 import { PageLink } from "../../parts/link.tsx";
 import { useFilters } from "../../parts/filters.tsx";
 import { Page } from "../../shell/shell.tsx";
-import { Alerts } from "./alerts.tsx";
-import { AuditLog } from "./audit.tsx";
+import { Alerts } from "../../operations/alerts/alerts.tsx";
+import { AuditLog } from "../../operations/auditLog/auditLog.tsx";
 import { SigningKeys } from "./keys.tsx";
 import { Limits } from "./limits.tsx";
 import { Tokens } from "./tokens.tsx";
-import { Usage } from "./usage.tsx";
+import { Usage } from "../../operations/statistics/usage.tsx";
 
 const parts = [
   { part: undefined, name: "Tokens" },

@@ -1,15 +1,15 @@
 import { useNavigate } from "@tanstack/react-router";
-import type { Response } from "../api/client.ts";
-import { Time } from "../parts/basics.tsx";
-import { PageLink } from "../parts/link.tsx";
-import { Panel } from "../parts/panel.tsx";
-import type { Series } from "../parts/pictures.tsx";
-import { Bars, Chart, Legend } from "../parts/pictures.tsx";
-import { Table } from "../parts/table.tsx";
-import { Empty } from "../parts/trouble.tsx";
-import { formatBytes, formatCount, formatSpan, noLimitFrom } from "../parts/words.ts";
-import { formatShare, shareClass } from "./flow/hosts.tsx";
-import { Visible } from "../parts/visible.tsx";
+import type { Response } from "../../api/client.ts";
+import { Time } from "../../parts/basics.tsx";
+import { PageLink } from "../../parts/link.tsx";
+import { Panel } from "../../parts/panel.tsx";
+import type { Series } from "../../parts/pictures.tsx";
+import { Bars, Chart, Legend } from "../../parts/pictures.tsx";
+import { Table } from "../../parts/table.tsx";
+import { Empty } from "../../parts/trouble.tsx";
+import { formatBytes, formatCount, formatSpan, noLimitFrom } from "../../parts/words.ts";
+import { formatShare, shareClass } from "../../pages/flow/hosts.tsx";
+import { Visible } from "../../parts/visible.tsx";
 
 type Overview = Response<"GET /v2/overview">;
 

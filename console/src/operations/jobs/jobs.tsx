@@ -1,5 +1,5 @@
 import { useRead } from "../../api/queries.ts";
-import { JobRow } from "../../parts/jobs.tsx";
+import { JobRow } from "./jobProgress.tsx";
 import { Loaded, Panel } from "../../parts/panel.tsx";
 import { Empty } from "../../parts/trouble.tsx";
 import { formatMany } from "../../parts/words.ts";

@@ -1,15 +1,15 @@
 import { CircleStop } from "lucide-react";
-import type { Response } from "../api/client.ts";
-import { send } from "../api/client.ts";
-import { useRead } from "../api/queries.ts";
-import { useMay } from "../api/session.ts";
-import { useDo } from "../shell/toasts.tsx";
-import { Button, Id, Time, useNow } from "./basics.tsx";
-import { PageLink } from "./link.tsx";
-import type { StateName } from "./stateName.ts";
-import { Glyph, State } from "./state.tsx";
-import { Visible } from "./visible.tsx";
-import { formatCount, formatMany, formatSpan } from "./words.ts";
+import type { Response } from "../../api/client.ts";
+import { send } from "../../api/client.ts";
+import { useRead } from "../../api/queries.ts";
+import { useMay } from "../../api/session.ts";
+import { useDo } from "../../shell/toasts.tsx";
+import { Button, Id, Time, useNow } from "../../parts/basics.tsx";
+import { PageLink } from "../../parts/link.tsx";
+import type { StateName } from "../../parts/stateName.ts";
+import { Glyph, State } from "../../parts/state.tsx";
+import { Visible } from "../../parts/visible.tsx";
+import { formatCount, formatMany, formatSpan } from "../../parts/words.ts";
 
 /** A job, which does one action with many entries in the background. */
 export type Job = Response<"GET /v2/jobs/{jobId}">;

@@ -1,8 +1,8 @@
-import { apiBase } from "../api/client.ts";
-import { PublishLink } from "../parts/link.tsx";
-import { CopyButton } from "../parts/basics.tsx";
-import { Panel } from "../parts/panel.tsx";
-import { Empty } from "../parts/trouble.tsx";
+import { apiBase } from "../../api/client.ts";
+import { PublishLink } from "../../parts/link.tsx";
+import { CopyButton } from "../../parts/basics.tsx";
+import { Panel } from "../../parts/panel.tsx";
+import { Empty } from "../../parts/trouble.tsx";
 
 /** One call that publishes the first message. Shown while the log is empty. */
 export function FirstMessage() {

@@ -2,17 +2,17 @@ import { useQuery } from "@tanstack/react-query";
 import { Info } from "lucide-react";
 import type { ReactNode } from "react";
 import { useState } from "react";
-import { send } from "../api/client.ts";
-import { useFreeze } from "../shell/live.ts";
-import { Button, Icon, Id } from "./basics.tsx";
-import { Codes } from "./codes.tsx";
-import { Confirm } from "./dialog.tsx";
-import { useFilters } from "./filters.tsx";
-import type { JobAction } from "./jobs.tsx";
-import { JobProgress, jobWords } from "./jobs.tsx";
-import { PageLink } from "./link.tsx";
-import { Failed } from "./trouble.tsx";
-import { formatCount } from "./words.ts";
+import { send } from "../../api/client.ts";
+import { useFreeze } from "../../shell/live.ts";
+import { Button, Icon, Id } from "../../parts/basics.tsx";
+import { Codes } from "../../parts/codes.tsx";
+import { Confirm } from "../../parts/dialog.tsx";
+import { useFilters } from "../../parts/filters.tsx";
+import type { JobAction } from "./jobProgress.tsx";
+import { JobProgress, jobWords } from "./jobProgress.tsx";
+import { PageLink } from "../../parts/link.tsx";
+import { Failed } from "../../parts/trouble.tsx";
+import { formatCount } from "../../parts/words.ts";
 
 /** Entries that a job acts on: the filter of the page, never the rows that happen to be on it. */
 export type Filter = Readonly<Record<string, string | readonly string[] | undefined>>;
