@@ -3,7 +3,7 @@ import type { PublishResult } from "../../engine/core/commands/publish.ts";
 import { warningHeader } from "./warnings.ts";
 
 /**
- * Returns the headers with the remaining requests of the day (protocol 1.4). The reset is a time in unix
+ * Returns the headers with the remaining requests of the day. The reset is a time in unix
  * seconds.
  */
 export const rateLimitHeaders = ({ limit, remaining, resetAt }: RemainingQuota): Record<string, string> => ({

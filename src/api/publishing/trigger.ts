@@ -13,7 +13,7 @@ import type { WorkflowValues } from "../settings/workflow.ts";
 
 /**
  * Returns the input that starts a workflow run which was triggered without a client library. The server adds
- * the settings that the client library would have sent (protocol 6.4.3). Throws `Refusal`.
+ * the settings that the client library would have sent. Throws `Refusal`.
  */
 export function toTriggerInput(input: MessageInput, settings: MessageSettings): MessageInput {
   const { "workflow-runid": runId, "workflow-unknown-sdk": unknown = false } = readTriggerSettings(settings);

@@ -210,7 +210,7 @@ const invokeSchema = z.object({
 });
 
 /**
- * Reads the body with which a run invokes another run: the payload, and the step that waits (protocol 6.12).
+ * Reads the body with which a run invokes another run: the payload, and the step that waits.
  */
 function readInvoke(
   { body, headers }: MessageInput,

@@ -100,7 +100,7 @@ export async function openAccountJson(account: Account, context: RouteContext, b
   return open;
 }
 
-/** Returns the account record (protocol 7.1). */
+/** Returns an account as its holder sees it. */
 export async function accountJson(
   account: Account,
   { store, maxQueues, maxBody, retention, region = "US-EAST-1", reservedPrices = {} }: RouteContext,

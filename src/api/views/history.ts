@@ -10,8 +10,8 @@ const maxBytes = 4 * 1024 * 1024;
 const maxEntries = 500;
 
 /**
- * Returns the history of a run as a stream of JSON (protocol 6.7). A history can have 128 MiB, so entries are
- * read only as fast as the client receives them.
+ * Returns the history of a run as a stream of JSON, which the client fetches. A history can have 128 MiB, so
+ * entries are read only as fast as the client receives them.
  */
 export async function createHistoryStream(
   store: Store,

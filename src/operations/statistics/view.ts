@@ -61,7 +61,7 @@ export const makeStatisticsSchema = (brand: AccountBrand) =>
 
 const weekdays = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"] as const;
 
-/** Returns the statistics record (protocol 7.2) for the days of a month and the points of a period. */
+/** Returns the statistics of an account for the days of a month and the points of a period. */
 export function statisticsJson(
   {
     month,

@@ -145,7 +145,7 @@ export class Endpoints {
       });
   }
 
-  /** Posts once, or twice at the same time. A refused post means that the run has ended (protocol 6.14). */
+  /** Posts once, or twice at the same time. A refused post means that the run has ended. */
   async #post(request: (store: Poster) => Promise<unknown>, twice: boolean): Promise<EndpointAnswer> {
     if (twice) this.#context.cover("posted twice");
     const all = Array.from({ length: twice ? 2 : 1 }, () => this.#context.ask(request));

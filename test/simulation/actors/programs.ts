@@ -89,7 +89,7 @@ export type Move =
   | { kind: "nothing" }
   | { kind: "wrong"; why: string };
 
-/** Replays a history as the client does (protocol 6.8), up to the first step without a result. */
+/** Replays a history as the client does, up to the first step without a result. */
 export function replay({ groups }: Program, history: readonly HistoryStep[]): Move {
   const results = new Map(history.flatMap((step) => (step.stepId > 0 ? [[step.stepId, step] as const] : [])));
   const outs: (string | undefined)[] = [];

@@ -73,7 +73,7 @@ async function receiveCall(
 }
 
 /**
- * Returns a call as the JSON that the endpoint reads (protocol 6.13). The endpoint's client turns the JSON
+ * Returns a call as the JSON that the endpoint reads. The endpoint's client turns the JSON
  * into a request to the URL that was called. Throws `Refusal` if that is not possible, because such a call
  * would fail the run.
  */

@@ -11,7 +11,7 @@ import { day, hour, minute } from "../values/time.ts";
 // transaction adds its counts to one row for each size of bucket. Each node has its own rows, so that nodes
 // do not wait for each other. The usage of a period is the sum of its rows.
 
-// Messages are counted as follows (protocol 8). Each publish, retry and callback is one message. In a
+// Messages are counted as follows. Each publish, retry and callback is one message. In a
 // workflow, each step is one message. The plan of a parallel step and the response of a third party are also
 // one message each. A call to a third party therefore counts as two messages, and a parallel step counts as
 // one message more than the same step alone.

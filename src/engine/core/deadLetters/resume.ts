@@ -61,7 +61,7 @@ type ResumeInput = {
 };
 
 /**
- * Resumes a failed run as a new run (protocol 6.16) and removes its dead letter. If the new run starts from
+ * Resumes a failed run as a new run and removes its dead letter. If the new run starts from
  * the failure, steps with a result keep it, and steps without a result are sent again. Throws `Refusal` if
  * the run has no dead letter, or its history is incomplete.
  */
@@ -272,7 +272,7 @@ function makeResumedRun(moment: Moment, run: Run, overrides: RunOverrides): Run 
   };
 }
 
-/** Returns the headers with the labels of a run, which the endpoint receives in a header (protocol 6.5). */
+/** Returns the headers with the labels of a run, which the endpoint receives in a header. */
 function withLabel(headers: HeaderList, brand: Brand, labels: readonly string[]): HeaderList {
   const others = headers.filter(([name]) => !/^(svc|upstash)-label$/i.test(name));
   return labels.length === 0 ? others : [...others, [`${brandNames[brand].prefix}-Label`, labels.join(",")]];
@@ -280,7 +280,7 @@ function withLabel(headers: HeaderList, brand: Brand, labels: readonly string[])
 
 /**
  * Returns the failure callback of a resumed run. If the run had none, the new callback gets the headers that
- * a client would have set (protocol 6.4.1).
+ * a client would have set.
  */
 function makeFailureCallback(
   { settings, brand, labels }: Run,

@@ -105,8 +105,8 @@ export function findFlowControlRefusal({
   if ((parallelism ?? 0) > limits.parallelism)
     return limitExceeded("parallelism", `${parallelism ?? 0}`, { value: limits.parallelism });
   if ((rate ?? 0) > limits.rate) return limitExceeded("rate", `${rate ?? 0}`, { value: limits.rate });
-  // No account can have a longer period. Protocol 8 therefore gives this refusal another status than those
-  // above.
+  // No account can have a longer period. This refusal therefore has the status of malformed input, unlike
+  // those above, which another plan would accept.
   if ((period ?? 0) > limits.period)
     return {
       ...limitExceeded("period", `${(period ?? 0) / 1000} seconds`, { value: limits.period / 1000 }),

@@ -218,8 +218,8 @@ const isNumber = (value: unknown): value is number =>
 const encoder = new TextEncoder();
 
 /**
- * Returns the body of a delivery: the history up to the step that it carries, in the form that endpoints read
- * (protocol 6.7).
+ * Returns the body of a delivery: the history up to the step that it carries, in the form that endpoints
+ * read.
  */
 export function formatHistory(steps: readonly SentStep[]): Bytes {
   return encoder.encode(`[${steps.map(formatHistoryEntry).join(",")}]`);

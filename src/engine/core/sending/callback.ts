@@ -60,7 +60,7 @@ export function makeCallbackInput({
 export const noResponseStatus = -1;
 
 /**
- * Returns the body of a callback (protocol 4.3), at most `maxBytes` bytes. If the destination gave no
+ * Returns the body of a callback, at most `maxBytes` bytes. If the destination gave no
  * response, `status` is `noResponseStatus` and `body` is the reason. `retried` is 0 after the first attempt.
  * `truncated` is true if not everything fits, or if the response was not read completely.
  */

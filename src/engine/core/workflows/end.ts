@@ -88,7 +88,7 @@ type EndOfInvokedRun = { account: Account; ended: Run; invoker: Invoker; message
 
 /**
  * Stores the result of the step that invoked a run, so that the invoking run continues. If the invoking run
- * has ended, the result is only recorded (protocol 6.12, 5). Throws `Refusal` if the result does not fit into
+ * has ended, the result is only recorded. Throws `Refusal` if the result does not fit into
  * the history of the invoking run.
  */
 function reportToInvoker(
@@ -143,8 +143,7 @@ function reportToInvoker(
 }
 
 /**
- * Returns the result of the invoking step. `body` is present only if the run returned something (protocol
- * 6.12, 4).
+ * Returns the result of the invoking step. `body` is present only if the run returned something.
  */
 function makeInvokeResult({ state, body }: Run): { body?: string; isCanceled: boolean; isFailed: boolean } {
   return {

@@ -182,8 +182,8 @@ function makeStepInput(run: Run, step: StepMessage, part: RunPart): SingleInput 
 }
 
 /**
- * Endpoints treat a request with this header as a step. The response of a third party is not a step (protocol
- * 6.5).
+ * Endpoints treat a request with this header as a step. The response of a third party is not a
+ * step.
  */
 const protocolVersion = /^(svc|upstash)-workflow-sdk-version$/i;
 

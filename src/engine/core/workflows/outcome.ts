@@ -134,7 +134,7 @@ export function failRunMessage(
 type OngoingFailure = Failure & { message: WithRun<WithoutBody<StoredMessage>>; ongoing: OngoingRun };
 
 /**
- * Appends the last response of a third party as a step and calls the endpoint with it (protocol 6.9, 3). If
+ * Appends the last response of a third party as a step and calls the endpoint with it. If
  * the response does not fit into the history, returns the reason for which the run fails.
  */
 function appendCallResult(

@@ -20,7 +20,7 @@ export function findRunProblem({ outcome, listSteps, first }: ProblemInput): str
 
 /**
  * Returns why the first response does not come from a suitable workflow; null if it does. A response without
- * `Workflow-Sdk-Version` does not come from a workflow (protocol 6.6). A response without `Workflow-Sdk`
+ * `Workflow-Sdk-Version` does not come from a workflow. A response without `Workflow-Sdk`
  * comes from a client that is too old for a plain trigger (`rest`).
  */
 function findDetectionProblem({ headers }: DestinationResponse, first: "detect" | "rest"): string | null {

@@ -31,7 +31,8 @@ export const listNamedRuns = (account: AccountId, post: RunPost): (readonly [Acc
  * id, the run gets a new id.
  *
  * If a run with this id is active, no run is created, and the result names the active run. If the endpoint of
- * the active run starts it again, the run gets a new first message with other headers (protocol 6.4.4).
+ * the active run starts it again, because the trigger did not know its client, the run gets a new first
+ * message with the headers that the endpoint sent.
  *
  * Throws `Refusal` if the run that invokes this one has ended. Also throws `Refusal` if a run is invoked with
  * the id of an active run, because that run was not started for the invoking run.

@@ -13,7 +13,7 @@ import type { WorkingSet } from "../batch/workingSet.ts";
 
 /**
  * Adds the bodies of the messages of runs to the deliveries of a batch: the history up to the step that the
- * message is for, and nothing after it (protocol 6.7), or the response of a third party. If a part of the
+ * message is for, and nothing after it, or the response of a third party. If a part of the
  * history is missing, the message must not be sent, because the endpoint would treat the rest as the whole
  * history.
  */

@@ -13,7 +13,7 @@ const objectBytes = { history: 1_200, entry: 8 } as const;
 const closing: Uint8Array = Buffer.from("]");
 
 /**
- * The history of one run as it is sent (protocol 6.7). It is only added to, and bytes that were added never
+ * The history of one run as it is sent to its endpoint. It is only added to, and bytes that were added never
  * change. Deliveries that are being sent therefore share them, and each entry is encoded and hashed once.
  */
 export class SentHistory {

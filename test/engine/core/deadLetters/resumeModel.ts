@@ -13,7 +13,7 @@ type Posted = { callType: CallType; head: StepHead | null; dueAt: Millis | null 
 type SentStep = { step: Step; dueAt: Millis | null };
 
 /**
- * A run of a workflow as the published client runs it (protocol 6.8). The test picks the order of all
+ * A run of a workflow as the published client runs it. The test picks the order of all
  * messages.
  */
 export class ModelRun {

@@ -32,7 +32,7 @@ export const hasAnyState = (states: ReadonlySet<string>, known: KnownRun, now: M
   listStepGroups(known, now).some(({ steps }) => steps.some(({ state }) => states.has(state)));
 
 /**
- * Returns the log of a run (protocol 6.17): its steps in the order in which they began, and the calls for its
+ * Returns the log of a run: its steps in the order in which they began, and the calls for its
  * next steps.
  */
 export function listStepGroups(known: KnownRun, now: Millis): StepGroup[] {

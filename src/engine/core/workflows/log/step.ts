@@ -232,7 +232,7 @@ function makeWaitDetail({ result, waiter }: StepUnit, stepBody: StepBody): WaitD
 }
 
 /**
- * Returns the event that ended a wait. The result of the wait contains the event in base64 (protocol 6.10).
+ * Returns the event that ended a wait. The result of the wait contains the event in base64.
  */
 function readEvent(out: unknown): Bytes | null {
   const event = decodeBase64(out);
