@@ -27,7 +27,7 @@ export type ServerParts = {
   /** Makes one request. The rules for destinations hold as for deliveries. */
   deliver(delivery: Delivery): { outcome: Promise<Outcome>; abort(): void };
   /** Reports whether nothing may be sent. */
-  isHeld(): boolean;
+  isOnHold(): boolean;
   /** Aborted when the server stops. */
   stop: AbortSignal;
   /** Returns the hosts of an account whose last attempts by this node have all failed. */

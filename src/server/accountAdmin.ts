@@ -109,7 +109,7 @@ const operations = {
   ),
   /** Ends the hold of all deliveries. Reports whether there was one. */
   unhold: operation(async ({ store }) => {
-    const wasHeld = await store.hold.isHeld();
+    const wasHeld = await store.hold.isOnHold();
     if (wasHeld) await store.hold.set(false);
     return { wasHeld };
   }),

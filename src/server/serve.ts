@@ -178,7 +178,7 @@ async function serveStore(
   const observation = observe(settings, {
     ...{ store, node, log, replica: opened.readReplica, lostBatches: opened.lostBatches, notReadyReason },
     inFlight: () => work.dispatcher.inFlight,
-    isHeld: () => work.holdWatch.isHeld,
+    isOnHold: () => work.holdWatch.isOnHold,
   });
   const work = createWork(settings, { store, log, newId, node, egress, observation });
   const createAdmin = (actor: Actor) =>
@@ -281,7 +281,7 @@ function createWork(settings: ServerConfig, { store, log, newId, node, egress, o
         ...{ store, clock, node, isShared, logFailure, deliver: deliverer.deliver, stop: stopping.signal },
         ...{ retention, sender: dispatcher, onRepair: createRepairLog(log), repairs: settings.selfCheck },
         onRemovedEarly: (rows) => void (observation.metrics.removedEarly += rows),
-        isHeld: () => holdWatch.isHeld,
+        isOnHold: () => holdWatch.isOnHold,
         listFailingHosts: (account) => dispatcher.deliveries.listFailingHosts(account),
         disk: async () => (await toApiSettings(settings).disk?.()) ?? null,
       }) ?? [],
@@ -298,9 +298,9 @@ function createWork(settings: ServerConfig, { store, log, newId, node, egress, o
     store,
     clock,
     isShared,
-    onChange: (isHeld) => {
-      dispatcher.setHold(isHeld);
-      logHold(log, isHeld);
+    onChange: (isOnHold) => {
+      dispatcher.setHold(isOnHold);
+      logHold(log, isOnHold);
     },
     logFailure,
   });
@@ -327,12 +327,12 @@ const createApiParts = (settings: ServerConfig, { store, work, log, observation,
   elapsed,
   health: () => ({
     inFlight: work.dispatcher.inFlight,
-    ...(work.holdWatch.isHeld && { held: true }),
+    ...(work.holdWatch.isOnHold && { held: true }),
     ...readReplicaHealth(observation.replica()),
     ...(store.isDiskShort?.() && { diskShort: true }),
     ...(store.isDiskLow?.() && { diskLow: true }),
   }),
-  isHeld: () => work.holdWatch.isHeld,
+  isOnHold: () => work.holdWatch.isOnHold,
   counted: createAccessCounters(
     () => systemClock.now(),
     settings.databaseUrl === "" ? undefined : { store, ...systemClock },

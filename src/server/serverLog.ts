@@ -56,8 +56,8 @@ const repairText =
 const readHostOnly = (url: string): string => parseUrl(url)?.host ?? "";
 
 /** Logs that a hold of all deliveries has begun or ended. */
-export function logHold(log: Logger, isHeld: boolean): void {
-  if (isHeld) log.warn(heldWarning);
+export function logHold(log: Logger, isOnHold: boolean): void {
+  if (isOnHold) log.warn(heldWarning);
   else log.info("deliveries are no longer held");
 }
 

@@ -77,8 +77,8 @@ export interface RouteContext {
   metrics?(accept: string | undefined): { contentType: string; text: string };
   /** Returns the figures for the health report. */
   health(): Record<string, unknown>;
-  /** Reports whether all deliveries are held. Default: they are not. */
-  isHeld?(): boolean;
+  /** Reports whether all deliveries are on hold. Default: they are not. */
+  isOnHold?(): boolean;
   /** Returns the known reason why this server takes no requests, or null if it takes requests. */
   notReadyReason(): string | null;
 }

@@ -21,7 +21,7 @@ import { waitReasonSchema } from "./waitReasonSchema.ts";
 export function statusJson(
   { message, state, finishedAt, ended, outcomes }: MessageView,
   waitState: WaitState | null,
-  { now, isHeld }: { now: Millis; isHeld: boolean },
+  { now, isOnHold }: { now: Millis; isOnHold: boolean },
 ): Record<string, unknown> {
   const shown = { outcomes: outcomes.map((row) => outcomeJson(row, message)) };
   if (!state || !waitState)
@@ -32,7 +32,7 @@ export function statusJson(
     state: readListedState(state, paused),
     dueAt: readListedDueAt(state, paused),
     attempts: state.attempts,
-    waitingOn: listWaitReasons(waitState, now, isHeld),
+    waitingOn: listWaitReasons(waitState, now, isOnHold),
   });
   return { ...fields, ...shown };
 }

@@ -11,10 +11,10 @@ import { waitReasonSchema } from "./waitReasonSchema.ts";
 /** Returns an unfinished message as lists show it: without headers and bodies. */
 export function unfinishedJson(
   entry: UnfinishedEntry,
-  { now, isHeld }: { now: Millis; isHeld: boolean },
+  { now, isOnHold }: { now: Millis; isOnHold: boolean },
 ): Record<string, unknown> {
   const { state, message, listedState, dueAt, waitState } = entry;
-  const [waitingOn] = listWaitReasons(waitState, now, isHeld);
+  const [waitingOn] = listWaitReasons(waitState, now, isOnHold);
   return omitMissing({
     messageId: state.id,
     state: listedState,

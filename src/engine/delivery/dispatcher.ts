@@ -84,7 +84,7 @@ export class Dispatcher {
   #claimPosition: Pick<Claimed, "turns" | "backlogged"> = { turns: {}, backlogged: [] };
   #isStopping = false;
   /** Whether nothing may be sent until the operator ends the hold. */
-  #isHeld = false;
+  #isOnHold = false;
   #wake = new AbortController();
   /** Set when the grace period has ended and running deliveries are aborted. */
   #isCut = false;
@@ -160,7 +160,7 @@ export class Dispatcher {
   readCapacity(): DeliveryCapacity {
     const { total, perHost, bytes: { perBatch } = { perBatch: memory.batch } } = this.#options.capacity;
     const { bodyBytes, failingLanes } = this.deliveries;
-    const free = this.#isStopping || this.#isHeld || !this.#maySend ? 0 : total - this.deliveries.count;
+    const free = this.#isStopping || this.#isOnHold || !this.#maySend ? 0 : total - this.deliveries.count;
     return {
       free,
       perHost,
@@ -180,9 +180,9 @@ export class Dispatcher {
    * Holds all deliveries that have not begun, or ends the hold. While it lasts, nothing is claimed: schedules
    * do not fire, and waits do not end.
    */
-  setHold(isHeld: boolean): void {
-    this.#isHeld = isHeld;
-    if (!isHeld) this.wake();
+  setHold(isOnHold: boolean): void {
+    this.#isOnHold = isOnHold;
+    if (!isOnHold) this.wake();
   }
 
   /** Looks for due messages now. */

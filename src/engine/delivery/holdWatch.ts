@@ -9,7 +9,7 @@ type HoldWatchOptions = {
   /** Whether other nodes use the store, which can begin a hold while this node runs. */
   isShared: boolean;
   /** Called if there is a hold at the start, and after each change. */
-  onChange(isHeld: boolean): void;
+  onChange(isOnHold: boolean): void;
   logFailure(message: string, error: unknown): void;
 };
 
@@ -19,27 +19,27 @@ const pauseWhileHeld: Millis = second;
 const pauseWhileSending: Millis = 5 * second;
 
 /**
- * Watches whether all deliveries are held. The hold is kept in the store, because it applies to all nodes and
- * outlasts restarts.
+ * Watches whether all deliveries are on hold. The hold is kept in the store, because it applies to all nodes
+ * and outlasts restarts.
  */
 export class HoldWatch {
   readonly #options: HoldWatchOptions;
   readonly #end = new AbortController();
-  #isHeld = false;
+  #isOnHold = false;
   #loop: Promise<void> | null = null;
 
   constructor(options: HoldWatchOptions) {
     this.#options = options;
   }
 
-  get isHeld(): boolean {
-    return this.#isHeld;
+  get isOnHold(): boolean {
+    return this.#isOnHold;
   }
 
   /** Reads the hold and begins to watch it. */
   async start(): Promise<void> {
-    this.#isHeld = await this.#options.store.hold.isHeld();
-    if (this.#isHeld) this.#options.onChange(true);
+    this.#isOnHold = await this.#options.store.hold.isOnHold();
+    if (this.#isOnHold) this.#options.onChange(true);
     this.#loop = this.#run();
   }
 
@@ -51,16 +51,16 @@ export class HoldWatch {
   async #run(): Promise<void> {
     const { store, clock, isShared, onChange, logFailure } = this.#options;
     let hasFailed = false;
-    while (this.#isHeld || isShared) {
-      const pause = this.#isHeld ? pauseWhileHeld : pauseWhileSending;
+    while (this.#isOnHold || isShared) {
+      const pause = this.#isOnHold ? pauseWhileHeld : pauseWhileSending;
       await clock.sleep(clock.now() + pause, this.#end.signal);
       if (this.#end.signal.aborted) return;
       try {
-        const isHeld = await store.hold.isHeld();
+        const isOnHold = await store.hold.isOnHold();
         hasFailed = false;
-        if (isHeld === this.#isHeld) continue;
-        this.#isHeld = isHeld;
-        onChange(isHeld);
+        if (isOnHold === this.#isOnHold) continue;
+        this.#isOnHold = isOnHold;
+        onChange(isOnHold);
       } catch (error) {
         if (!hasFailed) logFailure("could not read whether deliveries are held; trying again", error);
         hasFailed = true;

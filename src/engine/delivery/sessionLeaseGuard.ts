@@ -42,7 +42,7 @@ export class SessionLeaseGuard {
    * attempt could give back a lease that this node has taken again.
    */
   get maySend(): boolean {
-    return this.#options.sessionLease.isHeld() && this.#returning.size === 0;
+    return this.#options.sessionLease.isAlive() && this.#returning.size === 0;
   }
 
   /** Gives leases back. Retries until the storage accepts this or the leases expire. */
@@ -65,7 +65,7 @@ export class SessionLeaseGuard {
   async #handleChange(): Promise<void> {
     const { sessionLease, clock, abortAll, resume } = this.#options;
     const change = ++this.#changes;
-    if (sessionLease.isHeld()) return this.maySend ? resume() : undefined;
+    if (sessionLease.isAlive()) return this.maySend ? resume() : undefined;
     await clock.sleep(
       clock.now() + Math.max(0, sessionLossTimeout - sessionLease.lostFor()),
       this.#ended.signal,

@@ -106,19 +106,19 @@ export interface Store {
   close(): Promise<void>;
 }
 
-/** A flag that is kept with the data. */
-export type Hold = { isHeld(): Promise<boolean>; set(isHeld: boolean): Promise<void> };
+/** Whether the operator has put all deliveries on hold. It is kept with the data. */
+export type Hold = { isOnHold(): Promise<boolean>; set(isOnHold: boolean): Promise<void> };
 
 /**
- * The lock that shows other nodes that this node is alive. While this node holds the lock, the others do not
+ * The lock that shows other nodes that this node is alive. While this node has the lock, the others do not
  * take over its leases. See docs/decisions/0051.
  */
 export interface SessionLease {
   /**
-   * Reports whether the lock is held. Without it, no delivery starts, and deliveries in flight are aborted
-   * after 1.5 s.
+   * Reports whether this node has the lock. Without it, no delivery starts, and deliveries in flight are
+   * aborted after 1.5 s.
    */
-  isHeld(): boolean;
+  isAlive(): boolean;
   /**
    * Returns how long before the call of `onChange` other nodes may already have seen the loss, in
    * milliseconds.

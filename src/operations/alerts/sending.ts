@@ -22,7 +22,7 @@ export type AlertSender = {
   /** Makes one request. The rules for destinations hold as for deliveries. */
   deliver(delivery: Delivery): AlertCall;
   /** Reports whether nothing may be sent. */
-  isHeld(): boolean;
+  isOnHold(): boolean;
   /** Aborted when the server stops. A receiver that does not respond must not delay that. */
   stop: AbortSignal;
 };
@@ -56,7 +56,7 @@ export async function tellReceiver(receiver: AlertReceiver, sender: AlertSender)
   const due = (isNew ? await listAlerts() : told).filter(
     ({ dueAt }) => dueAt !== null && dueAt <= clock.now(),
   );
-  if (!sender.isHeld())
+  if (!sender.isOnHold())
     await Promise.all(due.slice(-sendsAtOnce).map(({ id }) => sendAlert(receiver, id, sender)));
   const ids = listOldAlerts(told, now);
   if (ids.length > 0) await store.execute("removeAlerts", { account, ids, reason: "age" });

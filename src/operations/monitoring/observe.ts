@@ -39,7 +39,7 @@ export type Observation = {
 };
 
 /** The parts of a server that its metrics show. */
-type Observed = { store: Store; node: NodeId; log: Logger; inFlight(): number; isHeld(): boolean } & {
+type Observed = { store: Store; node: NodeId; log: Logger; inFlight(): number; isOnHold(): boolean } & {
   replica(): CopyReport | null;
   /** Returns why this node takes no requests, apart from its store, or null. */
   notReadyReason(): string | null;
@@ -49,7 +49,7 @@ type Observed = { store: Store; node: NodeId; log: Logger; inFlight(): number; i
 
 /** Observes a store and everything that is done with it. */
 export function observe(settings: ServerConfig, observed: Observed): Observation {
-  const { store, inFlight, isHeld, replica, notReadyReason, lostBatches } = observed;
+  const { store, inFlight, isOnHold, replica, notReadyReason, lostBatches } = observed;
   const metrics = new Metrics(elapsed);
   const exporter = createExporter(settings, observed);
   const tracing =
@@ -77,7 +77,7 @@ export function observe(settings: ServerConfig, observed: Observed): Observation
         sample: () => sampler.last,
         now: () => systemClock.now(),
         inFlight,
-        isHeld,
+        isOnHold,
         isReady: () => notReadyReason() === null && sampler.takesChanges && isFresh(sampler.last),
         lostBatches,
         replica,

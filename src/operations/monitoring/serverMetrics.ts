@@ -20,7 +20,7 @@ export type MetricSources = {
   /** The number of deliveries of this node that are in flight. */
   inFlight(): number;
   /** Whether all deliveries are held. */
-  isHeld(): boolean;
+  isOnHold(): boolean;
   /** Whether the server can take requests. */
   isReady(): boolean;
   /** The batches of acknowledged changes that the database has lost. */
@@ -189,12 +189,12 @@ function readWorkflowMetrics({ activities, scheduleLateness, sourceCalls }: Metr
 
 const wholeStore = "All nodes show the same figure of the whole store; combine them with max().";
 
-function readStoreMetrics({ sample, now, isHeld }: MetricSources): Metric[] {
+function readStoreMetrics({ sample, now, isOnHold }: MetricSources): Metric[] {
   const read = sample();
   const hold = gauge(
     "waypost_held",
     "1 while all deliveries are held by the operator.",
-    single(isHeld() ? 1 : 0),
+    single(isOnHold() ? 1 : 0),
   );
   if (read === null) return [hold];
   const { counts, leased, oldestDueAt, at, disk } = read;

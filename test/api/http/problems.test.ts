@@ -168,7 +168,7 @@ describe.each(rows)("$name", ({ row, url }) => {
       const read = new Proxy(store.read, {
         get: (target, name) => (name === "accountByToken" ? target.accountByToken : fail),
       });
-      return { ...store, execute: fail, read, nextDueAt: fail, hold: { isHeld: fail, set: fail } };
+      return { ...store, execute: fail, read, nextDueAt: fail, hold: { isOnHold: fail, set: fail } };
     };
     const { ask, lines } = await createTestServer({ wrap: broken });
     const query = row.path.endsWith("/pin") ? "?parallelism=1" : "";

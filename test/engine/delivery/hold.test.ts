@@ -3,14 +3,14 @@ import { HoldWatch } from "../../../src/engine/delivery/holdWatch.ts";
 import type { Hold } from "../../../src/engine/store/store.ts";
 
 /** Starts a watch whose clock moves on only in `step`. */
-async function startWatch({ isHeld, isShared }: { isHeld: boolean; isShared: boolean }) {
-  let held: boolean | Error = isHeld;
+async function startWatch({ isOnHold, isShared }: { isOnHold: boolean; isShared: boolean }) {
+  let held: boolean | Error = isOnHold;
   let wake: (() => void) | null = null;
   const changes: boolean[] = [];
   const failures: string[] = [];
   const pauses: number[] = [];
   const hold: Hold = {
-    isHeld: async () => {
+    isOnHold: async () => {
       if (held instanceof Error) throw held;
       return held;
     },
@@ -42,8 +42,8 @@ async function startWatch({ isHeld, isShared }: { isHeld: boolean; isShared: boo
 }
 
 test("a hold is reported at the start and looked at every second until it ends", async () => {
-  const { watch, changes, pauses, step } = await startWatch({ isHeld: true, isShared: false });
-  expect({ changes: [...changes], isHeld: watch.isHeld }).toEqual({ changes: [true], isHeld: true });
+  const { watch, changes, pauses, step } = await startWatch({ isOnHold: true, isShared: false });
+  expect({ changes: [...changes], isOnHold: watch.isOnHold }).toEqual({ changes: [true], isOnHold: true });
   await step(true);
   await step(false);
   expect(changes).toEqual([true, false]);
@@ -53,7 +53,7 @@ test("a hold is reported at the start and looked at every second until it ends",
 });
 
 test("a node that shares its store notices a hold that another node begins", async () => {
-  const { watch, changes, pauses, step } = await startWatch({ isHeld: false, isShared: true });
+  const { watch, changes, pauses, step } = await startWatch({ isOnHold: false, isShared: true });
   await step(true);
   await step(false);
   expect(changes).toEqual([true, false]);
@@ -62,11 +62,11 @@ test("a node that shares its store notices a hold that another node begins", asy
 });
 
 test("a failure changes nothing and is logged once", async () => {
-  const { watch, changes, failures, step } = await startWatch({ isHeld: true, isShared: true });
+  const { watch, changes, failures, step } = await startWatch({ isOnHold: true, isShared: true });
   await step(new Error("gone"));
   await step(new Error("gone"));
   expect(failures).toEqual(["could not read whether deliveries are held; trying again"]);
-  expect(watch.isHeld).toBe(true);
+  expect(watch.isOnHold).toBe(true);
   await step(false);
   expect(changes).toEqual([true, false]);
   await watch.stop();

@@ -16,7 +16,7 @@ let world: VirtualTime;
 let start: number;
 let guard: SessionLeaseGuard;
 let happened: string[];
-let isHeld: boolean;
+let isAlive: boolean;
 let isAway: boolean;
 let lostFor: number;
 let change: (held: boolean) => Promise<void>;
@@ -25,12 +25,12 @@ beforeEach(() => {
   world = new VirtualTime(new RandomSource(1));
   start = world.now;
   happened = [];
-  isHeld = true;
+  isAlive = true;
   isAway = false;
   lostFor = 0;
   let listener = (): void => undefined;
   const sessionLease: SessionLease = {
-    isHeld: () => isHeld,
+    isAlive: () => isAlive,
     lostFor: () => lostFor,
     onChange: (listen) => ((listener = listen), () => (listener = () => undefined)),
   };
@@ -52,7 +52,7 @@ beforeEach(() => {
     resume: () => note("resumes"),
   });
   change = async (now) => {
-    isHeld = now;
+    isAlive = now;
     listener();
     await settled();
   };

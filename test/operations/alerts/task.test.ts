@@ -14,17 +14,17 @@ import { formatBasic } from "../../api/routes/accounts/possessions.ts";
 
 const minute = 60_000;
 
-type Options = { isHeld?: boolean; stop?: AbortSignal; bytes?: { free: number; total: number } | null };
+type Options = { isOnHold?: boolean; stop?: AbortSignal; bytes?: { free: number; total: number } | null };
 
 function createTask(
   home: TestServer,
   deliver: Deliver,
-  { isHeld = false, bytes = null, stop = new AbortController().signal }: Options = {},
+  { isOnHold = false, bytes = null, stop = new AbortController().signal }: Options = {},
 ) {
   const clock = { now: () => home.clock.now, sleep: () => Promise.resolve() };
   const disk = () => Promise.resolve(bytes);
   return createAlertTask({
-    ...{ store: home.store, clock, deliver, disk, stop, isHeld: () => isHeld },
+    ...{ store: home.store, clock, deliver, disk, stop, isOnHold: () => isOnHold },
     listFailingHosts: () => [],
   });
 }
@@ -136,7 +136,7 @@ describe("a receiver of alerts", () => {
     const receiver = await startDestination();
     await set(home, receiver.url);
     await failMessage(home, "https://one.example", {});
-    await createTask(home, createTestDeliver(), { isHeld: true }).run();
+    await createTask(home, createTestDeliver(), { isOnHold: true }).run();
     expect(receiver.arrivals).toEqual([]);
     await createTask(home, createTestDeliver()).run();
     expect(receiver.arrivals).toHaveLength(1);

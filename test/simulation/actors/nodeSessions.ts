@@ -17,7 +17,7 @@ const second = 1000;
  */
 export class SharedSessions {
   readonly #storage: Storage;
-  readonly #sessions = new Map<string, NodeSession & { isHeld: boolean }>();
+  readonly #sessions = new Map<string, NodeSession & { isAlive: boolean }>();
   readonly #watchers = new Set<() => void>();
   #restarts = 0;
 
@@ -35,13 +35,13 @@ export class SharedSessions {
       .beginSession(node)
       .then((started) => assert.equal(started, session, `session of ${node}`));
     await Promise.resolve();
-    this.#change({ node, session, isHeld: true });
+    this.#change({ node, session, isAlive: true });
     return session;
   }
 
   /** Ends a session, unless it is not the latest one of its node. */
   release(node: string, session: number): void {
-    if (this.#sessions.get(node)?.session === session) this.#change({ node, session, isHeld: false });
+    if (this.#sessions.get(node)?.session === session) this.#change({ node, session, isAlive: false });
   }
 
   /** Restarts the database, after which earlier observations do not count. */
@@ -59,7 +59,7 @@ export class SharedSessions {
     return () => this.#watchers.delete(listener);
   }
 
-  #change(row: NodeSession & { isHeld: boolean }): void {
+  #change(row: NodeSession & { isAlive: boolean }): void {
     this.#sessions.set(row.node, row);
     for (const listener of this.#watchers) listener();
   }
@@ -77,7 +77,7 @@ export class SimulatedNodeSession implements SessionLease {
   readonly #options: SessionOptions;
   readonly #listeners = new Set<() => void>();
   #session: number | null = null;
-  #isHeld = true;
+  #isAlive = true;
   #lostFor = 0;
   #seen: SessionHistory | null = null;
   #lookCount = 0;
@@ -88,8 +88,8 @@ export class SimulatedNodeSession implements SessionLease {
     this.#options = parts;
   }
 
-  isHeld(): boolean {
-    return this.#isHeld;
+  isAlive(): boolean {
+    return this.#isAlive;
   }
 
   lostFor(): number {
@@ -172,9 +172,9 @@ export class SimulatedNodeSession implements SessionLease {
     virtualTime.after(second, { owner: node, what: "look at nodes" }, () => this.#look());
   }
 
-  #set(isHeld: boolean): void {
-    if (this.#isHeld === isHeld) return;
-    this.#isHeld = isHeld;
+  #set(isAlive: boolean): void {
+    if (this.#isAlive === isAlive) return;
+    this.#isAlive = isAlive;
     for (const listener of this.#listeners) listener();
   }
 }

@@ -32,14 +32,14 @@ const get = route({
   params: byId,
   answers: { 200: { about: "The message.", schema: messageStatusSchema } },
   refusals: ["not-found"],
-  handle: async ({ account, params, context: { store, now, isHeld } }) => {
+  handle: async ({ account, params, context: { store, now, isOnHold } }) => {
     const view = await findMessage(store, account.id, params.messageId);
     if (!view) {
       const id = JSON.stringify(params.messageId.slice(0, 200));
       throw new Refusal("not-found", `message: there is no message ${id}; its log may have been removed`);
     }
     const waitState = view.state && (await store.read.waitState(account.id, params.messageId));
-    const situation = { now: now(), isHeld: isHeld?.() ?? false };
+    const situation = { now: now(), isOnHold: isOnHold?.() ?? false };
     return { status: 200, body: { ...messageJson(view.message), ...statusJson(view, waitState, situation) } };
   },
 });

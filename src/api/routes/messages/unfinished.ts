@@ -88,7 +88,7 @@ const list = route({
       ...{ account: account.id, filter, sort },
       ...{ order, count, cursor },
     });
-    const situation = { now: context.now(), isHeld: context.isHeld?.() ?? false };
+    const situation = { now: context.now(), isOnHold: context.isOnHold?.() ?? false };
     return {
       status: 200,
       body: {

@@ -26,7 +26,7 @@ const nodeSchema = z.object({
 async function readRecords({ store, thisNode, version = "" }: RouteContext): Promise<readonly NodeRecord[]> {
   const records = (await store.nodes?.()) ?? [];
   if (!thisNode || records.some(({ id }) => id === thisNode.id)) return records;
-  return [{ ...thisNode, version, changedAt: null, session: 0, isHeld: false }, ...records];
+  return [{ ...thisNode, version, changedAt: null, session: 0, isAlive: false }, ...records];
 }
 
 const nodeJson = (

@@ -2,8 +2,8 @@ import type { Millis, NodeId } from "../values/basics.ts";
 
 /**
  * A node as the database has it. `changedAt`: when it last changed something, or null if it never did.
- * `session`: the number of its session lease; 0 if it has ended, or has no session lease. `isHeld`: whether
- * it holds the session lease now. See docs/decisions/0051.
+ * `session`: the number of its session lease; 0 if it has ended, or has no session lease. `isAlive`: whether
+ * it has the session lease now. See docs/decisions/0051.
  */
 export type NodeRecord = {
   id: NodeId;
@@ -11,11 +11,11 @@ export type NodeRecord = {
   startedAt: Millis;
   changedAt: Millis | null;
   session: number;
-  isHeld: boolean;
+  isAlive: boolean;
 };
 
 /**
- * `running`: it holds its session lease, or it responds. `stopped`: it has ended in an orderly way. `lost`:
+ * `running`: it has its session lease, or it responds. `stopped`: it has ended in an orderly way. `lost`:
  * it has lost its session lease, so other nodes take over its messages. `unknown`: nodes have no session
  * leases.
  */
@@ -29,10 +29,10 @@ export function readNodeStates(records: readonly NodeRecord[], self: NodeId): Ma
 }
 
 function readNodeState(
-  { id, session, isHeld }: NodeRecord,
+  { id, session, isAlive }: NodeRecord,
   { self, hasLeases }: { self: NodeId; hasLeases: boolean },
 ): NodeState {
-  if (id === self || isHeld) return "running";
+  if (id === self || isAlive) return "running";
   if (session > 0) return "lost";
   return hasLeases ? "stopped" : "unknown";
 }

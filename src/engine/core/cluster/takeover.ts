@@ -11,13 +11,13 @@ export type NodeSession = { node: NodeId; session: number };
  */
 export type SessionSnapshot = {
   server: string;
-  sessions: readonly (NodeSession & { isHeld: boolean })[];
+  sessions: readonly (NodeSession & { isAlive: boolean })[];
   at: Millis;
 };
 /**
  * All that a node has seen of other nodes on one `server`. `heldAt`: the check from which on a session lease
  * was seen held without a break. `heldFor`: how long it was seen held. `goneAt`: when the session lease was
- * first seen gone, or when it was last taken over; null if it is held. `takeovers`: how often it was taken
+ * first seen gone, or when it was last taken over; null if it is alive. `takeovers`: how often it was taken
  * over.
  */
 export type SessionHistory = { server: string; seen: ReadonlyMap<NodeId, SeenSession> };
@@ -54,9 +54,9 @@ export function observeSessions(
 ): { watch: SessionHistory; gone: NodeSession[] } {
   const seen = new Map<NodeId, SeenSession>();
   const gone: NodeSession[] = [];
-  for (const { node, session, isHeld } of sessions) {
+  for (const { node, session, isAlive } of sessions) {
     const known = before?.server === server ? before.seen.get(node) : undefined;
-    if (isHeld) {
+    if (isAlive) {
       const heldAt = known?.session === session && known.goneAt === null ? known.heldAt : at;
       seen.set(node, { session, heldAt, heldFor: at - heldAt, goneAt: null, takeovers: 0 });
     } else if (known?.session === session && known.heldFor >= minSeenHeld) {

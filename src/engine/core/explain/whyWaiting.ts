@@ -96,13 +96,13 @@ export type WaitReason = {
 export type BlockingMessage = { messageId: MessageId; callbackId?: MessageId; text: string };
 
 /**
- * Returns why a message is unfinished. `isHeld`: all deliveries are held. The first reason applies now.
+ * Returns why a message is unfinished. `isOnHold`: all deliveries are on hold. The first reason applies now.
  * Further reasons either also apply now, or are pauses that will stop the message later.
  */
-export function listWaitReasons(waitState: WaitState, now: Millis, isHeld = false): WaitReason[] {
+export function listWaitReasons(waitState: WaitState, now: Millis, isOnHold = false): WaitReason[] {
   const { state } = waitState;
   if (state.state === "active") return [describeSending(waitState, now)];
-  if (isHeld)
+  if (isOnHold)
     return [
       { reason: "server-held", text: "all deliveries are held until the operator ends the hold" },
       ...listWaitReasons(waitState, now),

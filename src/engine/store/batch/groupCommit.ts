@@ -8,7 +8,7 @@ import type { NodeRecord } from "../../core/cluster/nodeState.ts";
 import { countBodyBytes, weighCommand } from "../../core/node/weight.ts";
 import type { Millis } from "../../core/values/basics.ts";
 import { coalesce, type AfterNextPoll } from "./coalesce.ts";
-import { createHoldInMemory } from "./noHold.ts";
+import { createHoldInMemory } from "./holdInMemory.ts";
 import { takeNextBatch } from "./nextBatch.ts";
 import type { Queries } from "../catalog/queries.ts";
 import { StorageHealth } from "../storageHealth.ts";

@@ -139,8 +139,8 @@ export function createPostgresBackend(
     nextDueAt: () => readNextDueAt(readers.connection),
     probe: (bytes) => database.probe(bytes),
     hold: {
-      isHeld: () => readHold(readers.connection),
-      set: (isHeld) => database.transaction((connection) => writeHold(connection, isHeld)),
+      isOnHold: () => readHold(readers.connection),
+      set: (isOnHold) => database.transaction((connection) => writeHold(connection, isOnHold)),
     },
     forgetBefore: (time) => database.logTruncation.dropBefore(time),
     close: async () => {

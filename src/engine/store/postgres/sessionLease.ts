@@ -21,7 +21,7 @@ const lockKey = (id: string, session: string): string =>
 const beginSessionSql = `insert into nodes (id, started_at, version, session) values (?, ?, ?, 1)
   on conflict (id) do update set session = nodes.session + 1 returning session`;
 
-/** Reports whether the session lease of a row of the table `nodes` is held, as 1 or 0. */
+/** Reports whether the session lease of a row of the table `nodes` is alive, as 1 or 0. */
 const heldSql = `case when ${lockKey("nodes.id", "session")} in (
       select (classid::bigint << 32) | objid::bigint from pg_locks
       where locktype = 'advisory' and granted and objsubid = 1
@@ -47,7 +47,7 @@ export async function readNodes({ query }: Pick<DatabaseConnection, "query">): P
     startedAt: Number(row["started_at"]),
     changedAt: Number(row["used_at"]) || null,
     session: Number(row["session"]),
-    isHeld: row["held"] === 1,
+    isAlive: row["held"] === 1,
   }));
 }
 
@@ -81,7 +81,7 @@ export class NodeSessionLease implements SessionLease {
   readonly #listeners = new Set<() => void>();
   #client: Client | null = null;
   #observed: SessionHistory | null = null;
-  #isHeld = true;
+  #isAlive = true;
   #isUsed = false;
   #takenAt: Millis = 0;
   /** When this connection sent the last query that the database answered. */
@@ -92,8 +92,8 @@ export class NodeSessionLease implements SessionLease {
     this.#options = options;
   }
 
-  isHeld(): boolean {
-    return this.#isHeld;
+  isAlive(): boolean {
+    return this.#isAlive;
   }
 
   lostFor(): Millis {
@@ -137,7 +137,7 @@ export class NodeSessionLease implements SessionLease {
     const sessions = found.map(({ id, session, held }) => ({
       node: String(id),
       session: Number(session),
-      isHeld: held === 1,
+      isAlive: held === 1,
     }));
     const at = this.#now();
     // Another node that has not checked since this node took its lock may assume that it is alone.
@@ -197,9 +197,9 @@ export class NodeSessionLease implements SessionLease {
     if (hasOtherNodes(this.#observed)) this.#set(false);
   }
 
-  #set(isHeld: boolean): void {
-    if (this.#isHeld === isHeld) return;
-    this.#isHeld = isHeld;
+  #set(isAlive: boolean): void {
+    if (this.#isAlive === isAlive) return;
+    this.#isAlive = isAlive;
     for (const listener of this.#listeners) listener();
   }
 }

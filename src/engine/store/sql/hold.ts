@@ -19,8 +19,8 @@ export const readHold = async (connection: DatabaseConnection): Promise<boolean>
   ).length > 0;
 
 /** Holds all deliveries, or ends the hold. */
-export async function writeHold(connection: DatabaseConnection, isHeld: boolean): Promise<void> {
-  if (isHeld) {
+export async function writeHold(connection: DatabaseConnection, isOnHold: boolean): Promise<void> {
+  if (isOnHold) {
     const insert = "insert into server_settings (id, detail) values (?, '{}') on conflict (id) do nothing";
     await connection.query(insert, [settingId]);
     await connection.query("insert into store_schema (hash) values (?) on conflict (hash) do nothing", [

@@ -209,10 +209,10 @@ function createUpkeep({
 }: Upkeep): Required<Pick<StoreBackend, "hold" | "giveBackSpace">> {
   return {
     hold: {
-      isHeld: () => withUnavailableRefusal(inSequence(() => readHold(database.connection))),
-      set: async (isHeld) => {
+      isOnHold: () => withUnavailableRefusal(inSequence(() => readHold(database.connection))),
+      set: async (isOnHold) => {
         commits.throwIfFailed();
-        await change(() => database.transaction((connection) => writeHold(connection, isHeld)));
+        await change(() => database.transaction((connection) => writeHold(connection, isOnHold)));
         await commits.sync();
       },
     },

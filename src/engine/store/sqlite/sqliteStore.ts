@@ -32,8 +32,9 @@ export async function sqliteStore(
     nextDueAt: () => inSequence(() => readNextDueAt(reader.connection)),
     probe: (bytes) => inSequence(() => writer.probe(bytes)),
     hold: {
-      isHeld: () => inSequence(() => readHold(reader.connection)),
-      set: (isHeld) => inSequence(() => writer.transaction((connection) => writeHold(connection, isHeld))),
+      isOnHold: () => inSequence(() => readHold(reader.connection)),
+      set: (isOnHold) =>
+        inSequence(() => writer.transaction((connection) => writeHold(connection, isOnHold))),
     },
     close: async () => {
       if (reader !== writer) reader.close();

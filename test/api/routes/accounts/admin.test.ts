@@ -339,7 +339,7 @@ test("a hold of all deliveries can be ended", async () => {
   await home.store.hold.set(true);
   const unhold = () => as(home)("POST", "/v2/admin/unhold");
   expect(await unhold()).toMatchObject({ status: 200, body: { wasHeld: true } });
-  expect(await home.store.hold.isHeld()).toBe(false);
+  expect(await home.store.hold.isOnHold()).toBe(false);
   expect(await unhold()).toMatchObject({ status: 200, body: { wasHeld: false } });
 });
 
@@ -354,7 +354,7 @@ test("the nodes are this one, if the store belongs to it alone", async () => {
 });
 
 test("the nodes of a shared store have their states and their last changes", async () => {
-  const node = { version: "", startedAt: 5, isHeld: false };
+  const node = { version: "", startedAt: 5, isAlive: false };
   const home = await createTestServer({
     wrap: (store) => ({
       ...store,

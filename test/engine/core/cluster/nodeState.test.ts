@@ -2,13 +2,13 @@ import { expect, test } from "vitest";
 import type { NodeRecord } from "../../../../src/engine/core/cluster/nodeState.ts";
 import { readNodeStates } from "../../../../src/engine/core/cluster/nodeState.ts";
 
-const record = (id: string, session: number, isHeld: boolean): NodeRecord => ({
+const record = (id: string, session: number, isAlive: boolean): NodeRecord => ({
   id,
   version: "",
   startedAt: 1,
   changedAt: null,
   session,
-  isHeld,
+  isAlive,
 });
 
 /** Returns the states of nodes, with the node `self` first. */

@@ -9,13 +9,13 @@ import {
   sessionLossTimeout,
 } from "../../../../src/engine/core/cluster/takeover.ts";
 
-type Seen = [at: number, session: number, isHeld: boolean, server?: string];
+type Seen = [at: number, session: number, isAlive: boolean, server?: string];
 
 /** Returns which checks of one other node end its leases. */
 function endsAt(looks: readonly Seen[]): number[] {
   let known: SessionHistory | null = null;
-  return looks.flatMap(([at, session, isHeld, server = "one"]) => {
-    const looked = observeSessions(known, { server, sessions: [{ node: "nod_b", session, isHeld }], at });
+  return looks.flatMap(([at, session, isAlive, server = "one"]) => {
+    const looked = observeSessions(known, { server, sessions: [{ node: "nod_b", session, isAlive }], at });
     known = looked.watch;
     return looked.gone.length > 0 ? [at] : [];
   });
@@ -82,7 +82,7 @@ test("a node that is seen for the first time, or not at all, keeps its leases", 
   ).toEqual([]);
   const { watch: seen } = observeSessions(null, {
     server: "one",
-    sessions: [{ node: "nod_b", session: 1, isHeld: false }],
+    sessions: [{ node: "nod_b", session: 1, isAlive: false }],
     at: 0,
   });
   expect(hasOtherNodes(seen)).toBe(false);
@@ -105,9 +105,9 @@ test("a node ends its deliveries half a second before others may send them", () 
 });
 
 test("a session is taken over three times, 2 s apart, and a later session is counted separately", () => {
-  const look = (at: number, session: number, isHeld: boolean) => ({
+  const look = (at: number, session: number, isAlive: boolean) => ({
     server: "one",
-    sessions: [{ node: "nod_b", session, isHeld }],
+    sessions: [{ node: "nod_b", session, isAlive }],
     at,
   });
   const session = { node: "nod_b", session: 1 };

@@ -6,12 +6,12 @@ import type { OpenStore } from "../storeFixture.ts";
 export function describeHold(open: OpenStore): void {
   test("the hold of all deliveries is kept until it is ended", async () => {
     const { store } = await StoreFixture.open(open);
-    expect(await store.hold.isHeld()).toBe(false);
+    expect(await store.hold.isOnHold()).toBe(false);
     await store.hold.set(true);
     await store.hold.set(true);
-    expect(await store.hold.isHeld()).toBe(true);
+    expect(await store.hold.isOnHold()).toBe(true);
     await store.hold.set(false);
     await store.hold.set(false);
-    expect(await store.hold.isHeld()).toBe(false);
+    expect(await store.hold.isOnHold()).toBe(false);
   });
 }

@@ -16,9 +16,9 @@ test("the list has each node, its version, its last change, and whether it is al
   const byId = Object.fromEntries(found.map((one) => [one.id, one]));
   expect(found[0]?.id).toBe("nod_0");
   expect(found.map(({ id }) => id).toSorted()).toEqual(["nod_0", "nod_1", "nod_2", "nod_killed"]);
-  expect(byId["nod_0"]).toMatchObject({ version: "1.2.3", startedAt: started, isHeld: true });
+  expect(byId["nod_0"]).toMatchObject({ version: "1.2.3", startedAt: started, isAlive: true });
   expect(byId["nod_0"]?.changedAt).toBeGreaterThanOrEqual(started + 60_000);
-  expect(byId["nod_1"]).toMatchObject({ isHeld: true });
-  expect(byId["nod_2"]).toMatchObject({ session: 0, isHeld: false });
-  expect(byId["nod_killed"]).toMatchObject({ version: "0.1.0", session: 1, isHeld: false, changedAt: null });
+  expect(byId["nod_1"]).toMatchObject({ isAlive: true });
+  expect(byId["nod_2"]).toMatchObject({ session: 0, isAlive: false });
+  expect(byId["nod_killed"]).toMatchObject({ version: "0.1.0", session: 1, isAlive: false, changedAt: null });
 });
