@@ -128,9 +128,9 @@ describe("a login", () => {
 
 describe("a command that fails says in one sentence what to do:", () => {
   test("no server, wrong addresses, and a server that is not there", async () => {
-    const home = { XDG_CONFIG_HOME: temporaryFolder() };
+    const testServer = { XDG_CONFIG_HOME: temporaryFolder() };
     const run = (environment: NodeJS.ProcessEnv, ...args: readonly string[]) =>
-      startCommand(args, { ...home, ...environment }).ended;
+      startCommand(args, { ...testServer, ...environment }).ended;
     const token = { WAYPOST_TOKEN: developmentToken };
     expect(await run({}, "queues")).toMatchObject({
       code: 2,

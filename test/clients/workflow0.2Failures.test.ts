@@ -77,36 +77,36 @@ describe.concurrent("a failure function that is given only to serve", () => {
       (context, user) => context.invoke("invoke", { workflow: children.get(user) as never, body: "b" }),
     ],
   ])("is called for a failure after %s", async (_, before) => {
-    const home = arrive(before);
-    await triggerAndFail(home);
+    const server = arrive(before);
+    await triggerAndFail(server);
     await eventually(
-      async () => home.told,
+      async () => server.told,
       ({ length }) => length > 0,
     );
-    expect(home.told).toEqual([["payload", 500, "sorry"]]);
+    expect(server.told).toEqual([["payload", 500, "sorry"]]);
   });
 
   test("is called again for a resumed run that fails again, and not for one that succeeds", async () => {
-    const home = arrive((context) => context.run("step", () => 1));
-    const run = await triggerAndFail(home);
-    const { dlqId } = await findDeadLetter(home.user, run);
-    const again = await home.client.dlq.resume({ dlqId });
-    expect(await waitForEnd(home.user, again)).toMatchObject({ workflowState: "RUN_FAILED" });
+    const server = arrive((context) => context.run("step", () => 1));
+    const run = await triggerAndFail(server);
+    const { dlqId } = await findDeadLetter(server.user, run);
+    const again = await server.client.dlq.resume({ dlqId });
+    expect(await waitForEnd(server.user, again)).toMatchObject({ workflowState: "RUN_FAILED" });
     await eventually(
-      async () => home.told,
+      async () => server.told,
       ({ length }) => length > 1,
     );
-    const last = await findDeadLetter(home.user, again);
-    home.mend();
-    const third = await home.client.dlq.resume({ dlqId: last.dlqId });
-    expect(await waitForResult(home.user, third)).toBe("mended");
-    expect(home.told).toHaveLength(2);
+    const last = await findDeadLetter(server.user, again);
+    server.mend();
+    const third = await server.client.dlq.resume({ dlqId: last.dlqId });
+    expect(await waitForResult(server.user, third)).toBe("mended");
+    expect(server.told).toHaveLength(2);
   });
 
   test("is not known before the first step, because the trigger does not name it", async () => {
-    const home = arrive(async () => undefined);
-    const run = await triggerAndFail(home);
-    expect((await findDeadLetter(home.user, run)).failureCallback).toBeUndefined();
-    expect(home.told).toEqual([]);
+    const server = arrive(async () => undefined);
+    const run = await triggerAndFail(server);
+    expect((await findDeadLetter(server.user, run)).failureCallback).toBeUndefined();
+    expect(server.told).toEqual([]);
   });
 });

@@ -197,12 +197,12 @@ describe("the package", () => {
       expect({ sent, text: await response.text() }).toEqual({ sent: encoding, text: built });
     }
     expect(page).toContain("<script");
-    const letters = spawnSync("npx", ["waypost", "dlq", "--json"], {
+    const deadLetters = spawnSync("npx", ["waypost", "dlq", "--json"], {
       cwd: application,
       env: { PATH: process.env.PATH, WAYPOST_URL: server.url, WAYPOST_TOKEN: developmentToken },
       encoding: "utf8",
     });
-    expect(letters).toMatchObject({ status: 0, stdout: '{"messages":[]}\n', stderr: "" });
+    expect(deadLetters).toMatchObject({ status: 0, stdout: '{"messages":[]}\n', stderr: "" });
     await server.stop();
     expect(listing(join(application, "node_modules"))).toEqual(before);
   });

@@ -6,18 +6,18 @@ import type { Terms } from "../../../src/engine/core/model/accountTerms.ts";
 import { testTime, createTestServer, otherToken } from "../testServer.ts";
 import type { TestServer } from "../testServer.ts";
 
-let home: TestServer;
+let server: TestServer;
 const limit = (requestsPerSecond: number): Promise<unknown> =>
-  home.store.execute("changeAccount", {
+  server.store.execute("changeAccount", {
     account: "acc_1",
     change: { plan: "free", limits: { requestsPerSecond } },
   });
 beforeEach(async () => {
-  home = await createTestServer();
+  server = await createTestServer();
   await limit(2);
 });
 
-const list = (token?: string) => home.ask("GET", "/v2/queues", token === undefined ? {} : { token });
+const list = (token?: string) => server.ask("GET", "/v2/queues", token === undefined ? {} : { token });
 
 describe("requests in a second", () => {
   test("are refused beyond the limit, with their own headers and the limit in the error", async () => {
@@ -43,15 +43,15 @@ describe("requests in a second", () => {
     const other = await list(otherToken);
     expect(other.status).toBe(200);
     expect(Object.keys(other.headers).filter((name) => name.includes("ratelimit"))).toEqual([]);
-    home.clock.now += 999;
+    server.clock.now += 999;
     expect((await list()).status).toBe(429);
-    home.clock.now += 1;
+    server.clock.now += 1;
     expect((await list()).status).toBe(200);
   });
 
   test("include those to the account endpoints, which refuse in their own form", async () => {
     const authorization = `Basic ${Buffer.from("acc_1:pass").toString("base64")}`;
-    const read = () => home.ask("GET", "/v2/svc/user/acc_1", { token: null, headers: { authorization } });
+    const read = () => server.ask("GET", "/v2/svc/user/acc_1", { token: null, headers: { authorization } });
     await read();
     await read();
     expect(await read()).toMatchObject({
@@ -79,8 +79,8 @@ describe("requests in a second", () => {
   });
 
   test("are counted by account, with any token, whether they succeed or fail", async () => {
-    await home.ask("GET", "/v2/messages/none");
-    await home.ask("GET", "/v2/messages/none");
+    await server.ask("GET", "/v2/messages/none");
+    await server.ask("GET", "/v2/messages/none");
     expect((await list()).status).toBe(429);
   });
 });
@@ -106,7 +106,7 @@ test("publishes and steps are neither counted nor refused", async () => {
   ]);
   for (const { method, path } of free) {
     const url = path.replace("{destination}", "https://e.example/").replace(/\{\w+\}/g, "x");
-    for (let count = 0; count < 3; count++) expect((await home.ask(method, url)).status, url).not.toBe(429);
+    for (let count = 0; count < 3; count++) expect((await server.ask(method, url)).status, url).not.toBe(429);
   }
 });
 

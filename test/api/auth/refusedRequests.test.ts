@@ -15,11 +15,11 @@ const tooMany =
 /** Creates a server that allows 5 refused requests of an address per second. */
 async function strict(trustProxy = false): Promise<TestServer> {
   const clock = { now: testTime };
-  const home = await createTestServer({
+  const server = await createTestServer({
     trustProxy,
     counted: createAccessCounters(() => clock.now, undefined, most),
   });
-  return { ...home, clock };
+  return { ...server, clock };
 }
 
 /** Sends 5 requests that are refused for their own reason. Further ones are refused as too many. */
@@ -52,27 +52,27 @@ test.each([
 ])(
   "an address gets the usual answer up to its limit per second, then 429: $of",
   async ({ method, path, status, ...more }) => {
-    const home = await strict();
+    const server = await strict();
     const given = { token: null, ...more };
     for (let count = 0; count < most; count++)
-      expect((await home.ask(method, path, given)).status).toBe(status);
-    expect(await home.ask(method, path, given)).toMatchObject({
+      expect((await server.ask(method, path, given)).status).toBe(status);
+    expect(await server.ask(method, path, given)).toMatchObject({
       status: 429,
       headers: { "retry-after": "1" },
     });
-    home.clock.now += 1_000;
-    expect((await home.ask(method, path, given)).status).toBe(status);
+    server.clock.now += 1_000;
+    expect((await server.ask(method, path, given)).status).toBe(status);
   },
 );
 
 test("requests with valid credentials of the same address are still answered", async () => {
-  const home = await strict();
-  const { ask } = home;
+  const server = await strict();
+  const { ask } = server;
   const made = await ask("POST", "/v2/sources", {
     body: JSON.stringify({ destination: "https://e.example" }),
   });
   const { pathname } = new URL(made.body.url);
-  await useUp(home);
+  await useUp(server);
   const basic = (user: string, password: string) => ({
     authorization: `Basic ${Buffer.from(`${user}:${password}`).toString("base64")}`,
   });
@@ -93,32 +93,32 @@ test("requests with valid credentials of the same address are still answered", a
 });
 
 test("health reports are neither counted nor limited", async () => {
-  const home = await strict();
+  const server = await strict();
   const paths = routes
     .filter(({ tag, access }) => tag === "Health" && access === "open")
     .map(({ path }) => path);
   expect(paths.length).toBeGreaterThan(2);
   for (const path of paths)
     for (let count = 0; count < 2 * most; count++)
-      expect((await home.ask("GET", path, { token: null })).status).toBe(200);
-  await useUp(home);
-  for (const path of paths) expect((await home.ask("GET", path, { token: null })).status).toBe(200);
+      expect((await server.ask("GET", path, { token: null })).status).toBe(200);
+  await useUp(server);
+  for (const path of paths) expect((await server.ask("GET", path, { token: null })).status).toBe(200);
 });
 
 test("each address that a trusted proxy names has its own count; an IPv6 network has one count", async () => {
-  const home = await strict(true);
-  await useUp(home, from("192.0.2.1"));
-  await useUp(home, from("2001:db8:0:1::1"));
+  const server = await strict(true);
+  await useUp(server, from("192.0.2.1"));
+  await useUp(server, from("2001:db8:0:1::1"));
   const status = async (address: string) =>
-    (await home.ask("GET", "/", { token: null, headers: from(address) })).status;
+    (await server.ask("GET", "/", { token: null, headers: from(address) })).status;
   expect(await status("192.0.2.2")).toBe(404);
   expect(await status("2001:db8:0:1::2")).toBe(429);
   expect(await status("2001:db8:0:2::2")).toBe(404);
 });
 
 test("requests with a token are answered between excess requests on the same connection", async () => {
-  const home = await strict();
-  const port = await listen(home);
+  const server = await strict();
+  const port = await listen(server);
   const nothing = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
   const pause = `POST /v2/queues/q/pause HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${token}\r\n`;
   const received = await send(
@@ -135,9 +135,9 @@ test.each(["/", "/v2/queues", "/v2/svc/users", "/V2/Queues/?token=x", "/v2/publi
   async (path) => {
     const replies = [];
     for (const trustProxy of [false, true]) {
-      const home = await strict(trustProxy);
-      await useUp(home);
-      const port = await listen(home);
+      const server = await strict(trustProxy);
+      await useUp(server);
+      const port = await listen(server);
       for (const method of ["GET", "HEAD", "PUT", "POST"])
         replies.push(
           parseReply(
@@ -147,7 +147,7 @@ test.each(["/", "/v2/queues", "/v2/svc/users", "/V2/Queues/?token=x", "/v2/publi
             ),
           ),
         );
-      expect(home.lines.at(-1)).toMatchObject({ method: "POST", status: 429, account: null });
+      expect(server.lines.at(-1)).toMatchObject({ method: "POST", status: 429, account: null });
     }
     const shown = replies.map(({ status, head, body }) => ({
       status,

@@ -109,24 +109,24 @@ const cases = routes
 
 /** Returns everything that is sent in a year in which the account's group, source and schedules are used. */
 async function yearOf(
-  home: TestServer,
+  server: TestServer,
   { ids, token, url }: Possessions,
   status: number,
 ): Promise<Delivery[]> {
   const sent: Delivery[] = [];
-  await home.ask("POST", `/v2/publish/${ids.group}`, {
+  await server.ask("POST", `/v2/publish/${ids.group}`, {
     token,
     body: mark,
     headers: { "svc-forward-x": mark },
   });
-  await home.ask("POST", `/v2/in/${ids.secret}`, { token: null, body: mark });
+  await server.ask("POST", `/v2/in/${ids.secret}`, { token: null, body: mark });
   for (let days = 0; days < 12; days++) {
-    home.clock.now += 86_400_000 * (days === 0 ? 366 : 1);
-    await home.store.execute("claim", { limit: 1_000 });
-    for (const delivery of home.deliveries.splice(0)) {
+    server.clock.now += 86_400_000 * (days === 0 ? 366 : 1);
+    await server.store.execute("claim", { limit: 1_000 });
+    for (const delivery of server.deliveries.splice(0)) {
       sent.push(delivery);
       const isTheirs = delivery.message.url.startsWith(thief);
-      await home.settle(delivery, {
+      await server.settle(delivery, {
         status: isTheirs ? 200 : status,
         body: Buffer.from(isTheirs ? "theirs" : mark),
       });
@@ -141,28 +141,28 @@ const opened = (text: string): string =>
   text +
   (text.match(/[\w+/]{12,}=*/g) ?? []).map((one) => Buffer.from(one, "base64").toString("latin1")).join("\n");
 
-async function homeWithToken(): Promise<{ home: TestServer; she: Possessions; blind: string }> {
-  const home = await createTestServer();
-  const she = await createPossessions(home, "acc_a", mark);
+async function serverWithToken(): Promise<{ server: TestServer; she: Possessions; blind: string }> {
+  const server = await createTestServer();
+  const she = await createPossessions(server, "acc_a", mark);
   const headers = { "Svc-Forward-Authorization": mark };
-  await home.ask("PATCH", `/v2/topics/${she.ids.group}`, {
+  await server.ask("PATCH", `/v2/topics/${she.ids.group}`, {
     token: she.token,
     body: JSON.stringify({ headers }),
   });
-  await home.ask("PATCH", `/v2/sources/${she.ids.sourceId}`, {
+  await server.ask("PATCH", `/v2/sources/${she.ids.sourceId}`, {
     token: she.token,
     body: JSON.stringify({ settings: headers }),
   });
-  await home.ask("POST", `/v2/schedules/${she.ids.group}`, {
+  await server.ask("POST", `/v2/schedules/${she.ids.group}`, {
     token: she.token,
     body: mark,
     headers: { "svc-cron": "0 0 2 1 *" },
   });
   const rights = JSON.stringify({ verbs: ["publish", "manage"] });
   return {
-    home,
+    server,
     she,
-    blind: (await home.ask("POST", "/v2/tokens", { token: she.token, body: rights })).body.token,
+    blind: (await server.ask("POST", "/v2/tokens", { token: she.token, body: rights })).body.token,
   };
 }
 
@@ -170,10 +170,10 @@ const needingRead: string[] = [];
 
 describe("without the verb read", () => {
   test.each(cases)("$name", async ({ row, variant, name }) => {
-    const { home, she, blind } = await homeWithToken();
-    home.deliveries.splice(0);
+    const { server, she, blind } = await serverWithToken();
+    server.deliveries.splice(0);
     const asked = variant.change(makeRequest(row, she), she);
-    const reply = await sendRequest(home, {
+    const reply = await sendRequest(server, {
       ...asked,
       headers: { ...asked.headers, authorization: `Bearer ${blind}` },
     });
@@ -185,7 +185,7 @@ describe("without the verb read", () => {
         /^token: requires 'read' to send|^verbs: this token does not have the verb read/,
       );
     const failing = variant.name.includes("failure");
-    for (const { message } of await yearOf(home, she, failing ? 500 : 200)) {
+    for (const { message } of await yearOf(server, she, failing ? 500 : 200)) {
       if (!message.url.startsWith(thief)) continue;
       expect(
         opened(message.url + JSON.stringify(message.headers) + Buffer.from(message.body).toString()),

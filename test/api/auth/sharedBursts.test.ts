@@ -192,7 +192,7 @@ test("two nodes refuse with the same headers and error as one, and do not count 
     account: "acc_1",
     change: { limits: { requestsPerSecond: 3 } },
   });
-  const list = (home: typeof one) => home.ask("GET", "/v2/queues");
+  const list = (server: typeof one) => server.ask("GET", "/v2/queues");
   const told = (left: number) => ({
     "burst-ratelimit-limit": "3",
     "burst-ratelimit-remaining": String(left),

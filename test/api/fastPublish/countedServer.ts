@@ -6,10 +6,10 @@ import { listen } from "../wire.ts";
 export async function open(
   options: Parameters<typeof createTestServer>[0] = {},
 ): Promise<TestServer & { port: number; usual: string[] }> {
-  const home = await createTestServer(options);
+  const server = await createTestServer(options);
   const usual: string[] = [];
-  home.api.addHook("onResponse", async ({ originalUrl }) => void usual.push(originalUrl));
-  return { ...home, port: await listen(home), usual };
+  server.api.addHook("onResponse", async ({ originalUrl }) => void usual.push(originalUrl));
+  return { ...server, port: await listen(server), usual };
 }
 
 /** Returns the Authorization header line with a token. */

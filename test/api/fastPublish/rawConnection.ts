@@ -74,15 +74,15 @@ export type Open = TestServer & { port: number; usual: string[]; talk(): Talk };
  * Creates a server whose token was just used. `usual` records the requests that Node's own parser has read.
  */
 export async function open(options: Parameters<typeof createTestServer>[0] = {}): Promise<Open> {
-  const home = await createTestServer(options);
+  const server = await createTestServer(options);
   const usual: string[] = [];
-  home.api.server.on("request", ({ method, url }) => void usual.push(`${method} ${url}`));
-  const port = await listen(home);
+  server.api.server.on("request", ({ method, url }) => void usual.push(`${method} ${url}`));
+  const port = await listen(server);
   const accepted = new Map<number | undefined, Socket>();
-  home.api.server.on("connection", (socket: Socket) => accepted.set(socket.remotePort, socket));
-  await home.ask("GET", "/v2/queues");
+  server.api.server.on("connection", (socket: Socket) => accepted.set(socket.remotePort, socket));
+  await server.ask("GET", "/v2/queues");
   usual.length = 0;
-  return { ...home, port, usual, talk: () => new Talk(port, accepted) };
+  return { ...server, port, usual, talk: () => new Talk(port, accepted) };
 }
 
 /** Returns a request with a body and more header lines. */

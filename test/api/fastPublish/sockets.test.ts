@@ -4,8 +4,8 @@ import { token } from "../testServer.ts";
 import { bodies, open, pause, request } from "./rawConnection.ts";
 
 test("publishes on one connection are answered in turn, each in one piece or a few", async () => {
-  const home = await open();
-  const talk = home.talk();
+  const server = await open();
+  const talk = server.talk();
   for (const pieces of [
     [request("one")],
     [request("two").slice(0, -1), "o"],
@@ -17,13 +17,13 @@ test("publishes on one connection are answered in turn, each in one piece or a f
       head: expect.stringContaining("Keep-Alive: timeout=72"),
     });
   }
-  expect([bodies(home), home.usual]).toEqual([["one", "two", "three"], []]);
+  expect([bodies(server), server.usual]).toEqual([["one", "two", "three"], []]);
 });
 
 test("Node's parser takes over a connection with a body in many pieces or a head in two", async () => {
-  const home = await open();
-  const many = home.talk();
-  const half = home.talk();
+  const server = await open();
+  const many = server.talk();
+  const half = server.talk();
   await many.write(request("12345678").slice(0, -8), ..."12345678");
   expect((await many.answer()).status).toBe(200);
   await half.write(
@@ -31,18 +31,18 @@ test("Node's parser takes over a connection with a body in many pieces or a head
     request("half").slice("POST /v2/publish/https://e.example/ HT".length),
   );
   expect((await half.answer()).status).toBe(200);
-  expect([bodies(home), home.usual]).toEqual([
+  expect([bodies(server), server.usual]).toEqual([
     ["12345678", "half"],
     Array(2).fill("POST /v2/publish/https://e.example/"),
   ]);
   await many.write(request("then"));
   expect((await many.answer()).status).toBe(200);
-  expect(home.usual).toHaveLength(3);
+  expect(server.usual).toHaveLength(3);
 });
 
 test("a token that is not cached is looked up once for all requests on the fast path", async () => {
   const asked: string[] = [];
-  const home = await open({
+  const server = await open({
     wrap: (store) => ({
       ...store,
       read: {
@@ -51,15 +51,15 @@ test("a token that is not cached is looked up once for all requests on the fast 
       },
     }),
   });
-  home.clock.now += 60_000;
+  server.clock.now += 60_000;
   asked.length = 0;
-  const one = home.talk();
-  const other = home.talk();
+  const one = server.talk();
+  const other = server.talk();
   await one.write(request("a"), request("b"));
   await other.write(request("c").slice(0, -1), "c");
   expect((await Promise.all([one.answer(), other.answer()])).map(({ status }) => status)).toEqual([200, 200]);
   expect((await one.answer()).status).toBe(200);
-  expect([bodies(home).toSorted(), home.usual]).toEqual([["a", "b", "c"], []]);
+  expect([bodies(server).toSorted(), server.usual]).toEqual([["a", "b", "c"], []]);
   expect(asked.length).toBeLessThanOrEqual(2);
 });
 
@@ -86,22 +86,22 @@ test.each(["svc-label=%ff", "svc-delay=%zz", "upstash-delay=%"])(
 );
 
 test("an unknown token is refused by the framework and counted once as an attempt", async () => {
-  const home = await open();
-  const talk = home.talk();
+  const server = await open();
+  const talk = server.talk();
   for (let tries = 0; tries < 3; tries++) {
     await talk.write(request("x").replace(token, "odd"));
     expect((await talk.answer()).status).toBe(401);
   }
   // A client that half-closes the connection at once gets the response as well.
-  const last = home.talk();
+  const last = server.talk();
   last.socket.end(request("x").replace(token, "odd"), "latin1");
   expect(await last.closed()).toMatch(/^HTTP\/1.1 401 /);
-  expect([bodies(home), home.usual.length]).toEqual([[], 4]);
+  expect([bodies(server), server.usual.length]).toEqual([[], 4]);
 });
 
 test("requests of all kinds that are sent at once are answered in order", async () => {
-  const home = await open();
-  const talk = home.talk();
+  const server = await open();
+  const talk = server.talk();
   const queues = ["GET /v2/queues HTTP/1.1", "Host: x", `Authorization: Bearer ${token}`, "", ""].join(
     "\r\n",
   );
@@ -109,13 +109,13 @@ test("requests of all kinds that are sent at once are answered in order", async 
   await talk.write(request("2") + queues + request("3", ["Svc-Delay: soon"]));
   const answers = [await talk.answer(), await talk.answer(), await talk.answer(), await talk.answer()];
   expect(answers.map(({ status }) => status)).toEqual([200, 200, 200, 400]);
-  expect([bodies(home), answers[2]?.body]).toEqual([["1", "2"], "[]"]);
+  expect([bodies(server), answers[2]?.body]).toEqual([["1", "2"], "[]"]);
 });
 
 test("many plain publishes in one piece are accepted one after the other", async () => {
   let running = 0;
   let most = 0;
-  const home = await open({
+  const server = await open({
     wrap: (store) => ({
       ...store,
       execute: (...given) => {
@@ -124,11 +124,11 @@ test("many plain publishes in one piece are accepted one after the other", async
       },
     }),
   });
-  const talk = home.talk();
+  const talk = server.talk();
   const all = Array.from({ length: 300 }, (_, index) => `${index}`);
   await talk.write(all.map((body) => request(body)).join(""));
   for (const _ of all) expect((await talk.answer()).status).toBe(200);
-  expect([bodies(home), home.usual, most]).toEqual([all, [], 1]);
+  expect([bodies(server), server.usual, most]).toEqual([all, [], 1]);
 });
 
 const kinds = {
@@ -156,23 +156,23 @@ const one = fc
   .map(([kind, bytes]) => kinds[kind](Buffer.from(bytes).toString("latin1")));
 
 test("each request of a connection is accepted once and answered in turn, in any pieces", async () => {
-  const home = await open();
+  const server = await open();
   await fc.assert(
     fc.asyncProperty(
       fc.array(one, { minLength: 1, maxLength: 5 }),
       fc.array(fc.nat(), { maxLength: 6 }),
       async (all, places) => {
-        home.deliveries.length = 0;
+        server.deliveries.length = 0;
         const text = all.map((each) => each.text).join("");
         const at = [0, ...places.map((place) => place % text.length), text.length].toSorted((a, b) => a - b);
-        const talk = home.talk();
+        const talk = server.talk();
         const statuses: number[] = [];
         const writing = talk.write(...at.slice(1).map((end, index) => text.slice(at[index], end)));
         for (const _ of all) statuses.push((await talk.answer()).status);
         await writing;
         talk.socket.destroy();
         expect(statuses).toEqual(all.map(({ status }) => status));
-        expect(bodies(home)).toEqual(all.flatMap(({ body }) => (body === null ? [] : [body])));
+        expect(bodies(server)).toEqual(all.flatMap(({ body }) => (body === null ? [] : [body])));
       },
     ),
     { numRuns: 120 },

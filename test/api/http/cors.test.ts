@@ -13,16 +13,16 @@ const to = "/v2/publish/https://e.example/x";
 type Asked = { method: string; url: string; headers?: Record<string, string> };
 
 /** Sends a request as a page of this origin. */
-const from = (home: TestServer, origin: string, { method, url, headers }: Asked) =>
-  home.api.inject({ method: method as "GET", url, headers: { origin, ...headers } });
+const from = (server: TestServer, origin: string, { method, url, headers }: Asked) =>
+  server.api.inject({ method: method as "GET", url, headers: { origin, ...headers } });
 type Preflight = { url?: string; method?: string; headers?: string };
 
 const preflight = (
-  home: TestServer,
+  server: TestServer,
   origin: string,
   { url = to, method = "POST", headers = "authorization, svc-retries" }: Preflight = {},
 ) =>
-  from(home, origin, {
+  from(server, origin, {
     method: "OPTIONS",
     url,
     headers: { "access-control-request-method": method, "access-control-request-headers": headers },
@@ -34,12 +34,12 @@ const corsOf = (headers: Record<string, unknown>): Record<string, unknown> =>
 
 describe("without --cors-origin", () => {
   test("no response has headers for browsers", async () => {
-    const home = await createTestServer();
-    expect(await preflight(home, app)).toMatchObject({ statusCode: 405 });
+    const server = await createTestServer();
+    expect(await preflight(server, app)).toMatchObject({ statusCode: 405 });
     for (const answer of [
-      await preflight(home, app),
-      await from(home, app, { method: "GET", url: "/v2/health" }),
-      await from(home, app, { method: "POST", url: to }),
+      await preflight(server, app),
+      await from(server, app, { method: "GET", url: "/v2/health" }),
+      await from(server, app, { method: "POST", url: to }),
     ])
       expect(corsOf(answer.headers)).toEqual({});
   });
@@ -58,8 +58,8 @@ describe("with an origin", () => {
   ])(
     "a preflight request to %s is answered with the methods that a page may use",
     async (url, method, methods) => {
-      const home = await createTestServer({ corsOrigins: ["https://other.example", app] });
-      const answer = await preflight(home, app, { url, method });
+      const server = await createTestServer({ corsOrigins: ["https://other.example", app] });
+      const answer = await preflight(server, app, { url, method });
       expect([answer.statusCode, answer.body]).toEqual([204, ""]);
       expect(corsOf(answer.headers)).toEqual({
         "access-control-allow-origin": app,
@@ -69,12 +69,12 @@ describe("with an origin", () => {
         "access-control-expose-headers": expect.stringContaining("Waypost-Warning"),
         vary: "Origin, Access-Control-Request-Method, Access-Control-Request-Headers",
       });
-      expect(home.deliveries).toEqual([]);
+      expect(server.deliveries).toEqual([]);
     },
   );
 
   test("responses and refusals can be read by its pages", async () => {
-    const home = await createTestServer({ corsOrigins: [app], requestBodyBytes: 12_000_000 });
+    const server = await createTestServer({ corsOrigins: [app], requestBodyBytes: 12_000_000 });
     const authorization = `Bearer ${token}`;
     const large = {
       method: "POST" as const,
@@ -83,12 +83,12 @@ describe("with an origin", () => {
       payload: Buffer.alloc(11_000_000),
     };
     const answers = [
-      await from(home, app, { method: "POST", url: to, headers: { authorization } }),
-      await from(home, app, { method: "POST", url: to }),
-      await from(home, app, { method: "POST", url: "/v2/publish/nowhere", headers: { authorization } }),
-      await from(home, app, { method: "GET", url: "/v2/nothing", headers: { authorization } }),
-      await from(home, app, { method: "PUT", url: "/v2/health" }),
-      await home.api.inject(large),
+      await from(server, app, { method: "POST", url: to, headers: { authorization } }),
+      await from(server, app, { method: "POST", url: to }),
+      await from(server, app, { method: "POST", url: "/v2/publish/nowhere", headers: { authorization } }),
+      await from(server, app, { method: "GET", url: "/v2/nothing", headers: { authorization } }),
+      await from(server, app, { method: "PUT", url: "/v2/health" }),
+      await server.api.inject(large),
     ];
     expect(answers.map(({ statusCode }) => statusCode)).toEqual([200, 401, 404, 404, 405, 413]);
     for (const { headers } of answers)
@@ -102,43 +102,43 @@ describe("with an origin", () => {
   test.each([stranger, "null", "https://APP.example", "http://app.example", "https://app.example:8443", ""])(
     "%j is another origin and gets no headers",
     async (origin) => {
-      const home = await createTestServer({ corsOrigins: [app] });
-      expect((await preflight(home, origin)).statusCode).toBe(405);
+      const server = await createTestServer({ corsOrigins: [app] });
+      expect((await preflight(server, origin)).statusCode).toBe(405);
       for (const answer of [
-        await preflight(home, origin),
-        await from(home, origin, { method: "GET", url: "/v2/health" }),
+        await preflight(server, origin),
+        await from(server, origin, { method: "GET", url: "/v2/health" }),
       ])
         expect(corsOf(answer.headers)).toEqual({ vary: "Origin" });
     },
   );
 
   test("requests with a password are refused, and get no headers", async () => {
-    const home = await createTestServer({ corsOrigins: ["*"] });
+    const server = await createTestServer({ corsOrigins: ["*"] });
     for (const [url, authorization] of [
       ["/v2/svc/users", formatBasic("acc_1", "pass")],
       ["/v2/qstash/users", formatBasic("acc_1", "pass")],
       ["/v2/admin/accounts", formatBasic("operator", operatorPassword)],
     ] as const) {
-      expect((await preflight(home, app, { url, method: "GET" })).statusCode).toBe(405);
-      const answer = await from(home, app, { method: "GET", url, headers: { authorization } });
+      expect((await preflight(server, app, { url, method: "GET" })).statusCode).toBe(405);
+      const answer = await from(server, app, { method: "GET", url, headers: { authorization } });
       expect([url, answer.statusCode, corsOf(answer.headers)]).toEqual([url, 403, {}]);
     }
   });
 
   test("unknown paths, other OPTIONS requests and invalid header names get no preflight answer", async () => {
-    const home = await createTestServer({ corsOrigins: [app] });
-    expect((await preflight(home, app, { url: "/v2/nothing" })).statusCode).toBe(404);
-    expect((await from(home, app, { method: "OPTIONS", url: to })).statusCode).toBe(405);
-    const odd = await preflight(home, app, { headers: "a b, <x>" });
+    const server = await createTestServer({ corsOrigins: [app] });
+    expect((await preflight(server, app, { url: "/v2/nothing" })).statusCode).toBe(404);
+    expect((await from(server, app, { method: "OPTIONS", url: to })).statusCode).toBe(405);
+    const odd = await preflight(server, app, { headers: "a b, <x>" });
     expect([odd.statusCode, odd.headers["access-control-allow-headers"]]).toEqual([204, undefined]);
   });
 
   test("credentials of a browser are never allowed", async () => {
     for (const corsOrigins of [[app], ["*"]]) {
-      const home = await createTestServer({ corsOrigins });
+      const server = await createTestServer({ corsOrigins });
       for (const answer of [
-        await preflight(home, app),
-        await from(home, app, { method: "GET", url: "/v2/health" }),
+        await preflight(server, app),
+        await from(server, app, { method: "GET", url: "/v2/health" }),
       ])
         expect(answer.headers).not.toHaveProperty("access-control-allow-credentials");
     }
@@ -146,19 +146,19 @@ describe("with an origin", () => {
 });
 
 test("with * every origin is allowed as *", async () => {
-  const home = await createTestServer({ corsOrigins: ["*"] });
+  const server = await createTestServer({ corsOrigins: ["*"] });
   for (const origin of [app, stranger, "null"]) {
-    expect((await preflight(home, origin)).statusCode).toBe(204);
-    expect((await from(home, origin, { method: "GET", url: "/v2/health" })).headers).toMatchObject({
+    expect((await preflight(server, origin)).statusCode).toBe(204);
+    expect((await from(server, origin, { method: "GET", url: "/v2/health" })).headers).toMatchObject({
       "access-control-allow-origin": "*",
     });
   }
 });
 
 test("a plain publish over a connection gets the headers only for an allowed page", async () => {
-  const home = await createTestServer({ corsOrigins: [app] });
-  await home.api.listen({ port: 0 });
-  const { port } = home.api.server.address() as { port: number };
+  const server = await createTestServer({ corsOrigins: [app] });
+  await server.api.listen({ port: 0 });
+  const { port } = server.api.server.address() as { port: number };
   const publish = async (...more: string[]): Promise<string> => {
     const socket = connect(port, "127.0.0.1");
     await once(socket, "connect");
@@ -180,5 +180,5 @@ test("a plain publish over a connection gets the headers only for an allowed pag
       /\r\naccess-control-allow-origin: https:\/\/app\.example\r\n/i,
     );
   expect(await publish(`Origin: ${stranger}`)).not.toMatch(/access-control/i);
-  expect(home.deliveries.length).toBe(5);
+  expect(server.deliveries.length).toBe(5);
 });

@@ -78,15 +78,15 @@ describe("over a connection", () => {
         return store.execute(name, input);
       },
     });
-    const home = await createTestServer({ wrap: slow });
-    const port = await listen(home);
-    const connection = once(home.api.server, "connection");
+    const server = await createTestServer({ wrap: slow });
+    const port = await listen(server);
+    const connection = once(server.api.server, "connection");
     const socket = connect(port, "127.0.0.1");
     const received: string[] = [];
     socket.on("data", (chunk: Buffer) => received.push(chunk.toString()));
     socket.write(`${head}Content-Length: 0\r\n\r\n`);
     await running;
-    const closed = home.api.close();
+    const closed = server.api.close();
     socket.write(request("GET /v2/keys HTTP/1.1", [authorization]));
     const [accepted] = await connection;
     while (!accepted.isPaused()) await new Promise((resolve) => setImmediate(resolve));
@@ -104,8 +104,8 @@ describe("a body that waits for 100 Continue", () => {
     "POST /v2/publish/https://e.example HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 3\r\n";
 
   test("is requested once the token is verified", async () => {
-    const home = await createTestServer();
-    const socket = connect(await listen(home), "127.0.0.1");
+    const server = await createTestServer();
+    const socket = connect(await listen(server), "127.0.0.1");
     socket.write(`${head}${authorization}\r\n\r\n`);
     const [first] = await once(socket, "data");
     expect(String(first)).toBe("HTTP/1.1 100 Continue\r\n\r\n");
@@ -113,7 +113,7 @@ describe("a body that waits for 100 Continue", () => {
     const [second] = await once(socket, "data");
     expect(String(second)).toMatch(/^HTTP\/1.1 200 /);
     socket.destroy();
-    expect(Buffer.from(home.delivery().message.body).toString()).toBe("abc");
+    expect(Buffer.from(server.delivery().message.body).toString()).toBe("abc");
   });
 
   test("is not requested if the request is refused", async () => {

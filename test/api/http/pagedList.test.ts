@@ -17,7 +17,7 @@ async function manyGroups(
   options: { longResponseBytes?: number } = {},
 ): Promise<TestServer & { port: number; names: string[]; reads(): number }> {
   let reads = 0;
-  const home = await createTestServer({
+  const server = await createTestServer({
     ...options,
     wrap: (store) => ({
       ...store,
@@ -33,13 +33,13 @@ async function manyGroups(
   }));
   const names = Array.from({ length: large }, (_, at) => `g${(at * 7) % large}`);
   for (const name of names) {
-    home.clock.now += 1;
+    server.clock.now += 1;
     expect(
-      (await home.ask("POST", `/v2/topics/${name}/endpoints`, { body: JSON.stringify({ endpoints }) }))
+      (await server.ask("POST", `/v2/topics/${name}/endpoints`, { body: JSON.stringify({ endpoints }) }))
         .status,
     ).toBe(200);
   }
-  return { ...home, port: await listen(home), names: names.toReversed(), reads: () => reads };
+  return { ...server, port: await listen(server), names: names.toReversed(), reads: () => reads };
 }
 
 /** Requests the groups and reads nothing. */
@@ -111,11 +111,11 @@ test(
   "unread lists take the room of their account until their connections end",
   { tags: "long" },
   async () => {
-    const home = await manyGroups({ longResponseBytes: 10 * mebi });
-    const status = async (): Promise<number> => (await home.ask("GET", "/v2/queues")).status;
-    const sockets = [await unread(home.port), await unread(home.port), await unread(home.port)];
+    const server = await manyGroups({ longResponseBytes: 10 * mebi });
+    const status = async (): Promise<number> => (await server.ask("GET", "/v2/queues")).status;
+    const sockets = [await unread(server.port), await unread(server.port), await unread(server.port)];
     await expect.poll(status).toBe(503);
-    expect(await settled(home.reads)).toBeLessThan(large * 2);
+    expect(await settled(server.reads)).toBeLessThan(large * 2);
     // A connection that continues is waited for, and loses nothing.
     let received = "";
     sockets[0]?.on("data", (piece: Buffer) => (received += piece.toString("latin1")));

@@ -215,8 +215,8 @@ test.each([
 });
 
 test("each request has one line in the log, regardless of its result", async () => {
-  const home = await createTestServer();
-  const port = await listen(home);
+  const server = await createTestServer();
+  const port = await listen(server);
   const questions: [line: string, status: number][] = [
     ["GET /v2/keys HTTP/1.1", 200],
     ["GET /v2/messages/%zz HTTP/1.1", 400],
@@ -226,8 +226,8 @@ test("each request has one line in the log, regardless of its result", async () 
     ["POST /v2/publish/https://e.example/%zz?x HTTP/1.1", 200],
   ];
   for (const [line] of questions) await send(port, request(line, [authorization]));
-  expect(home.lines.map(({ status }) => status)).toEqual(questions.map(([, status]) => status));
-  expect(home.lines.every(({ ms }) => ms >= 0)).toBe(true);
+  expect(server.lines.map(({ status }) => status)).toEqual(questions.map(([, status]) => status));
+  expect(server.lines.every(({ ms }) => ms >= 0)).toBe(true);
 });
 
 describe("tokens", () => {

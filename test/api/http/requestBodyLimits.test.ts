@@ -30,9 +30,9 @@ const mebi = 1024 * 1024;
 const refused = { status: 503, body: { error: expect.stringContaining("retry later") } };
 
 test("bodies without room are refused with 503 until other bodies end or break off", async () => {
-  const home = await createTestServer({ requestBodyBytes: 1000 });
-  const { ask } = home;
-  const port = await listen(home);
+  const server = await createTestServer({ requestBodyBytes: 1000 });
+  const { ask } = server;
+  const port = await listen(server);
   const publish = (bytes: number) =>
     ask("POST", "/v2/publish/https://example.com", { body: Buffer.alloc(bytes) });
 
@@ -49,10 +49,10 @@ test("bodies without room are refused with 503 until other bodies end or break o
 });
 
 test("the bodies of an account take no more room than they leave, so others are accepted", async () => {
-  const home = await createTestServer({ requestBodyBytes: 1000 });
-  const port = await listen(home);
+  const server = await createTestServer({ requestBodyBytes: 1000 });
+  const port = await listen(server);
   const publish = (bytes: number, who = token) =>
-    home.ask("POST", "/v2/publish/https://example.com", { token: who, body: Buffer.alloc(bytes) });
+    server.ask("POST", "/v2/publish/https://example.com", { token: who, body: Buffer.alloc(bytes) });
   const slow = await unfinished(port, 500);
   while ((await publish(1)).status === 200) await turn();
   expect(await publish(1)).toMatchObject({
@@ -67,34 +67,34 @@ test("the bodies of an account take no more room than they leave, so others are 
 });
 
 test("the body of a call to a source takes the room of its account", async () => {
-  const home = await createTestServer({ requestBodyBytes: 1000 });
-  const { body: source } = await home.ask("POST", "/v2/sources", {
+  const server = await createTestServer({ requestBodyBytes: 1000 });
+  const { body: source } = await server.ask("POST", "/v2/sources", {
     body: '{"destination":"https://e.example"}',
   });
   const publish = async (bytes: number, who: string): Promise<number> =>
-    (await home.ask("POST", "/v2/publish/https://example.com", { token: who, body: Buffer.alloc(bytes) }))
+    (await server.ask("POST", "/v2/publish/https://example.com", { token: who, body: Buffer.alloc(bytes) }))
       .status;
-  await unfinished(await listen(home), 500, new URL(source.url).pathname);
+  await unfinished(await listen(server), 500, new URL(source.url).pathname);
   while ((await publish(1, token)) === 200) await turn();
   expect([await publish(1, token), await publish(500, otherToken)]).toEqual([503, 200]);
 });
 
 test("large declared bodies take no room before they arrive", async () => {
-  const home = await createTestServer({ requestBodyBytes: 20 * mebi });
-  const port = await listen(home);
+  const server = await createTestServer({ requestBodyBytes: 20 * mebi });
+  const port = await listen(server);
   for (let number = 0; number < 6; number++) await unfinished(port, 8 * mebi);
   for (let turns = 0; turns < 20; turns++) await turn();
   expect(
-    (await home.ask("POST", "/v2/publish/https://example.com", { body: Buffer.alloc(7 * mebi) })).status,
+    (await server.ask("POST", "/v2/publish/https://example.com", { body: Buffer.alloc(7 * mebi) })).status,
   ).toBe(200);
 });
 
 test("a large body is refused in the middle if there is no more room, and releases its own", async () => {
   // The limit is high enough that the slow body is never refused because of a publish in flight.
-  const home = await createTestServer({ requestBodyBytes: 200_000 });
+  const server = await createTestServer({ requestBodyBytes: 200_000 });
   const publish = (bytes: number) =>
-    home.ask("POST", "/v2/publish/https://example.com", { body: Buffer.alloc(bytes) });
-  const slow = await unfinished(await listen(home), 8 * mebi);
+    server.ask("POST", "/v2/publish/https://example.com", { body: Buffer.alloc(bytes) });
+  const slow = await unfinished(await listen(server), 8 * mebi);
   slow.write(Buffer.alloc(90_000));
   while ((await publish(25_000)).status === 200) await turn();
   expect(await publish(25_000)).toMatchObject(refused);
@@ -118,10 +118,10 @@ test("a body of unknown length takes room as it arrives", async () => {
 });
 
 test("large bodies that break off or exceed the limit release their room", async () => {
-  const home = await createTestServer({ requestBodyBytes: 12 * mebi });
-  const port = await listen(home);
+  const server = await createTestServer({ requestBodyBytes: 12 * mebi });
+  const port = await listen(server);
   const publish = (bytes: number) =>
-    home.ask("POST", "/v2/publish/https://example.com", { body: Buffer.alloc(bytes) });
+    server.ask("POST", "/v2/publish/https://example.com", { body: Buffer.alloc(bytes) });
   const broken = await unfinished(port, 8 * mebi);
   broken.write(Buffer.alloc(5 * mebi));
   while ((await publish(6 * mebi)).status === 200) await turn();
@@ -151,9 +151,9 @@ test.each([
       },
     },
   });
-  const home = await createTestServer({ requestBodyBytes: 1000, wrap: slow });
-  const port = await listen(home);
-  const arrived = once(home.api.server, "connection");
+  const server = await createTestServer({ requestBodyBytes: 1000, wrap: slow });
+  const port = await listen(server);
+  const arrived = once(server.api.server, "connection");
   const socket = await unfinished(port, 900, path);
   const [accepted] = await arrived;
   await asked.promise;
@@ -162,7 +162,7 @@ test.each([
   held.resolve();
   while (!accepted.closed) await turn();
   expect(
-    (await home.ask("POST", "/v2/publish/https://example.com", { body: Buffer.alloc(900) })).status,
+    (await server.ask("POST", "/v2/publish/https://example.com", { body: Buffer.alloc(900) })).status,
   ).toBe(200);
 });
 
@@ -189,28 +189,28 @@ test.each([
   [20_000, 10],
   [1, 1],
 ])("a body in chunks of %d bytes arrives complete, %d of them", async (size, count) => {
-  const home = await createTestServer();
-  const socket = await inChunks(await listen(home), { size, count });
+  const server = await createTestServer();
+  const socket = await inChunks(await listen(server), { size, count });
   socket.write("0\r\n\r\n");
   const [answer] = await once(socket, "data");
   expect(String(answer)).toMatch(/^HTTP\/1.1 200 /);
-  expect(Buffer.from(home.delivery().message.body).toString()).toBe("x".repeat(size * count));
+  expect(Buffer.from(server.delivery().message.body).toString()).toBe("x".repeat(size * count));
 });
 
 test("chunks of all sizes keep their order", async () => {
-  const home = await createTestServer();
+  const server = await createTestServer();
   const pieces = [1, 20_000, 3, 4_095, 1, 16_384, 17, 16_383, 2].map((size, at) => String(at).repeat(size));
   const path = "/v2/publish/https://example.com";
   const head = headOf(path, "Connection: close", "Transfer-Encoding: chunked");
   const chunks = pieces.map((text) => `${text.length.toString(16)}\r\n${text}\r\n`);
-  expect(parseReply(await send(await listen(home), `${head}${chunks.join("")}0\r\n\r\n`)).status).toBe(200);
-  expect(Buffer.from(home.delivery().message.body).toString()).toBe(pieces.join(""));
+  expect(parseReply(await send(await listen(server), `${head}${chunks.join("")}0\r\n\r\n`)).status).toBe(200);
+  expect(Buffer.from(server.delivery().message.body).toString()).toBe(pieces.join(""));
 });
 
 test("many bodies in tiny chunks are refused before they take more memory than was sent", async () => {
-  const home = await createTestServer();
-  const port = await listen(home);
-  const { body: source } = await home.ask("POST", "/v2/sources", {
+  const server = await createTestServer();
+  const port = await listen(server);
+  const { body: source } = await server.ask("POST", "/v2/sources", {
     body: '{"destination":"https://e.example"}',
   });
   const paths = ["/v2/publish/https://example.com", new URL(source.url).pathname];

@@ -27,12 +27,12 @@ describe("a response has the id that is in the log", () => {
     ["POST", "/v2/publish/ftp://x"],
     ["GET", "/v2/dlq?labl=x"],
   ])("%s %s", async (method, url) => {
-    const home = await createTestServer();
-    const reply = await home.ask(method, url, { headers: { "x-request-id": "mine" } });
+    const server = await createTestServer();
+    const reply = await server.ask(method, url, { headers: { "x-request-id": "mine" } });
     expect(reply.headers["x-request-id"]).toBe("mine");
-    const other = await home.ask(method, url, { token: "wrong" });
+    const other = await server.ask(method, url, { token: "wrong" });
     expect(other.headers["x-request-id"]).toMatch(/^req_/);
-    expect(home.lines.map(({ requestId }) => requestId)).toEqual(["mine", other.headers["x-request-id"]]);
+    expect(server.lines.map(({ requestId }) => requestId)).toEqual(["mine", other.headers["x-request-id"]]);
   });
 
   test("also on the fast path", async () => {

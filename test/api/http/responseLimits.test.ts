@@ -21,8 +21,8 @@ async function unread(port: number, path: string): Promise<Socket> {
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 test("an account that reads none of its long responses gets 503, and others do not", async () => {
-  const home = await createTestServer({ longResponseBytes: 20 * mebi });
-  const { ask } = home;
+  const server = await createTestServer({ longResponseBytes: 20 * mebi });
+  const { ask } = server;
   await ask("POST", "/v2/publish/https://e.example", {
     headers: { "svc-retries": "0" },
     body: Buffer.alloc(8 * mebi, "a"),
@@ -31,8 +31,8 @@ test("an account that reads none of its long responses gets 503, and others do n
     headers: { "svc-retries": "0" },
     body: Buffer.alloc(8 * mebi, "b"),
   });
-  for (const delivery of home.deliveries.splice(0)) await home.settle(delivery, { status: 500 });
-  const port = await listen(home);
+  for (const delivery of server.deliveries.splice(0)) await server.settle(delivery, { status: 500 });
+  const port = await listen(server);
   const status = async (more: { token?: string } = {}): Promise<number> =>
     (await ask("GET", "/v2/queues", more)).status;
 
@@ -57,7 +57,7 @@ test("few of an account's many long responses are made at a time, within its roo
   let most = 0;
   let made = 0;
   const allHaveAsked = Promise.withResolvers<void>();
-  const home = await createTestServer({
+  const server = await createTestServer({
     longResponseBytes: 20 * mebi,
     wrap: (store) => ({
       ...store,
@@ -74,22 +74,22 @@ test("few of an account's many long responses are made at a time, within its roo
     }),
   });
   for (const letter of ["a", "b"])
-    await home.ask("POST", "/v2/publish/https://e.example", {
+    await server.ask("POST", "/v2/publish/https://e.example", {
       headers: { "svc-retries": "0" },
       body: Buffer.alloc(8 * mebi, letter),
     });
-  for (const delivery of home.deliveries.splice(0)) await home.settle(delivery, { status: 500 });
-  const port = await listen(home);
+  for (const delivery of server.deliveries.splice(0)) await server.settle(delivery, { status: 500 });
+  const port = await listen(server);
   const sockets = await Promise.all(Array.from({ length: 40 }, () => unread(port, "/v2/dlq")));
   for (let turns = 0; turns < 100; turns++) await turn();
   allHaveAsked.resolve();
-  while (home.lines.filter(({ status }) => status === 503).length < 30) await turn();
+  while (server.lines.filter(({ status }) => status === 503).length < 30) await turn();
   expect(most).toBeLessThanOrEqual(4);
   expect(made).toBeLessThanOrEqual(10);
-  expect((await home.ask("POST", "/v2/publish/https://e.example")).status).toBe(200);
+  expect((await server.ask("POST", "/v2/publish/https://e.example")).status).toBe(200);
 
   for (const socket of sockets) socket.destroy();
-  while ((await home.ask("GET", "/v2/queues")).status === 503) await turn();
-  const answers = await Promise.all(Array.from({ length: 20 }, () => home.ask("GET", "/v2/queues")));
+  while ((await server.ask("GET", "/v2/queues")).status === 503) await turn();
+  const answers = await Promise.all(Array.from({ length: 20 }, () => server.ask("GET", "/v2/queues")));
   expect(answers.map(({ status }) => status)).toEqual(Array.from({ length: 20 }, () => 200));
 });

@@ -26,10 +26,10 @@ test("there are lists to test", () => {
 
 describe.each(lists.map(({ path, access }) => ({ path, access })))("$path", ({ path, access }) => {
   test("returns a full page and a warning if count exceeds the page", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const headers = { authorization: authorizationOf[access] ?? "" };
     const ask = (count: string) =>
-      home.ask("GET", `${path.replaceAll(/\{\w+\}/g, "none")}?count=${count}`, { token: null, headers });
+      server.ask("GET", `${path.replaceAll(/\{\w+\}/g, "none")}?count=${count}`, { token: null, headers });
     const much = await ask("123456");
     const one = await ask("1");
     expect(one.headers).not.toHaveProperty("waypost-warning");
@@ -42,15 +42,15 @@ describe.each(lists.map(({ path, access }) => ({ path, access })))("$path", ({ p
 });
 
 test("GET /v2/workflows/logs returns at most 10 runs for any count", async () => {
-  const home = await createTestServer();
+  const server = await createTestServer();
   for (const count of ["11", "999999999999999"])
-    expect((await home.ask("GET", `/v2/workflows/logs?count=${count}`)).headers["waypost-warning"]).toBe(
+    expect((await server.ask("GET", `/v2/workflows/logs?count=${count}`)).headers["waypost-warning"]).toBe(
       `count: ${count} exceeds the limit of 10`,
     );
-  expect((await home.ask("GET", "/v2/workflows/logs?count=10")).headers).not.toHaveProperty(
+  expect((await server.ask("GET", "/v2/workflows/logs?count=10")).headers).not.toHaveProperty(
     "waypost-warning",
   );
-  expect((await home.ask("GET", "/v2/workflows/logs?count=9999999999999999")).status).toBe(400);
+  expect((await server.ask("GET", "/v2/workflows/logs?count=9999999999999999")).status).toBe(400);
 });
 
 test("several warnings are one list, without characters that a header cannot have", () => {

@@ -27,7 +27,7 @@ async function counting(
 ): Promise<TestServer & { port: number; most(): number }> {
   let underWay = 0;
   let most = 0;
-  const home = await createTestServer({
+  const server = await createTestServer({
     wrap: (store) => ({
       ...store,
       execute: (...given) => {
@@ -36,7 +36,7 @@ async function counting(
       },
     }),
   });
-  return { ...home, port: await listen(home), most: () => most };
+  return { ...server, port: await listen(server), most: () => most };
 }
 
 function gate(): [held: Promise<void>, release: () => void] {
@@ -46,30 +46,30 @@ function gate(): [held: Promise<void>, release: () => void] {
 }
 
 test("requests in one piece are answered in order, and only one of a connection runs at a time", async () => {
-  const home = await counting();
-  const received = await send(home.port, pause.repeat(500) + inChunks + pause.repeat(500) + plain + last);
+  const server = await counting();
+  const received = await send(server.port, pause.repeat(500) + inChunks + pause.repeat(500) + plain + last);
   expect(statusesIn(received)).toEqual(Array(1003).fill(200));
-  expect([bodies(home), home.most()]).toEqual([["chunk", "plain"], 1]);
+  expect([bodies(server), server.most()]).toEqual([["chunk", "plain"], 1]);
   expect(received.split("\r\n\r\n")[501]).toMatch(/^\{"messageId":/);
 });
 
 test("all requests are answered if the client half-closes the connection at once", async () => {
   const [held, release] = gate();
-  const home = await counting(held);
-  const socket = connect({ port: home.port, host: "127.0.0.1", allowHalfOpen: true });
+  const server = await counting(held);
+  const socket = connect({ port: server.port, host: "127.0.0.1", allowHalfOpen: true });
   onTestFinished(() => void socket.destroy());
   socket.write(pause);
-  await expect.poll(() => home.most()).toBe(1);
+  await expect.poll(() => server.most()).toBe(1);
   socket.end(pause.repeat(300) + inChunks);
   await new Promise((go) => setTimeout(go, 100));
   release();
   expect(statusesIn(await text(socket))).toEqual(Array(302).fill(200));
-  expect(bodies(home)).toEqual(["chunk"]);
+  expect(bodies(server)).toEqual(["chunk"]);
 });
 
 test("a client that reads no responses is not read from", async () => {
-  const home = await counting();
-  const socket = connect(home.port, "127.0.0.1");
+  const server = await counting();
+  const socket = connect(server.port, "127.0.0.1");
   onTestFinished(() => void socket.destroy());
   socket.pause().write(pause.repeat(200_000));
   let before = -1;
@@ -85,11 +85,11 @@ test("a client that reads no responses is not read from", async () => {
 
 test("pieces that end in the middle of bodies do not accumulate in memory", async () => {
   const [held, release] = gate();
-  const home = await counting(held);
-  const socket = connect({ port: home.port, host: "127.0.0.1", noDelay: true });
+  const server = await counting(held);
+  const socket = connect({ port: server.port, host: "127.0.0.1", noDelay: true });
   onTestFinished(() => void socket.destroy());
   let begun = 0;
-  home.api.server.on("request", () => void begun++);
+  server.api.server.on("request", () => void begun++);
   const head = asked("POST /v2/queues/q/pause", ["Content-Length: 2"]);
   socket.write(head);
   await expect.poll(() => begun).toBe(1);
@@ -97,17 +97,17 @@ test("pieces that end in the middle of bodies do not accumulate in memory", asyn
     socket.write(`{}${head}`.repeat(20));
     await new Promise((go) => setTimeout(go, 2));
   }
-  expect([home.most(), begun < 70]).toEqual([1, true]);
+  expect([server.most(), begun < 70]).toEqual([1, true]);
   release();
   socket.write("{}");
   await expect.poll(() => begun).toBe(1_001);
 });
 
 test("the body of an early refused request is not cut into small pieces", async () => {
-  const home = await counting();
+  const server = await counting();
   const push = vi.spyOn(PacedSocket.prototype, "push");
   onTestFinished(() => push.mockRestore());
-  const socket = connect({ port: home.port, host: "127.0.0.1", allowHalfOpen: true });
+  const socket = connect({ port: server.port, host: "127.0.0.1", allowHalfOpen: true });
   onTestFinished(() => void socket.destroy());
   socket.on("error", () => undefined);
   const body = "\r\n\r\n".repeat(250_000);
@@ -125,34 +125,36 @@ test("the body of an early refused request is not cut into small pieces", async 
 });
 
 test("bodies arrive byte for byte, even if they are full of head ends", async () => {
-  const home = await counting();
+  const server = await counting();
   const odd = "\r\n\r\n".repeat(60_000);
   const long = `${asked("POST /v2/publish/https://e.example/", [`Content-Length: ${odd.length}`])}${odd}`;
   const chunk = `${odd.length.toString(16)}\r\n${odd}\r\n`;
   const chunks = `${chunkedHead}${chunk}${chunk}0\r\nX-Trailer: x\r\n\r\n`;
-  expect(statusesIn(await send(home.port, long + pause + chunks + plain + last))).toEqual(Array(5).fill(200));
-  expect(bodies(home)).toEqual([odd, odd + odd, "plain"]);
+  expect(statusesIn(await send(server.port, long + pause + chunks + plain + last))).toEqual(
+    Array(5).fill(200),
+  );
+  expect(bodies(server)).toEqual([odd, odd + odd, "plain"]);
 });
 
 test.each([
   { first: plain, body: "plain" },
   { first: inChunks, body: "chunk" },
 ])("a publish is answered before malformed bytes behind it are refused: $body", async ({ first, body }) => {
-  const home = await counting();
+  const server = await counting();
   for (const rest of ["no request\r\n\r\n", asked("CONNECT e.example:443")]) {
-    home.deliveries.length = 0;
-    const received = await send(home.port, first + rest);
+    server.deliveries.length = 0;
+    const received = await send(server.port, first + rest);
     expect(statusesIn(received)).toEqual([200, rest.startsWith("CONNECT") ? 405 : 400]);
-    expect(bodies(home)).toEqual([body]);
+    expect(bodies(server)).toEqual([body]);
   }
 });
 
 test("a malformed body is refused at once, after the answers to earlier requests", async () => {
-  const home = await counting();
+  const server = await counting();
   const broken = inChunks.replace("5\r\n", "odd\r\n");
-  expect(statusesIn(await send(home.port, broken))).toEqual([400]);
-  expect(statusesIn(await send(home.port, pause + broken))).toEqual([200, 400]);
-  expect(bodies(home)).toEqual([]);
+  expect(statusesIn(await send(server.port, broken))).toEqual([400]);
+  expect(statusesIn(await send(server.port, pause + broken))).toEqual([200, 400]);
+  expect(bodies(server)).toEqual([]);
 });
 
 test.each([
@@ -165,13 +167,13 @@ test.each([
 ])(
   "other connections get their turn between the requests of one connection: $by",
   async ({ asked: one, statuses }) => {
-    const home = await counting();
-    const flood = connect({ port: home.port, host: "127.0.0.1" });
+    const server = await counting();
+    const flood = connect({ port: server.port, host: "127.0.0.1" });
     onTestFinished(() => void flood.destroy());
     // The first request with the token makes the server look it up.
-    expect(statusesIn(await send(home.port, last))).toEqual([200]);
-    const begun = home.lines.length;
-    const answered = (): number => home.lines.length - begun;
+    expect(statusesIn(await send(server.port, last))).toEqual([200]);
+    const begun = server.lines.length;
+    const answered = (): number => server.lines.length - begun;
     const turns: number[] = [0];
     const count = (): void => {
       turns.push(answered());
@@ -207,13 +209,13 @@ test.each([
   "a long body with $name is read in turns, and other requests are served in between",
   async ({ headers, written, length, least }) => {
     const waiting: (() => void)[] = [];
-    const home = await createTestServer({
+    const server = await createTestServer({
       longWork: new LongWork({
         soon: (run) => void waiting.push(run),
         elapsed: () => performance.now() * 1e6,
       }),
     });
-    const port = await listen(home);
+    const port = await listen(server);
     const long = send(
       port,
       asked("POST /v2/publish/https://e.example/", [...headers, "Connection: close"]) + written,
@@ -228,7 +230,7 @@ test.each([
     }
     expect(statusesIn(await long)).toEqual([200]);
     expect(turns).toBeGreaterThanOrEqual(least);
-    expect(bodies(home).filter((body) => body !== "plain")).toEqual(["x".repeat(length)]);
+    expect(bodies(server).filter((body) => body !== "plain")).toEqual(["x".repeat(length)]);
   },
 );
 
@@ -238,7 +240,7 @@ test(
   async () => {
     const rests: number[] = [];
     const rings: (() => void)[] = [];
-    const home = await createTestServer({
+    const server = await createTestServer({
       alarm: (after, ring) => {
         // The alarms of requests that take too long never ring here.
         if (after > second) return () => undefined;
@@ -247,7 +249,7 @@ test(
         return () => undefined;
       },
     });
-    const socket = connect(await listen(home), "127.0.0.1").setNoDelay();
+    const socket = connect(await listen(server), "127.0.0.1").setNoDelay();
     onTestFinished(() => void socket.destroy());
     socket.write(
       asked("POST /v2/enqueue/q/https://e.example/", ["Content-Length: 1000", "Connection: close"]),
@@ -261,7 +263,7 @@ test(
       await new Promise((go) => setTimeout(go, 1));
     }
     expect(statusesIn(await answer)).toEqual([200]);
-    expect(bodies(home)).toEqual(["0123456789".repeat(100)]);
+    expect(bodies(server)).toEqual(["0123456789".repeat(100)]);
     expect(rests.slice(0, 9)).toEqual([10, 20, 40, 80, 160, 320, 640, 1_000, 1_000]);
     expect(rests.length).toBeLessThan(100);
   },

@@ -25,8 +25,8 @@ describe.each(Object.entries(servers))("on %s, a server with its own limit", (_n
   test.each([16 * kibibyte, 200 * kibibyte, 16 * 1024 * kibibyte])(
     "takes %i bytes and no more",
     async (most) => {
-      const home = await createTestServer({ fastPath, maxBody: most });
-      const origin = `http://127.0.0.1:${await listen(home)}`;
+      const testServer = await createTestServer({ fastPath, maxBody: most });
+      const origin = `http://127.0.0.1:${await listen(testServer)}`;
       const headers = { Authorization: `Bearer ${token}` };
       for (const route of routes) {
         const send = (bytes: number) =>
@@ -41,9 +41,9 @@ describe.each(Object.entries(servers))("on %s, a server with its own limit", (_n
 });
 
 test("each message of a batch has the limit, and the account shows it", async () => {
-  const home = await createTestServer({ maxBody: 2_000 });
+  const testServer = await createTestServer({ maxBody: 2_000 });
   const items = [2_000, 2_001].map((bytes) => ({ destination: url, body: "x".repeat(bytes) }));
-  const { body } = await home.ask("POST", "/v2/batch", { body: JSON.stringify(items) });
+  const { body } = await testServer.ask("POST", "/v2/batch", { body: JSON.stringify(items) });
   expect(body).toMatchObject([
     { messageId: expect.any(String) },
     { error: "body: 2001 bytes exceeds the limit of 2000" },
@@ -51,66 +51,68 @@ test("each message of a batch has the limit, and the account shows it", async ()
 });
 
 /** Publishes a body and lets it fail for good. Returns the id of its dead letter. */
-async function fail(home: TestServer, bytes: number): Promise<string> {
+async function fail(testServer: TestServer, bytes: number): Promise<string> {
   const headers = { "Svc-Retries": "0" };
-  await home.ask("POST", `/v2/publish/${url}`, { headers, body: Buffer.alloc(bytes, "x") });
-  await home.settle(home.delivery(), { status: 500 });
-  const { body } = await home.ask("GET", "/v2/dlq");
+  await testServer.ask("POST", `/v2/publish/${url}`, { headers, body: Buffer.alloc(bytes, "x") });
+  await testServer.settle(testServer.delivery(), { status: 500 });
+  const { body } = await testServer.ask("GET", "/v2/dlq");
   return (body as { messages: { dlqId: string }[] }).messages[0]?.dlqId ?? "";
 }
 
 describe("after the limit was lowered, what is stored", () => {
   test("is retried, replayed, fired and changed, but a new body has the new limit", async () => {
     const server = { maxBody: 5_000 };
-    const home = await createTestServer(server);
-    const dlqId = await fail(home, 5_000);
+    const testServer = await createTestServer(server);
+    const dlqId = await fail(testServer, 5_000);
     const schedule = { headers: { "Svc-Cron": "0 0 1 1 *" }, body: Buffer.alloc(5_000, "x") };
-    const created = await home.ask("POST", `/v2/schedules/${url}`, schedule);
+    const created = await testServer.ask("POST", `/v2/schedules/${url}`, schedule);
     const { scheduleId } = created.body as { scheduleId: string };
     server.maxBody = 2_000;
 
-    expect((await home.ask("POST", `/v2/publish/${url}`, { body: Buffer.alloc(2_001) })).status).toBe(413);
+    expect((await testServer.ask("POST", `/v2/publish/${url}`, { body: Buffer.alloc(2_001) })).status).toBe(
+      413,
+    );
     const replay = (change: object) =>
-      home.ask("POST", `/v2/dlq/${dlqId}/replay`, { body: JSON.stringify(change) });
+      testServer.ask("POST", `/v2/dlq/${dlqId}/replay`, { body: JSON.stringify(change) });
     expect((await replay({ url: `${url}/other` })).status).toBe(201);
-    expect(home.delivery().message.body.byteLength).toBe(5_000);
+    expect(testServer.delivery().message.body.byteLength).toBe(5_000);
     expect(await replay({ body: "x".repeat(2_001) })).toMatchObject({ status: 413 });
 
     const change = (changes: object) =>
-      home.ask("PATCH", `/v2/schedules/${scheduleId}`, { body: JSON.stringify(changes) });
+      testServer.ask("PATCH", `/v2/schedules/${scheduleId}`, { body: JSON.stringify(changes) });
     expect((await change({ settings: { "Svc-Cron": "0 0 2 1 *" } })).status).toBe(200);
     expect((await change({ body: "x".repeat(2_001) })).status).toBe(413);
-    expect((await home.ask("POST", `/v2/schedules/${scheduleId}/run`)).status).toBe(200);
-    expect(home.delivery().message.body.byteLength).toBe(5_000);
+    expect((await testServer.ask("POST", `/v2/schedules/${scheduleId}/run`)).status).toBe(200);
+    expect(testServer.delivery().message.body.byteLength).toBe(5_000);
 
-    expect((await home.ask("POST", `/v2/dlq/retry/${dlqId}`)).status).toBe(201);
-    const retried = home.delivery();
+    expect((await testServer.ask("POST", `/v2/dlq/retry/${dlqId}`)).status).toBe(201);
+    const retried = testServer.delivery();
     expect(retried.message.body.byteLength).toBe(5_000);
-    await home.settle(retried, { status: 200 });
+    await testServer.settle(retried, { status: 200 });
   });
 
   test("stays in runs, which continue, fail and are resumed", async () => {
     const server = { maxBody: 5_000 };
-    const home = await createTestServer(server);
+    const testServer = await createTestServer(server);
     const payload = "x".repeat(5_000);
     const result = { stepId: 1, stepName: "s", stepType: "Run", concurrent: 1, out: "y".repeat(4_000) };
-    await home.settle(
-      takeDelivery(home, await start(home, "wfr_1", { body: bytes(payload) })),
+    await testServer.settle(
+      takeDelivery(testServer, await start(testServer, "wfr_1", { body: bytes(payload) })),
       workflowAnswer,
     );
-    const first = await step(home, "wfr_1", { message: { body: bytes(JSON.stringify(result)) } });
+    const first = await step(testServer, "wfr_1", { message: { body: bytes(JSON.stringify(result)) } });
     server.maxBody = 2_000;
-    await home.settle(takeDelivery(home, first), workflowAnswer);
-    const second = await step(home, "wfr_1", { stepId: 2 });
-    await home.settle(takeDelivery(home, second), { status: 489, headers: [noRetry] });
+    await testServer.settle(takeDelivery(testServer, first), workflowAnswer);
+    const second = await step(testServer, "wfr_1", { stepId: 2 });
+    await testServer.settle(takeDelivery(testServer, second), { status: 489, headers: [noRetry] });
 
     for (const action of ["resume", "restart"]) {
-      const { body: found } = await home.ask("GET", "/v2/workflows/dlq");
+      const { body: found } = await testServer.ask("GET", "/v2/workflows/dlq");
       const { dlqId } = (found as { messages: { dlqId: string }[] }).messages[0] ?? {};
-      expect((await home.ask("POST", `/v2/workflows/dlq/${action}/${dlqId}`)).status).toBe(200);
-      const again = home.delivery();
+      expect((await testServer.ask("POST", `/v2/workflows/dlq/${action}/${dlqId}`)).status).toBe(200);
+      const again = testServer.delivery();
       expect(listHistoryBodies(again)[0]).toBe(payload);
-      await home.settle(again, { status: 489, headers: [noRetry] });
+      await testServer.settle(again, { status: 489, headers: [noRetry] });
     }
   });
 });

@@ -26,23 +26,26 @@ test("responses of a deprecated route have the headers, and the document marks i
   const link = "https://docs.example/queues";
   row.deprecated = { since: "2027-01-01", sunset: "2027-07-15", link };
   onTestFinished(() => void Reflect.deleteProperty(row, "deprecated"));
-  const home = await createTestServer();
+  const server = await createTestServer();
   const expected = [
     "@1798761600",
     "Thu, 15 Jul 2027 00:00:00 GMT",
     `<${link}>; rel="deprecation"; type="text/html"`,
   ];
-  await home.ask("POST", "/v2/queues", { body: JSON.stringify({ queueName: "orders", parallelism: 1 }) });
+  await server.ask("POST", "/v2/queues", { body: JSON.stringify({ queueName: "orders", parallelism: 1 }) });
   const replies = [
-    await home.ask("GET", "/v2/queues/orders"),
-    await home.ask("HEAD", "/v2/queues/orders"),
-    await home.ask("GET", "/v2/queues/none"),
-    await home.ask("GET", "/v2/queues/orders", { token: "wrong" }),
-    await home.ask("GET", "/v2/queues/orders?unknown=%zz"),
+    await server.ask("GET", "/v2/queues/orders"),
+    await server.ask("HEAD", "/v2/queues/orders"),
+    await server.ask("GET", "/v2/queues/none"),
+    await server.ask("GET", "/v2/queues/orders", { token: "wrong" }),
+    await server.ask("GET", "/v2/queues/orders?unknown=%zz"),
   ];
   expect(replies.map(({ status }) => status)).toEqual([200, 200, 404, 401, 400]);
   for (const reply of replies) expect(headersOf(reply)).toEqual(expected);
-  for (const reply of [await home.ask("GET", "/v2/queues"), await home.ask("DELETE", "/v2/queues/orders")])
+  for (const reply of [
+    await server.ask("GET", "/v2/queues"),
+    await server.ask("DELETE", "/v2/queues/orders"),
+  ])
     expect(headersOf(reply)).toEqual([undefined, undefined, undefined]);
   const { paths } = openApi(routes) as { paths: Record<string, Record<string, object>> };
   expect(paths["/v2/queues/{name}"]).toMatchObject({

@@ -48,9 +48,9 @@ describe("a destination in the path", () => {
       "https://e.example/?svc_tokens=1&svc=2&xsvc-a=3",
     ],
   ])("%s goes out as %s", async (target, url) => {
-    const { reply, home } = await publish(target.replace("TOKEN", encodeURIComponent(token)), []);
+    const { reply, server } = await publish(target.replace("TOKEN", encodeURIComponent(token)), []);
     expect(reply).toMatchObject({ status: 200 });
-    const view = await home.store.read.message("acc_1", JSON.parse(reply.body).messageId);
+    const view = await server.store.read.message("acc_1", JSON.parse(reply.body).messageId);
     expect(view?.message.url).toBe(url);
   });
 
@@ -150,11 +150,11 @@ describe("a publish over the wire", () => {
   });
 
   test("delivers a chunked body", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const line = "POST /v2/publish/https://e.example HTTP/1.1";
     const head = [line, "Host: x", "Connection: close", authorization, "Transfer-Encoding: chunked"];
-    await send(await listen(home), `${head.join("\r\n")}\r\n\r\n2\r\nab\r\n3\r\ncde\r\n0\r\n\r\n`);
-    expect(Buffer.from(home.delivery().message.body).toString()).toBe("abcde");
+    await send(await listen(server), `${head.join("\r\n")}\r\n\r\n2\r\nab\r\n3\r\ncde\r\n0\r\n\r\n`);
+    expect(Buffer.from(server.delivery().message.body).toString()).toBe("abcde");
   });
 
   test("delivers thousands of headers completely", async () => {
@@ -164,8 +164,8 @@ describe("a publish over the wire", () => {
   });
 
   test("accepts a target in absolute form and an unknown expectation", async () => {
-    const home = await createTestServer();
-    const port = await listen(home);
+    const server = await createTestServer();
+    const port = await listen(server);
     await send(
       port,
       request("POST http://proxy.example/v2/publish/https://e.example/a HTTP/1.1", [
@@ -173,7 +173,7 @@ describe("a publish over the wire", () => {
         "Expect: wonders",
       ]),
     );
-    expect(home.delivery().message.url).toBe("https://e.example/a");
+    expect(server.delivery().message.url).toBe("https://e.example/a");
   });
 });
 

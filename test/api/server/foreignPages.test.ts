@@ -11,7 +11,7 @@ const serve = (options: Parameters<typeof createTestServer>[0] = {}) =>
 
 /** Publishes over its own connection with these header lines. Returns the status. */
 async function publish(
-  home: Awaited<ReturnType<typeof serve>>,
+  server: Awaited<ReturnType<typeof serve>>,
   lines: string[],
   query = "",
 ): Promise<number> {
@@ -20,7 +20,7 @@ async function publish(
     "Connection: close",
     "Content-Length: 1",
   ];
-  const received = await send(await listen(home), [...head, ...lines, "", "x"].join("\r\n"));
+  const received = await send(await listen(server), [...head, ...lines, "", "x"].join("\r\n"));
   return parseReply(received).status;
 }
 
@@ -39,29 +39,29 @@ describe("a publish in development", () => {
     ["by a rebound name", ["Host: evil.example:8080", bearer, "Sec-Fetch-Site: same-origin"], 403],
     ["by a rebound name, in an older browser", ["host: evil.example", bearer], 403],
   ])("%s", async (_, lines, status) => {
-    const home = await serve();
+    const server = await serve();
     // The token is known, so that the fast path decides at once.
-    await home.ask("GET", "/v2/queues");
-    expect(await publish(home, lines)).toBe(status);
+    await server.ask("GET", "/v2/queues");
+    expect(await publish(server, lines)).toBe(status);
     const inQuery = lines.filter((line) => line !== bearer);
-    expect(await publish(home, inQuery, `?svc_token=${token}`)).toBe(status);
-    expect(home.deliveries).toHaveLength(status === 200 ? 2 : 0);
+    expect(await publish(server, inQuery, `?svc_token=${token}`)).toBe(status);
+    expect(server.deliveries).toHaveLength(status === 200 ? 2 : 0);
   });
 
   test("of another site is accepted outside of development, because its token is a secret", async () => {
-    const home = await serve({ hosts: {} });
+    const server = await serve({ hosts: {} });
     const lines = ["Host: evil.example", "Sec-Fetch-Site: cross-site", "Origin: https://evil.example"];
-    expect(await publish(home, [...lines, bearer])).toBe(200);
-    expect(await publish(home, lines, `?svc_token=${token}`)).toBe(200);
+    expect(await publish(server, [...lines, bearer])).toBe(200);
+    expect(await publish(server, lines, `?svc_token=${token}`)).toBe(200);
   });
 
   test("of another site is refused before its token is looked up", async () => {
-    const home = await serve();
+    const server = await serve();
     for (let at = 0; at < 30; at++)
-      expect(await publish(home, [own, "Authorization: Bearer wrong", "Sec-Fetch-Site: cross-site"])).toBe(
+      expect(await publish(server, [own, "Authorization: Bearer wrong", "Sec-Fetch-Site: cross-site"])).toBe(
         403,
       );
-    expect((await home.ask("GET", "/v2/queues", { token: "wrong" })).status, "no attempt was counted").toBe(
+    expect((await server.ask("GET", "/v2/queues", { token: "wrong" })).status, "no attempt was counted").toBe(
       401,
     );
   });
@@ -72,11 +72,11 @@ describe("every route in development", () => {
     listMethods(row).map((method) => ({ name: `${method} ${row.path}`, method, row })),
   );
   test.each(rows)("$name", async ({ method, row }) => {
-    const home = await serve();
+    const server = await serve();
     const url = row.path.replace("{destination}", "https://e.example").replaceAll(/\{\w+\}/g, "x");
     const isGuarded = ["token", "account", "operator"].includes(row.access);
-    const other = await home.ask(method, url, { headers: { host: "localhost", ...fromOtherSite } });
-    const rebound = await home.ask(method, url, { headers: { host: "evil.example" } });
+    const other = await server.ask(method, url, { headers: { host: "localhost", ...fromOtherSite } });
+    const rebound = await server.ask(method, url, { headers: { host: "evil.example" } });
     const texts = [other, rebound].map(({ body }) => JSON.stringify(body));
     if (method === "HEAD") expect(other.status === 403).toBe(isGuarded);
     else {
@@ -86,14 +86,14 @@ describe("every route in development", () => {
   });
 
   test("the console opens from another site, and only its own page opens a session", async () => {
-    const home = await serve({ console: { built: new Map([["index.html", page]]) } });
+    const server = await serve({ console: { built: new Map([["index.html", page]]) } });
     for (const headers of [fromOtherSite, { host: "evil.example" }])
-      expect((await home.ask("GET", "/console/session", { token: null, headers })).status).toBe(403);
-    const port = await listen(home);
+      expect((await server.ask("GET", "/console/session", { token: null, headers })).status).toBe(403);
+    const port = await listen(server);
     const lines = [own, "Sec-Fetch-Site: cross-site", "Connection: close", "", ""];
     const opened = parseReply(await send(port, ["GET /console/ HTTP/1.1", ...lines].join("\r\n")));
     expect(opened.status).toBe(200);
-    const browser = new TestBrowser(home);
+    const browser = new TestBrowser(server);
     expect((await browser.logIn({ token }, fromOtherSite)).status).toBe(403);
     expect((await browser.logIn({ token }, { host: "evil.example" })).status).toBe(403);
     expect((await browser.logIn({ token }, { host: "my-mac.local:8080" })).status).toBe(200);
@@ -101,16 +101,16 @@ describe("every route in development", () => {
   });
 
   test("--allow-host and --cors-origin allow a name and a page, and preflights are answered", async () => {
-    const home = await serve({
+    const server = await serve({
       hosts: { isDevelopment: true, allowed: ["queue.example"] },
       corsOrigins: ["https://evil.example"],
     });
     const headers = { host: "queue.example", ...fromOtherSite };
-    expect((await home.ask("GET", "/v2/queues", { headers })).status).toBe(200);
+    expect((await server.ask("GET", "/v2/queues", { headers })).status).toBe(200);
     const asks = { ...headers, "access-control-request-method": "POST" };
-    expect((await home.ask("OPTIONS", "/v2/queues", { token: null, headers: asks })).status).toBe(204);
+    expect((await server.ask("OPTIONS", "/v2/queues", { token: null, headers: asks })).status).toBe(204);
     expect(
-      (await home.ask("GET", "/v2/queues", { headers: { ...headers, host: "other.example" } })).status,
+      (await server.ask("GET", "/v2/queues", { headers: { ...headers, host: "other.example" } })).status,
     ).toBe(403);
   });
 });
@@ -118,10 +118,11 @@ describe("every route in development", () => {
 const page = { type: "text/html; charset=utf-8", body: Buffer.from("<!doctype html>") };
 
 test("a password that a browser may have added does not count for a page of another site", async () => {
-  const home = await serve({ hosts: {} });
+  const server = await serve({ hosts: {} });
   const authorization = `Basic ${Buffer.from("acc_1:pass").toString("base64")}`;
   const read = async (headers: Record<string, string>): Promise<number> =>
-    (await home.ask("GET", "/v2/svc/users", { token: null, headers: { authorization, ...headers } })).status;
+    (await server.ask("GET", "/v2/svc/users", { token: null, headers: { authorization, ...headers } }))
+      .status;
   expect(await read({})).toBe(200);
   expect(await read({ "sec-fetch-site": "same-origin" })).toBe(200);
   expect(await read({ "sec-fetch-site": "cross-site" })).toBe(403);
@@ -131,17 +132,17 @@ test("a password that a browser may have added does not count for a page of anot
 test.each([true, false])(
   "a link does not rotate the signing keys, in development: %s",
   async (isDevelopment) => {
-    const home = await serve({ hosts: { isDevelopment } });
-    const before = (await home.ask("GET", "/v2/keys")).body;
+    const server = await serve({ hosts: { isDevelopment } });
+    const before = (await server.ask("GET", "/v2/keys")).body;
     const inQuery = `/v2/keys/rotate?svc_token=${token}`;
-    const refused = await home.ask("GET", inQuery, { token: null });
+    const refused = await server.ask("GET", inQuery, { token: null });
     expect([refused.status, refused.body.error]).toEqual([
       401,
       expect.stringContaining("only in the header"),
     ]);
-    expect((await home.ask("GET", inQuery, { token: "of-the-destination" })).status).toBe(401);
-    expect((await home.ask("GET", "/v2/keys")).body).toEqual(before);
-    expect((await home.ask("GET", "/v2/keys/rotate")).body.current).toBe(before.next);
-    expect((await home.ask("POST", `${inQuery}&force=true`, { token: null })).status).toBe(200);
+    expect((await server.ask("GET", inQuery, { token: "of-the-destination" })).status).toBe(401);
+    expect((await server.ask("GET", "/v2/keys")).body).toEqual(before);
+    expect((await server.ask("GET", "/v2/keys/rotate")).body.current).toBe(before.next);
+    expect((await server.ask("POST", `${inQuery}&force=true`, { token: null })).status).toBe(200);
   },
 );

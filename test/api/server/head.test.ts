@@ -20,12 +20,12 @@ const others = routes.filter((row) => row.method === "GET" && !listMethods(row).
 
 describe.each(reading.map((row) => ({ row, name: row.path })))("HEAD $name", ({ row: { path, access } }) => {
   test("returns the status and the headers of a GET, without a body", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const headers: Record<string, string> = {
       "x-request-id": "one",
       ...(access in authorizationOf ? { authorization: authorizationOf[access] ?? "" } : {}),
     };
-    const ask = (method: "GET" | "HEAD") => home.api.inject({ method, url: urlOf(path), headers });
+    const ask = (method: "GET" | "HEAD") => server.api.inject({ method, url: urlOf(path), headers });
     const got = await ask("GET");
     const head = await ask("HEAD");
     expect(head.statusCode).toBe(got.statusCode);
@@ -44,15 +44,15 @@ test("HEAD is answered wherever a GET only reads, except at a webhook of a run a
 });
 
 test("HEAD is in the Allow header where it is answered, and refused elsewhere", async () => {
-  const home = await createTestServer();
-  const put = await home.ask("PUT", "/v2/health");
+  const server = await createTestServer();
+  const put = await server.ask("PUT", "/v2/health");
   expect(put).toMatchObject({
     status: 405,
     headers: { allow: "GET, HEAD" },
     body: { error: expect.stringContaining("GET or HEAD") },
   });
   for (const url of ["/v2/keys/rotate", "/v2/workflows/hooks/acc_1/run/event"]) {
-    const { statusCode, headers, body } = await home.api.inject({
+    const { statusCode, headers, body } = await server.api.inject({
       method: "HEAD",
       url,
       headers: { authorization: `Bearer ${token}` },
@@ -62,9 +62,9 @@ test("HEAD is in the Allow header where it is answered, and refused elsewhere", 
 });
 
 test("HEAD requires the same rights as a GET", async () => {
-  const home = await createTestServer();
-  expect((await home.api.inject({ method: "HEAD", url: "/v2/keys" })).statusCode).toBe(401);
+  const server = await createTestServer();
+  expect((await server.api.inject({ method: "HEAD", url: "/v2/keys" })).statusCode).toBe(401);
   expect(
-    (await home.api.inject({ method: "HEAD", url: "/v2/svc/users" })).headers["www-authenticate"],
+    (await server.api.inject({ method: "HEAD", url: "/v2/svc/users" })).headers["www-authenticate"],
   ).toContain("Basic");
 });

@@ -107,9 +107,9 @@ const valueOf = (text: string): string =>
 
 describe("any request", () => {
   test("to any route is answered in JSON, and never with an internal error", async () => {
-    const home = await createTestServer({ trustProxy: true });
-    const { lines } = home;
-    const { ask, close } = createRawClient(await listen(home), token);
+    const server = await createTestServer({ trustProxy: true });
+    const { lines } = server;
+    const { ask, close } = createRawClient(await listen(server), token);
     const request = fc.record({ method, path, query, headers, body });
     await fc.assert(
       fc.asyncProperty(request, async ({ method, path, query, headers, body }) => {

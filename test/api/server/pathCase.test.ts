@@ -28,8 +28,8 @@ describe("a path", () => {
   );
 
   test("matches in any case, while names, ids and destinations keep theirs", async () => {
-    const home = await createTestServer();
-    const { ask } = home;
+    const server = await createTestServer();
+    const { ask } = server;
     const headers = { "upstash-cron": "*/5 * * * *", "upstash-schedule-id": "Daily-One" };
     expect((await ask("POST", "/v2/Schedules/https://E.example/Path?Q=1", { headers })).body).toEqual({
       scheduleId: "Daily-One",
@@ -90,11 +90,11 @@ describe("a path", () => {
   });
 
   test("matches in any case for plain requests, which take the fast path", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const usual: string[] = [];
-    home.api.addHook("onResponse", async ({ originalUrl }) => void usual.push(originalUrl));
-    const port = await listen(home);
-    await home.ask("GET", "/v2/keys");
+    server.api.addHook("onResponse", async ({ originalUrl }) => void usual.push(originalUrl));
+    const port = await listen(server);
+    await server.ask("GET", "/v2/keys");
     usual.length = 0;
     const ask = async (line: string, body = "x") =>
       parseReply(await send(port, request(`${line} HTTP/1.1`, [`Authorization: Bearer ${token}`], body)));
@@ -109,7 +109,7 @@ describe("a path", () => {
     const list = JSON.stringify([{ destination: "https://e.example", headers: steps }]);
     expect((await ask("POST /v2/Batch", list)).status).toBe(200);
     expect((await ask("DELETE /v2/Workflows/Runs/Run_1?cancel=false")).status).toBe(200);
-    expect([...home.memory.tables.runs.values()]).toMatchObject([{ runId: "Run_1", state: "RUN_SUCCESS" }]);
+    expect([...server.memory.tables.runs.values()]).toMatchObject([{ runId: "Run_1", state: "RUN_SUCCESS" }]);
     expect(usual).toEqual([]);
   });
 });

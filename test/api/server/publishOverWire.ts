@@ -6,9 +6,9 @@ export const authorization = `Authorization: Bearer ${token}`;
 
 /** Publishes over a socket. Sends `target` and the header lines byte for byte. */
 export async function publish(target: string, headers: readonly string[] = [authorization], body = "") {
-  const home = await createTestServer();
+  const server = await createTestServer();
   const reply = parseReply(
-    await send(await listen(home), request(`POST /v2/publish/${target} HTTP/1.1`, headers, body)),
+    await send(await listen(server), request(`POST /v2/publish/${target} HTTP/1.1`, headers, body)),
   );
-  return { reply, json: JSON.parse(reply.body), message: home.deliveries[0]?.message, home };
+  return { reply, json: JSON.parse(reply.body), message: server.deliveries[0]?.message, server };
 }

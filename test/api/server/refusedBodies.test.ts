@@ -87,10 +87,10 @@ test("the body of a sender that waits for 100 Continue is not read", async () =>
 for (const [name, fastPath] of Object.entries(servers))
   test(`a client with a valid token is disconnected after twice the limit, on ${name}`, async () => {
     // The alarm would end it after 2 s.
-    const home = await createTestServer({ fastPath, alarm: () => () => undefined });
-    const port = await listen(home);
+    const server = await createTestServer({ fastPath, alarm: () => () => undefined });
+    const port = await listen(server);
     const arrived: Socket[] = [];
-    home.api.server.on("connection", (socket: Socket) => arrived.push(socket));
+    server.api.server.on("connection", (socket: Socket) => arrived.push(socket));
     const most = 2 * limits.messageBytes;
     const head = { length: 2 * most };
     const { socket } = await begin(port, head);
@@ -114,16 +114,16 @@ test("a client that sends more than the limit for strangers is disconnected", as
 
 test("clients that trickle or never end are closed after 2 s, and at most 100 are read at once", async () => {
   const alarms = new Set<() => void>();
-  const home = await createTestServer({
+  const server = await createTestServer({
     // The other alarms limit the time of a request.
     alarm: (after, wake) => {
       if (after === 2_000) alarms.add(wake);
       return () => void alarms.delete(wake);
     },
   });
-  const port = await listen(home);
+  const port = await listen(server);
   const connections = (): Promise<number> =>
-    new Promise((resolve) => home.api.server.getConnections((_error, count) => resolve(count)));
+    new Promise((resolve) => server.api.server.getConnections((_error, count) => resolve(count)));
   const sockets: Socket[] = [];
   for (let number = 0; number < 200; number++) {
     const { socket } = await begin(port, {});
@@ -177,12 +177,12 @@ test("of the connections of strangers that are read, one address gives way to an
 });
 
 test("a server that stops closes them at once", async () => {
-  const home = await createTestServer({ alarm: () => () => undefined });
-  const port = await listen(home);
+  const server = await createTestServer({ alarm: () => () => undefined });
+  const port = await listen(server);
   const { socket } = await begin(port, {});
   socket.allowHalfOpen = true;
   socket.resume();
   await once(socket, "end");
-  await home.api.close();
-  expect(home.api.server.listening).toBe(false);
+  await server.api.close();
+  expect(server.api.server.listening).toBe(false);
 });

@@ -56,9 +56,9 @@ const formatHead = ({ bearer, more = [] }: Head): string =>
 /** A server that has refused as many requests of this address as it may in this second. */
 async function createExhausted(fastPath: boolean): Promise<TestServer> {
   const counted = createAccessCounters(() => testTime, undefined, 1);
-  const home = await createTestServer({ fastPath, counted });
-  expect((await home.ask("GET", "/", { token: null })).status).toBe(404);
-  return home;
+  const server = await createTestServer({ fastPath, counted });
+  expect((await server.ask("GET", "/", { token: null })).status).toBe(404);
+  return server;
 }
 
 /** A server that cannot look up tokens. */

@@ -8,9 +8,9 @@ describe("deduplication", () => {
     ask("POST", `/v2/publish/${url}`, { headers, body, token: by });
 
   test("returns the older message with 202 for a known id, within one account", async () => {
-    const home = await createTestServer();
-    const first = await post(home, "https://e.example", { headers: { "svc-deduplication-id": "1" } });
-    const second = await post(home, "https://other.example", {
+    const server = await createTestServer();
+    const first = await post(server, "https://e.example", { headers: { "svc-deduplication-id": "1" } });
+    const second = await post(server, "https://other.example", {
       headers: { "upstash-deduplication-id": "1", "svc-content-based-deduplication": "true" },
     });
     expect(second).toMatchObject({
@@ -18,16 +18,16 @@ describe("deduplication", () => {
       body: { messageId: first.body.messageId, deduplicated: true },
     });
     const asOther = { headers: { "svc-deduplication-id": "1" }, by: otherToken };
-    expect((await post(home, "https://e.example", asOther)).status).toBe(200);
-    expect(home.deliveries.length).toBe(2);
+    expect((await post(server, "https://e.example", asOther)).status).toBe(200);
+    expect(server.deliveries.length).toBe(2);
   });
 
   test("ignores the order of different headers, but not that of one header's values", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const publish = async (...headers: [string, string][]) => {
       const given = headers.map(([name, value]) => ({ [`svc-forward-${name}`]: value }));
       const all = Object.assign({ "svc-content-based-deduplication": "true" }, ...given);
-      return (await post(home, "https://e.example", { headers: all })).status;
+      return (await post(server, "https://e.example", { headers: all })).status;
     };
     expect([
       await publish(["a", "1"], ["b", "2"]),
@@ -36,7 +36,7 @@ describe("deduplication", () => {
     ]).toEqual([200, 202, 200]);
     const listed = async (values: string[]) =>
       (
-        await home.ask("POST", "/v2/publish/https://e.example", {
+        await server.ask("POST", "/v2/publish/https://e.example", {
           headers: {
             "svc-content-based-deduplication": "true",
             "svc-forward-a": values as unknown as string,
@@ -48,7 +48,7 @@ describe("deduplication", () => {
   });
 
   test("by content compares destination, body, content type and forwarded headers", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const same = {
       "svc-content-based-deduplication": "true",
       "content-type": "text/plain",
@@ -64,10 +64,10 @@ describe("deduplication", () => {
       ["https://e.example", same, ""],
     ];
     for (const [url, headers, body] of variants)
-      expect((await post(home, url, { headers, body })).status).toBe(200);
+      expect((await post(server, url, { headers, body })).status).toBe(200);
     for (const [url, headers, body] of variants) {
       const changed = { ...headers, "x-other": "1", "svc-retries": "1" };
-      expect((await post(home, url, { headers: changed, body })).status).toBe(202);
+      expect((await post(server, url, { headers: changed, body })).status).toBe(202);
     }
   });
 });

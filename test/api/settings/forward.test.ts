@@ -66,20 +66,23 @@ test("the password in a token is found like the token, unless it is short", () =
 });
 
 test("the token is removed from content types and from the headers of waiting steps", async () => {
-  const home = await createTestServer();
+  const server = await createTestServer();
   const type = `text/plain; t=${encodeURIComponent(token)}`;
-  await home.ask("POST", "/v2/publish/https://example.com", { headers: { "content-type": type }, body: "x" });
-  expect(JSON.stringify(home.delivery().message.headers)).not.toContain("t=");
-  await home.ask("POST", `/v2/trigger/${endpoint}`, { headers: { "svc-workflow-runid": "r" } });
+  await server.ask("POST", "/v2/publish/https://example.com", {
+    headers: { "content-type": type },
+    body: "x",
+  });
+  expect(JSON.stringify(server.delivery().message.headers)).not.toContain("t=");
+  await server.ask("POST", `/v2/trigger/${endpoint}`, { headers: { "svc-workflow-runid": "r" } });
   const waiting = {
     url: endpoint,
     timeoutHeaders: { authorization: [`Bearer ${token}`], "svc-forward-x": [percent(token), "other"] },
   };
   const body = JSON.stringify({ ...waiting, step: { stepId: 1, stepName: "w", stepType: "Wait" } });
   expect(
-    (await home.ask("POST", "/v2/wait/e", { headers: { "svc-workflow-runid": "r" }, body })).status,
+    (await server.ask("POST", "/v2/wait/e", { headers: { "svc-workflow-runid": "r" }, body })).status,
   ).toBe(200);
-  expect((await home.ask("GET", "/v2/waiters/e")).body[0].timeoutHeaders).toEqual({
+  expect((await server.ask("GET", "/v2/waiters/e")).body[0].timeoutHeaders).toEqual({
     "Svc-Forward-X": ["other"],
   });
 });
@@ -97,7 +100,7 @@ test.each([
 });
 
 test("a header that contains the token in any encoding is not forwarded, and others are", async () => {
-  const home = await createTestServer();
+  const server = await createTestServer();
   const twice = encodeURIComponent(encodeURIComponent(token));
   const headers = {
     "svc-header-forward": "true",
@@ -105,10 +108,10 @@ test("a header that contains the token in any encoding is not forwarded, and oth
     "x-bare": token.replace(/=+$/, ""),
     "x-other": "a%2520b",
   };
-  expect((await home.ask("POST", "/v2/publish/https://example.com", { headers, body: "x" })).status).toBe(
+  expect((await server.ask("POST", "/v2/publish/https://example.com", { headers, body: "x" })).status).toBe(
     200,
   );
-  const names = home.delivery().message.headers.map(([name]) => name.toLowerCase());
+  const names = server.delivery().message.headers.map(([name]) => name.toLowerCase());
   expect(names).toContain("x-other");
   expect(names).not.toEqual(expect.arrayContaining(["x-twice"]));
   expect(names).not.toEqual(expect.arrayContaining(["x-bare"]));

@@ -102,17 +102,21 @@ describe("settings from several places", () => {
   });
 
   test("labels and redacted fields may come from several headers, parameters or group values", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const headers = { "svc-label": ["a", "b,c"], "upstash-redact-fields": ["body", "header[X]"] };
-    await home.ask("POST", "/v2/topics/g/endpoints", { body: '{"endpoints":[{"url":"https://e.example"}]}' });
-    expect((await home.ask("PATCH", "/v2/topics/g", { body: JSON.stringify({ headers }) })).status).toBe(200);
-    await home.ask("POST", "/v2/publish/g");
-    expect(home.delivery().message).toMatchObject({
+    await server.ask("POST", "/v2/topics/g/endpoints", {
+      body: '{"endpoints":[{"url":"https://e.example"}]}',
+    });
+    expect((await server.ask("PATCH", "/v2/topics/g", { body: JSON.stringify({ headers }) })).status).toBe(
+      200,
+    );
+    await server.ask("POST", "/v2/publish/g");
+    expect(server.delivery().message).toMatchObject({
       labels: ["a", "b", "c"],
       redaction: { body: true, headers: ["X"] },
     });
-    await home.ask("POST", "/v2/publish/https://e.example?svc-label=a&upstash-label=b&svc-label=a");
-    expect(home.delivery().message.labels).toEqual(["a", "b"]);
+    await server.ask("POST", "/v2/publish/https://e.example?svc-label=a&upstash-label=b&svc-label=a");
+    expect(server.delivery().message.labels).toEqual(["a", "b"]);
   });
 
   test.each([

@@ -48,15 +48,15 @@ const patch = ({ ask }: TestServer, body: unknown, more: { token?: string } = {}
   ask("PATCH", "/v2/schedules/tick", { body: JSON.stringify(body), ...more });
 
 async function withEverything(): Promise<TestServer> {
-  const home = await createTestServer();
-  expect(await create(home, destination, { headers: everything, body: "secret" })).toBe("tick");
-  return home;
+  const server = await createTestServer();
+  expect(await create(server, destination, { headers: everything, body: "secret" })).toBe("tick");
+  return server;
 }
 
 describe("a schedule", () => {
   test("shows all of its settings, redacted, in a form that other schedules take", async () => {
-    const home = await withEverything();
-    const { settings } = await read(home, "tick");
+    const server = await withEverything();
+    const { settings } = await read(server, "tick");
     const { "Svc-Schedule-Id": _, ...kept } = everything;
     const hide = (text: string): string => `REDACTED:${hash("sha256", text, "hex")}`;
     expect(settings).toEqual({
@@ -67,21 +67,21 @@ describe("a schedule", () => {
     const given = { ...settings, "Svc-Schedule-Id": "tock" };
     for (const name of ["Svc-Forward-Authorization", "Svc-Callback-Forward-Authorization"] as const)
       given[name] = everything[name];
-    await create(home, destination, { headers: given });
-    const copy = home.memory.tables.schedules.get("acc_1\ntock");
-    expect(copy?.messageInput).toEqual({ ...find(home)?.messageInput, scheduleId: "tock" });
-    expect((await home.ask("GET", "/v2/schedules")).body[0]).not.toHaveProperty("settings");
+    await create(server, destination, { headers: given });
+    const copy = server.memory.tables.schedules.get("acc_1\ntock");
+    expect(copy?.messageInput).toEqual({ ...find(server)?.messageInput, scheduleId: "tock" });
+    expect((await server.ask("GET", "/v2/schedules")).body[0]).not.toHaveProperty("settings");
   });
 
   test("of which only the expression changes keeps everything else", async () => {
-    const home = await withEverything();
-    await come(home, Date.UTC(2027, 1, 1));
-    await home.ask("POST", "/v2/schedules/tick/pause");
-    const before = find(home);
-    expect(before).toMatchObject({ lastAt: home.clock.now, lastMessages: [expect.any(String)] });
-    const shown = await read(home, "tick");
-    const reply = await patch(home, { settings: { "Svc-Cron": "0 5 * * *" } });
-    expect(find(home)).toEqual({ ...before, cron: "0 5 * * *" });
+    const server = await withEverything();
+    await come(server, Date.UTC(2027, 1, 1));
+    await server.ask("POST", "/v2/schedules/tick/pause");
+    const before = find(server);
+    expect(before).toMatchObject({ lastAt: server.clock.now, lastMessages: [expect.any(String)] });
+    const shown = await read(server, "tick");
+    const reply = await patch(server, { settings: { "Svc-Cron": "0 5 * * *" } });
+    expect(find(server)).toEqual({ ...before, cron: "0 5 * * *" });
     expect(reply).toMatchObject({
       status: 200,
       body: { ...shown, cron: "0 5 * * *", settings: { ...shown.settings, "Svc-Cron": "0 5 * * *" } },
@@ -89,27 +89,27 @@ describe("a schedule", () => {
   });
 
   test("fires at the next time of its new expression, and at no time that has passed", async () => {
-    const home = await createTestServer();
-    await create(home, destination, { headers: { "svc-schedule-id": "tick" } });
-    await patch(home, { settings: { "Upstash-Cron": "*/2 * * * *" } });
-    expect(find(home)?.dueAt).toBe(testTime + 2 * minute);
-    await patch(home, { settings: { "Svc-Retries": "1" } });
-    expect(find(home)?.dueAt).toBe(testTime + 2 * minute);
-    await come(home, testTime + 2 * minute);
-    expect(home.delivery().message).toMatchObject({ scheduleId: "tick", retries: 1 });
+    const server = await createTestServer();
+    await create(server, destination, { headers: { "svc-schedule-id": "tick" } });
+    await patch(server, { settings: { "Upstash-Cron": "*/2 * * * *" } });
+    expect(find(server)?.dueAt).toBe(testTime + 2 * minute);
+    await patch(server, { settings: { "Svc-Retries": "1" } });
+    expect(find(server)?.dueAt).toBe(testTime + 2 * minute);
+    await come(server, testTime + 2 * minute);
+    expect(server.delivery().message).toMatchObject({ scheduleId: "tick", retries: 1 });
   });
 
   test("gets each setting that is given, and loses each that is null", async () => {
-    const home = await withEverything();
+    const server = await withEverything();
     const kept = new Set(["Svc-Schedule-Id", "Svc-Cron", "Svc-Redact-Fields"]);
     const removed = Object.keys(everything).filter((name) => !kept.has(name) && !/callback-/i.test(name));
-    const gone = await patch(home, { settings: Object.fromEntries(removed.map((name) => [name, null])) });
+    const gone = await patch(server, { settings: Object.fromEntries(removed.map((name) => [name, null])) });
     expect(gone).toMatchObject({ status: 200 });
     expect(gone.body.settings).toEqual({
       "Svc-Cron": everything["Svc-Cron"],
       "Svc-Redact-Fields": everything["Svc-Redact-Fields"],
     });
-    expect(find(home)?.messageInput).toMatchObject({
+    expect(find(server)?.messageInput).toMatchObject({
       method: "POST",
       headers: [],
       retries: null,
@@ -125,67 +125,72 @@ describe("a schedule", () => {
       hideHeaders: false,
     });
     const { "Svc-Schedule-Id": _, "Svc-Redact-Fields": hidden, ...settings } = everything;
-    expect((await patch(home, { settings, body: "secret" })).status).toBe(200);
+    expect((await patch(server, { settings, body: "secret" })).status).toBe(200);
     const again = await withEverything();
-    expect(find(home)).toEqual({ ...find(again), createdAt: find(home)?.createdAt });
+    expect(find(server)).toEqual({ ...find(again), createdAt: find(server)?.createdAt });
     expect(hidden).toBeDefined();
   });
 
   test("gets a callback as a whole, and hides what else is redacted", async () => {
-    const home = await withEverything();
+    const server = await withEverything();
     const url = "https://told.example/";
-    await patch(home, { settings: { "Svc-Callback": url, "Svc-Redact-Fields": "header[X-One]" } });
-    const { callback, redaction } = find(home)?.messageInput ?? {};
+    await patch(server, { settings: { "Svc-Callback": url, "Svc-Redact-Fields": "header[X-One]" } });
+    const { callback, redaction } = find(server)?.messageInput ?? {};
     expect(callback).toMatchObject({ url, method: "POST", headers: [], retries: null, flowControl: null });
     expect(redaction).toEqual({ body: true, headers: ["Authorization", "X-One"] });
   });
 
   test("that hides headers up to the limit can be read, and stays as it is beyond the limit", async () => {
-    const home = await withEverything();
+    const server = await withEverything();
     const hide = (letter: string) => {
       const names = Array.from({ length: 2_500 }, (_, n) => `header[${letter}${String(n).padStart(9, "0")}]`);
-      return patch(home, { settings: { "Svc-Redact-Fields": names.join(",") } });
+      return patch(server, { settings: { "Svc-Redact-Fields": names.join(",") } });
     };
     for (const letter of ["A", "B"]) expect(await hide(letter)).toMatchObject({ status: 200 });
-    const shown = await read(home, "tick");
+    const shown = await read(server, "tick");
     expect(shown.settings["Svc-Forward-Authorization"]).toMatch(/^REDACTED:/);
     expect(shown.settings["Svc-Redact-Fields"]).toHaveLength(
       "body, header[Authorization]".length + 5_000 * ", header[A000000000]".length,
     );
-    const before = find(home);
+    const before = find(server);
     expect(await hide("C")).toMatchObject({
       status: 412,
       body: { error: expect.stringMatching(/^redact-fields: /) },
     });
-    expect(find(home)).toEqual(before);
-    expect(await read(home, "tick")).toEqual(shown);
+    expect(find(server)).toEqual(before);
+    expect(await read(server, "tick")).toEqual(shown);
   });
 
   test("goes elsewhere with everything that is redacted replaced", async () => {
-    const home = await withEverything();
+    const server = await withEverything();
     const change = { destination: "https://x.example/", body: "open" };
-    expect(await patch(home, change)).toMatchObject({ status: 403 });
+    expect(await patch(server, change)).toMatchObject({ status: 403 });
     const settings = { "Svc-Forward-Authorization": "Bearer x" };
-    expect(await patch(home, { ...change, settings })).toMatchObject({ status: 200 });
-    expect(find(home)?.messageInput).toMatchObject({
+    expect(await patch(server, { ...change, settings })).toMatchObject({ status: 200 });
+    expect(find(server)?.messageInput).toMatchObject({
       url: "https://x.example/",
       headers: expect.arrayContaining([["Authorization", "Bearer x"]]),
     });
   });
 
   test("gets another destination and another body", async () => {
-    const home = await createTestServer();
-    await makeGroup(home, ["https://one.example/", "https://two.example/"]);
-    await create(home, destination, { headers: { "svc-schedule-id": "tick", "svc-timeout": "5s" } });
-    await patch(home, { destination: "shops?a=b", body: "new" });
-    expect(find(home)?.messageInput).toMatchObject({ url: "", group: "shops", query: "a=b", timeout: 5_000 });
-    expect(await read(home, "tick")).toMatchObject({ destination: "shops?a=b", body: "new" });
-    await patch(home, { bodyBase64: "/wA=" });
-    await patch(home, { destination: "https://three.example/" });
-    await come(home, testTime + 5 * minute);
-    const { message } = home.delivery();
+    const server = await createTestServer();
+    await makeGroup(server, ["https://one.example/", "https://two.example/"]);
+    await create(server, destination, { headers: { "svc-schedule-id": "tick", "svc-timeout": "5s" } });
+    await patch(server, { destination: "shops?a=b", body: "new" });
+    expect(find(server)?.messageInput).toMatchObject({
+      url: "",
+      group: "shops",
+      query: "a=b",
+      timeout: 5_000,
+    });
+    expect(await read(server, "tick")).toMatchObject({ destination: "shops?a=b", body: "new" });
+    await patch(server, { bodyBase64: "/wA=" });
+    await patch(server, { destination: "https://three.example/" });
+    await come(server, testTime + 5 * minute);
+    const { message } = server.delivery();
     expect(message).toMatchObject({ url: "https://three.example/", group: null, timeout: 5_000 });
-    expect(find(home)?.messageInput).not.toHaveProperty("query");
+    expect(find(server)?.messageInput).not.toHaveProperty("query");
     expect(Buffer.from(message.body)).toEqual(Buffer.from([0xff, 0]));
   });
 });
@@ -285,35 +290,37 @@ describe("a change of a schedule is refused", () => {
     ["with an unknown field", { cron: "* * * * *" }, 400, /^cron: unknown field/],
   ])("%s", async (...row) => {
     const [, body, status, error] = row;
-    const home = await withEverything();
-    await makeGroup(home, ["https://one.example/"]);
-    const before = find(home);
-    const reply = await patch(home, body);
+    const server = await withEverything();
+    await makeGroup(server, ["https://one.example/"]);
+    const before = find(server);
+    const reply = await patch(server, body);
     expect(reply).toMatchObject({ status, body: { error: expect.stringMatching(error) } });
-    expect(find(home)).toEqual(before);
+    expect(find(server)).toEqual(before);
   });
 
   test("if the account does not have the schedule", async () => {
-    const home = await withEverything();
+    const server = await withEverything();
     const body = { settings: { "Svc-Retries": "1" } };
-    expect(await patch(home, body, { token: otherToken })).toMatchObject({ status: 404 });
-    const none = await home.ask("PATCH", "/v2/schedules/none", { body: JSON.stringify(body) });
+    expect(await patch(server, body, { token: otherToken })).toMatchObject({ status: 404 });
+    const none = await server.ask("PATCH", "/v2/schedules/none", { body: JSON.stringify(body) });
     expect(none).toMatchObject({ status: 404 });
   });
 
   test("without the verbs manage and read", async () => {
-    const home = await withEverything();
+    const server = await withEverything();
     for (const verbs of [
       ["publish", "read"],
       ["publish", "manage"],
     ]) {
-      const { token } = (await home.ask("POST", "/v2/tokens", { body: JSON.stringify({ verbs }) })).body;
-      const reply = await patch(home, { settings: { "Svc-Retries": "1" } }, { token });
+      const { token } = (await server.ask("POST", "/v2/tokens", { body: JSON.stringify({ verbs }) })).body;
+      const reply = await patch(server, { settings: { "Svc-Retries": "1" } }, { token });
       expect(reply).toMatchObject({ status: 403, body: { error: expect.stringContaining("requires") } });
     }
     const { token } = (
-      await home.ask("POST", "/v2/tokens", { body: JSON.stringify({ verbs: ["read", "manage"] }) })
+      await server.ask("POST", "/v2/tokens", { body: JSON.stringify({ verbs: ["read", "manage"] }) })
     ).body;
-    expect(await patch(home, { settings: { "Svc-Retries": "1" } }, { token })).toMatchObject({ status: 200 });
+    expect(await patch(server, { settings: { "Svc-Retries": "1" } }, { token })).toMatchObject({
+      status: 200,
+    });
   });
 });

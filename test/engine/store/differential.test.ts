@@ -131,12 +131,12 @@ async function everywhere(
   });
   const sourceIds = first.answers.flatMap((answer) => (isSource(answer) ? answer.id : []));
   const waiting = await world.store.read.listEventWaiters("a", "paid", { limit: 4 });
-  const letters = [...entries, ...more].map(({ deadLetter }) => deadLetter);
-  const ofRuns = letters.filter(({ run }) => run !== undefined);
+  const deadLetters = [...entries, ...more].map(({ deadLetter }) => deadLetter);
+  const ofRuns = deadLetters.filter(({ run }) => run !== undefined);
   const toRepeat = ofRuns
     .filter(({ failureCallback }) => failureCallback?.state === "CALLBACK_FAIL")
     .map(({ id }) => id);
-  const known = { dlqIds: letters.map(({ id }) => id), runDlqIds: ofRuns.map(({ id }) => id), toRepeat };
+  const known = { dlqIds: deadLetters.map(({ id }) => id), runDlqIds: ofRuns.map(({ id }) => id), toRepeat };
   const jobs = await world.store.read.dueJobs(Infinity, 5);
   const alertsOf = (account: string) => world.store.read.alerts({ account, descending: true, limit: 4 });
   const alerts = [...(await alertsOf("a")), ...(await alertsOf("b")), ...(await alertsOf(serverAccount))];

@@ -20,8 +20,8 @@ const as =
 
 describe("the URL of alerts about the server", () => {
   test("is off until it is set, read, and removed, and its secret is never shown", async () => {
-    const home = await createTestServer();
-    const ask = as(home);
+    const server = await createTestServer();
+    const ask = as(server);
     expect(await ask("GET")).toMatchObject({
       status: 404,
       body: { message: "alerts: no URL is set; PUT /v2/admin/alerts sets one" },
@@ -33,8 +33,8 @@ describe("the URL of alerts about the server", () => {
       { status: 200, body: all },
       { status: 200, body: all },
     ]);
-    expect(JSON.stringify([replies, home.lines])).not.toContain(secret.slice(6, 20));
-    expect(await home.store.read.serverAlerts()).toEqual({ ...all, secret });
+    expect(JSON.stringify([replies, server.lines])).not.toContain(secret.slice(6, 20));
+    expect(await server.store.read.serverAlerts()).toEqual({ ...all, secret });
     const some = { url, events: ["disk.low"] };
     expect((await ask("PUT", path, { ...some, secret })).body).toEqual(some);
     expect((await ask("DELETE")).body).toEqual({ deleted: true });
@@ -59,8 +59,8 @@ describe("the URL of alerts about the server", () => {
   });
 
   test("leaves the changes in the audit log of the server, which no account sees", async () => {
-    const home = await createTestServer();
-    const ask = as(home);
+    const server = await createTestServer();
+    const ask = as(server);
     await ask("PUT", path, { url, secret });
     await ask("DELETE");
     await ask("DELETE");
@@ -74,20 +74,20 @@ describe("the URL of alerts about the server", () => {
     const first = (await page("")).body;
     expect(first.entries).toEqual(entries.slice(0, 1));
     expect((await page(`&cursor=${first.cursor}`)).body).toEqual({ entries: entries.slice(1) });
-    expect((await home.ask("GET", "/v2/audit")).body.entries).toEqual([]);
-    expect((await as(home, `Bearer ${token}`)("GET", "/v2/admin/audit")).status).toBe(401);
+    expect((await server.ask("GET", "/v2/audit")).body.entries).toEqual([]);
+    expect((await as(server, `Bearer ${token}`)("GET", "/v2/admin/audit")).status).toBe(401);
   });
 
   test("is closed for an account", async () => {
-    const home = await createTestServer();
-    await as(home)("PUT", path, { url, secret });
+    const server = await createTestServer();
+    await as(server)("PUT", path, { url, secret });
     for (const [method, at] of [
       ["GET", path],
       ["PUT", path],
       ["DELETE", path],
       ["GET", `${path}/log`],
     ] as const)
-      expect((await as(home, `Bearer ${token}`)(method, at, { url, secret })).status).toBe(401);
-    expect(await home.store.read.serverAlerts()).toMatchObject({ url });
+      expect((await as(server, `Bearer ${token}`)(method, at, { url, secret })).status).toBe(401);
+    expect(await server.store.read.serverAlerts()).toMatchObject({ url });
   });
 });

@@ -17,14 +17,14 @@ const minute = 60_000;
 type Options = { isOnHold?: boolean; stop?: AbortSignal; bytes?: { free: number; total: number } | null };
 
 function createTask(
-  home: TestServer,
+  testServer: TestServer,
   deliver: Deliver,
   { isOnHold = false, bytes = null, stop = new AbortController().signal }: Options = {},
 ) {
-  const clock = { now: () => home.clock.now, sleep: () => Promise.resolve() };
+  const clock = { now: () => testServer.clock.now, sleep: () => Promise.resolve() };
   const disk = () => Promise.resolve(bytes);
   return createAlertTask({
-    ...{ store: home.store, clock, deliver, disk, stop, isOnHold: () => isOnHold },
+    ...{ store: testServer.store, clock, deliver, disk, stop, isOnHold: () => isOnHold },
     listFailingHosts: () => [],
   });
 }
@@ -39,12 +39,12 @@ const readLog = async ({ ask }: TestServer) =>
 
 describe("a receiver of alerts", () => {
   test("gets one alert about dead letters, with a signature", async () => {
-    const home = await createTestServer();
+    const testServer = await createTestServer();
     const receiver = await startDestination(() => ({ status: 204 }));
-    await set(home, `${receiver.url}/ops`);
-    await failMessage(home, "https://one.example", {});
-    await failMessage(home, "https://one.example", {});
-    const task = createTask(home, createTestDeliver());
+    await set(testServer, `${receiver.url}/ops`);
+    await failMessage(testServer, "https://one.example", {});
+    await failMessage(testServer, "https://one.example", {});
+    const task = createTask(testServer, createTestDeliver());
     await task.run();
     await task.run();
     expect(receiver.arrivals).toHaveLength(1);
@@ -55,7 +55,7 @@ describe("a receiver of alerts", () => {
       count: 2,
       account: { id: expect.any(String) },
     });
-    const account = (await home.store.read.accounts())[0];
+    const account = (await testServer.store.read.accounts())[0];
     const claims = verifyJwt(String(arrival?.headers["svc-signature"]), {
       keys: [account?.signingKeys.current ?? ""],
       body: arrival?.body ?? Buffer.alloc(0),
@@ -63,16 +63,16 @@ describe("a receiver of alerts", () => {
       now: Date.now(),
     });
     expect(claims).not.toBeNull();
-    expect(await readLog(home)).toMatchObject([{ state: "sent", responseStatus: 204, attempts: 1 }]);
+    expect(await readLog(testServer)).toMatchObject([{ state: "sent", responseStatus: 204, attempts: 1 }]);
   });
 
   test("with a secret verifies alerts by Standard Webhooks, and by no key of the account", async () => {
-    const home = await createTestServer();
+    const testServer = await createTestServer();
     const receiver = await startDestination();
     const bytes = Buffer.from([...Array(32).keys()].map((at) => at * 8));
-    await set(home, receiver.url, { secret: `whsec_${bytes.toString("base64")}` });
-    await failMessage(home, "https://one.example", {});
-    await createTask(home, createTestDeliver()).run();
+    await set(testServer, receiver.url, { secret: `whsec_${bytes.toString("base64")}` });
+    await failMessage(testServer, "https://one.example", {});
+    await createTask(testServer, createTestDeliver()).run();
     const [{ headers, body } = { headers: {} as Record<string, unknown>, body: Buffer.alloc(0) }] =
       receiver.arrivals;
     const id = String(headers["webhook-id"]);
@@ -84,72 +84,75 @@ describe("a receiver of alerts", () => {
   });
 
   test("that fails is tried again, and neither makes a dead letter nor another alert", async () => {
-    const home = await createTestServer();
+    const testServer = await createTestServer();
     const receiver = await startDestination(() => ({ status: 500 }));
-    await set(home, receiver.url);
-    await failMessage(home, "https://one.example", {});
-    const task = createTask(home, createTestDeliver());
+    await set(testServer, receiver.url);
+    await failMessage(testServer, "https://one.example", {});
+    const task = createTask(testServer, createTestDeliver());
     for (let round = 0; round < 20; round++) {
       await task.run();
-      home.clock.now += 2 * minute;
+      testServer.clock.now += 2 * minute;
     }
     // After an hour, the dead letter is too old for an alert.
-    home.clock.now += 60 * minute;
+    testServer.clock.now += 60 * minute;
     await task.run();
     expect(receiver.arrivals).toHaveLength(5);
-    expect(await readLog(home)).toMatchObject([
+    expect(await readLog(testServer)).toMatchObject([
       { event: "deadLetter.created", state: "failed", attempts: 5, responseStatus: 500 },
     ]);
-    expect((await listDeadLetters(home)).messages).toHaveLength(1);
-    expect((await home.ask("GET", "/v2/messages")).body).toMatchObject({ messages: [] });
+    expect((await listDeadLetters(testServer)).messages).toHaveLength(1);
+    expect((await testServer.ask("GET", "/v2/messages")).body).toMatchObject({ messages: [] });
   });
 
   test("at a private address is not called", async () => {
-    const home = await createTestServer();
+    const testServer = await createTestServer();
     const receiver = await startDestination();
-    await set(home, receiver.url);
-    await failMessage(home, "https://one.example", {});
-    await createTask(home, createTestDeliver({ allow: [] })).run();
+    await set(testServer, receiver.url);
+    await failMessage(testServer, "https://one.example", {});
+    await createTask(testServer, createTestDeliver({ allow: [] })).run();
     expect(receiver.arrivals).toEqual([]);
-    expect(await readLog(home)).toMatchObject([
+    expect(await readLog(testServer)).toMatchObject([
       { state: "pending", error: expect.stringContaining("WAYPOST_EGRESS_ALLOW") },
     ]);
   });
 
   test("on a host that is no longer allowed is not called", async () => {
-    const home = await createTestServer();
+    const testServer = await createTestServer();
     const receiver = await startDestination();
-    await set(home, `${receiver.url}/ops`);
-    await failMessage(home, "https://one.example", {});
-    await home.store.execute("changeAccount", {
+    await set(testServer, `${receiver.url}/ops`);
+    await failMessage(testServer, "https://one.example", {});
+    await testServer.store.execute("changeAccount", {
       account: "acc_1",
       change: { allowedHosts: ["one.example"] },
     });
-    await createTask(home, createTestDeliver()).run();
+    await createTask(testServer, createTestDeliver()).run();
     expect(receiver.arrivals).toEqual([]);
-    const [alert] = await readLog(home);
+    const [alert] = await readLog(testServer);
     expect(alert).toMatchObject({ error: "the host 127.0.0.1 is not allowed for this account" });
   });
 
   test("gets nothing while deliveries are held, and afterwards the alerts", async () => {
-    const home = await createTestServer();
+    const testServer = await createTestServer();
     const receiver = await startDestination();
-    await set(home, receiver.url);
-    await failMessage(home, "https://one.example", {});
-    await createTask(home, createTestDeliver(), { isOnHold: true }).run();
+    await set(testServer, receiver.url);
+    await failMessage(testServer, "https://one.example", {});
+    await createTask(testServer, createTestDeliver(), { isOnHold: true }).run();
     expect(receiver.arrivals).toEqual([]);
-    await createTask(home, createTestDeliver()).run();
+    await createTask(testServer, createTestDeliver()).run();
     expect(receiver.arrivals).toHaveLength(1);
   });
 
   test("of one account gets nothing of another, and fails without stopping the others", async () => {
-    const home = await createTestServer();
+    const testServer = await createTestServer();
     const receiver = await startDestination();
-    await set(home, "https://down.example/");
-    await failMessage(home, "https://one.example", {});
-    await home.ask("PUT", "/v2/alerts", { token: otherToken, body: JSON.stringify({ url: receiver.url }) });
+    await set(testServer, "https://down.example/");
+    await failMessage(testServer, "https://one.example", {});
+    await testServer.ask("PUT", "/v2/alerts", {
+      token: otherToken,
+      body: JSON.stringify({ url: receiver.url }),
+    });
     const real = createTestDeliver();
-    await createTask(home, (delivery) =>
+    await createTask(testServer, (delivery) =>
       delivery.message.url === "https://down.example/"
         ? { outcome: Promise.reject(new Error("down")), abort: () => undefined }
         : real(delivery),
@@ -157,59 +160,61 @@ describe("a receiver of alerts", () => {
       .run()
       .catch((error: unknown) => expect(String(error)).toContain("down"));
     expect(receiver.arrivals).toEqual([]);
-    const { body } = await home.ask("GET", "/v2/alerts/log", { token: otherToken });
+    const { body } = await testServer.ask("GET", "/v2/alerts/log", { token: otherToken });
     expect(body).toEqual({ alerts: [], dropped: 0 });
   });
 
   test("that does not respond delays no stop of the server", async () => {
-    const home = await createTestServer();
+    const testServer = await createTestServer();
     const stopping = new AbortController();
     const server = createServer(() => stopping.abort()).listen(0, "127.0.0.1");
     onTestFinished(() => void (server.closeAllConnections(), server.close()));
     await once(server, "listening");
     const address = server.address();
-    await set(home, `http://127.0.0.1:${address && typeof address === "object" ? address.port : 0}/`);
-    await failMessage(home, "https://one.example", {});
-    const task = createTask(home, createTestDeliver(), { stop: stopping.signal });
+    await set(testServer, `http://127.0.0.1:${address && typeof address === "object" ? address.port : 0}/`);
+    await failMessage(testServer, "https://one.example", {});
+    const task = createTask(testServer, createTestDeliver(), { stop: stopping.signal });
     // The receiver never responds. Without the stop, this takes as long as the timeout.
     await task.run();
-    expect(await readLog(home)).toMatchObject([{ state: "pending", attempts: 1, error: expect.any(String) }]);
-    home.clock.now += minute;
+    expect(await readLog(testServer)).toMatchObject([
+      { state: "pending", attempts: 1, error: expect.any(String) },
+    ]);
+    testServer.clock.now += minute;
     await task.run();
-    expect(await readLog(home)).toMatchObject([{ attempts: 1 }]);
+    expect(await readLog(testServer)).toMatchObject([{ attempts: 1 }]);
   });
 
   test("that was removed gets nothing, and the task sleeps", async () => {
-    const home = await createTestServer();
-    const task = createTask(home, createTestDeliver());
+    const testServer = await createTestServer();
+    const task = createTask(testServer, createTestDeliver());
     expect(await task.nextAt()).toBe(Infinity);
-    await set(home, "https://ops.example");
-    expect(await task.nextAt()).toBe(home.clock.now);
-    expect((await home.ask("DELETE", "/v2/alerts")).body).toEqual({ deleted: true });
+    await set(testServer, "https://ops.example");
+    expect(await task.nextAt()).toBe(testServer.clock.now);
+    expect((await testServer.ask("DELETE", "/v2/alerts")).body).toEqual({ deleted: true });
     expect(await task.nextAt()).toBe(Infinity);
   });
 });
 
 describe("alerts beyond the limit of an hour", () => {
   test("are dropped and counted, and one more alert tells the receiver", async () => {
-    const home = await createTestServer();
+    const testServer = await createTestServer();
     const receiver = await startDestination();
-    await set(home, receiver.url, { events: ["deadLetter.created"] });
-    for (let at = 0; at < 33; at++) await failMessage(home, `https://host${at}.example`, {});
-    const task = createTask(home, createTestDeliver());
+    await set(testServer, receiver.url, { events: ["deadLetter.created"] });
+    for (let at = 0; at < 33; at++) await failMessage(testServer, `https://host${at}.example`, {});
+    const task = createTask(testServer, createTestDeliver());
     for (let look = 0; look < 8; look++) await task.run();
     const told = receiver.arrivals.map(({ body }) => JSON.parse(String(body)) as Record<string, unknown>);
     expect(told).toHaveLength(11);
     expect(told.filter(({ event }) => event === "alerts.dropped")).toMatchObject([{ count: 23 }]);
-    const { body } = await home.ask("GET", "/v2/alerts/log");
+    const { body } = await testServer.ask("GET", "/v2/alerts/log");
     expect(body.dropped).toBe(23);
     expect(body.alerts).toHaveLength(11);
-    await failMessage(home, "https://last.example", {});
+    await failMessage(testServer, "https://last.example", {});
     await task.run();
     expect(receiver.arrivals, "a second one about the same hour").toHaveLength(11);
-    expect((await home.ask("GET", "/v2/alerts/log")).body.dropped).toBe(24);
-    home.clock.now += 60 * minute;
-    await failMessage(home, "https://host1.example", {});
+    expect((await testServer.ask("GET", "/v2/alerts/log")).body.dropped).toBe(24);
+    testServer.clock.now += 60 * minute;
+    await failMessage(testServer, "https://host1.example", {});
     await task.run();
     expect(receiver.arrivals).toHaveLength(12);
   });
@@ -220,30 +225,30 @@ describe("the receiver of alerts of the server", () => {
   const secret = `whsec_${bytes.toString("base64")}`;
   const authorization = formatBasic("operator", operatorPassword);
   const as =
-    (home: TestServer) =>
+    (testServer: TestServer) =>
     (method: string, path = "", body?: object) =>
-      home.ask(method, `/v2/admin/alerts${path}`, {
+      testServer.ask(method, `/v2/admin/alerts${path}`, {
         token: null,
         headers: { authorization },
         ...(body && { body: JSON.stringify(body) }),
       });
   const low = { free: 5, total: 100 };
-  const readEvents = async (home: TestServer) =>
-    (await as(home)("GET", "/log")).body.alerts.map(
+  const readEvents = async (testServer: TestServer) =>
+    (await as(testServer)("GET", "/log")).body.alerts.map(
       ({ event, subject }: { event: string; subject: string }) => `${event} ${subject}`,
     );
 
   test("gets those of the disk, signed by its secret, and an account gets its own nevertheless", async () => {
-    const home = await createTestServer();
+    const testServer = await createTestServer();
     const receiver = await startDestination();
     const own = await startDestination();
-    await set(home, own.url);
-    await as(home)("PUT", "", { url: receiver.url, secret });
-    const task = createTask(home, createTestDeliver(), { bytes: low });
+    await set(testServer, own.url);
+    await as(testServer)("PUT", "", { url: receiver.url, secret });
+    const task = createTask(testServer, createTestDeliver(), { bytes: low });
     await task.run();
     await task.run();
     expect(own.arrivals).toHaveLength(1);
-    expect(await readLog(home), "the log of the account").toMatchObject([{ event: "disk.low" }]);
+    expect(await readLog(testServer), "the log of the account").toMatchObject([{ event: "disk.low" }]);
     expect(receiver.arrivals).toHaveLength(1);
     const [{ headers, body } = { headers: {} as Record<string, unknown>, body: Buffer.alloc(0) }] =
       receiver.arrivals;
@@ -253,41 +258,41 @@ describe("the receiver of alerts of the server", () => {
     const expected = createHmac("sha256", bytes).update(signed).digest("base64");
     expect(headers["webhook-signature"]).toBe(`v1,${expected}`);
     expect(Object.keys(headers)).not.toContain("svc-signature");
-    expect(await readEvents(home)).toEqual(["disk.low disk"]);
-    await as(home)("DELETE");
-    expect(await readEvents(home)).toEqual([]);
-    home.clock.now += 60 * minute;
+    expect(await readEvents(testServer)).toEqual(["disk.low disk"]);
+    await as(testServer)("DELETE");
+    expect(await readEvents(testServer)).toEqual([]);
+    testServer.clock.now += 60 * minute;
     await task.run();
     expect(receiver.arrivals, "after the removal of the URL").toHaveLength(1);
     expect(own.arrivals).toHaveLength(2);
   });
 
   test("gets those of accounts near their quota, once in an hour and again in the next", async () => {
-    const home = await createTestServer();
-    await as(home)("PUT", "", { url: "https://ops.example/", secret, events: ["storage.low"] });
-    await home.ask("POST", "/v2/publish/https://one.example", { body: "x".repeat(2_000), headers: {} });
-    await home.store.execute("changeAccount", {
+    const testServer = await createTestServer();
+    await as(testServer)("PUT", "", { url: "https://ops.example/", secret, events: ["storage.low"] });
+    await testServer.ask("POST", "/v2/publish/https://one.example", { body: "x".repeat(2_000), headers: {} });
+    await testServer.store.execute("changeAccount", {
       account: "acc_1",
       change: { limits: { storageBytes: 1_000 } },
     });
-    const task = createTask(home, createTestDeliver({ allow: [] }), { bytes: low });
+    const task = createTask(testServer, createTestDeliver({ allow: [] }), { bytes: low });
     await task.run();
-    expect(await readEvents(home)).toEqual(["storage.low acc_1"]);
-    home.clock.now += 6 * minute;
+    expect(await readEvents(testServer)).toEqual(["storage.low acc_1"]);
+    testServer.clock.now += 6 * minute;
     await task.run();
-    expect(await readEvents(home)).toHaveLength(1);
-    home.clock.now += 60 * minute;
+    expect(await readEvents(testServer)).toHaveLength(1);
+    testServer.clock.now += 60 * minute;
     await task.run();
-    expect(await readEvents(home)).toEqual(["storage.low acc_1", "storage.low acc_1"]);
+    expect(await readEvents(testServer)).toEqual(["storage.low acc_1", "storage.low acc_1"]);
   });
 
   test("at a private address is not called", async () => {
-    const home = await createTestServer();
+    const testServer = await createTestServer();
     const receiver = await startDestination();
-    await as(home)("PUT", "", { url: receiver.url, secret });
-    await createTask(home, createTestDeliver({ allow: [] }), { bytes: low }).run();
+    await as(testServer)("PUT", "", { url: receiver.url, secret });
+    await createTask(testServer, createTestDeliver({ allow: [] }), { bytes: low }).run();
     expect(receiver.arrivals).toEqual([]);
-    expect((await as(home)("GET", "/log")).body.alerts).toMatchObject([
+    expect((await as(testServer)("GET", "/log")).body.alerts).toMatchObject([
       { state: "pending", error: expect.stringContaining("WAYPOST_EGRESS_ALLOW") },
     ]);
   });

@@ -110,33 +110,33 @@ const byOf = {
   operator: { kind: "operator" },
 };
 
-async function owned(mark = "markofowner"): Promise<{ home: TestServer; mine: Possessions }> {
-  const home = await createTestServer();
-  const mine = await createPossessions(home, "acc_a", mark);
-  home.memory.tables.audit.clear();
-  return { home, mine };
+async function owned(mark = "markofowner"): Promise<{ server: TestServer; mine: Possessions }> {
+  const server = await createTestServer();
+  const mine = await createPossessions(server, "acc_a", mark);
+  server.memory.tables.audit.clear();
+  return { server, mine };
 }
 
 describe.each(changing.map((row) => ({ row, name: nameOf(row) })))("$name", ({ row, name }) => {
   test("is audited with its author and time if it succeeds", async () => {
-    const { home, mine } = await owned();
+    const { server, mine } = await owned();
     const request = makeRequest(row, mine);
     if (name === "DELETE /v2/admin/accounts/{account}")
-      await home.store.execute("changeAccount", { account: "acc_a", change: { state: "passive" } });
-    if (name.endsWith("/resume")) await pauseAll(home, mine);
+      await server.store.execute("changeAccount", { account: "acc_a", change: { state: "passive" } });
+    if (name.endsWith("/resume")) await pauseAll(server, mine);
     if (name === "DELETE /v2/admin/alerts")
-      await home.store.execute("setServerAlerts", {
+      await server.store.execute("setServerAlerts", {
         alerts: { url: mine.url, events: ["disk.low"], secret: "whsec_markofowner" },
       });
-    expect(asked(name) ? (await sendRequest(home, request)).status : 200).toBeLessThan(300);
-    const found = [...home.memory.tables.audit.values()];
+    expect(asked(name) ? (await sendRequest(server, request)).status : 200).toBeLessThan(300);
+    const found = [...server.memory.tables.audit.values()];
     expect(found.filter(({ account }) => (account === "acc_a") === belongsToOthers(name))).toEqual([]);
     expect(found.map(({ what }) => what).toReversed()).toEqual(
       row.unaudited === undefined ? actions[name] : [],
     );
     const by = byOf[row.access as keyof typeof byOf];
     for (const entry of found) {
-      expect(entry).toMatchObject({ time: home.clock.now, by: { ...by, address: "127.0.0.1" } });
+      expect(entry).toMatchObject({ time: server.clock.now, by: { ...by, address: "127.0.0.1" } });
       // An entry has no secrets and no published content.
       expect(JSON.stringify(entry)).not.toMatch(/markofowner|sig_|eyJ/);
       expect(JSON.stringify(entry)).not.toContain(mine.ids.secret);
@@ -144,11 +144,11 @@ describe.each(changing.map((row) => ({ row, name: nameOf(row) })))("$name", ({ r
   });
 
   test("is not audited if it is refused", async () => {
-    const { home, mine } = await owned();
+    const { server, mine } = await owned();
     const request = makeRequest(row, mine);
     if (row.access === "source" || row.access === "hook") return;
     const readOnly = `Bearer ${makeReadOnlyToken({ id: "acc_a", token: mine.token })}`;
-    await home.store.execute("changeAccount", { account: "acc_a", change: { state: "passive" } });
+    await server.store.execute("changeAccount", { account: "acc_a", change: { state: "passive" } });
     // These requests are not refused: the operator is never passive, and a passive account may continue runs,
     // which is not audited, and revoke credentials.
     const own =
@@ -157,9 +157,9 @@ describe.each(changing.map((row) => ({ row, name: nameOf(row) })))("$name", ({ r
         : [request.headers["authorization"] ?? ""];
     for (const authorization of [...own, readOnly, "Bearer wrong", formatBasic("acc_a", "wrong")])
       expect(
-        (await sendRequest(home, { ...request, headers: { ...request.headers, authorization } })).status,
+        (await sendRequest(server, { ...request, headers: { ...request.headers, authorization } })).status,
       ).toBeGreaterThan(400);
-    expect(home.memory.tables.audit.size).toBe(0);
+    expect(server.memory.tables.audit.size).toBe(0);
   });
 });
 
@@ -190,20 +190,20 @@ describe("a request that changes nothing is not audited:", () => {
     ["POST", "/v2/queues/none/resume"],
     ["POST", "/v2/flowControl/none/unpin?rate=true"],
   ])("%s %s", async (method, url) => {
-    const { home, mine } = await owned();
-    await home.ask(method, url, { token: mine.token });
-    expect(home.memory.tables.audit.size).toBe(0);
+    const { server, mine } = await owned();
+    await server.ask(method, url, { token: mine.token });
+    expect(server.memory.tables.audit.size).toBe(0);
   });
 });
 
 test("pausing a paused queue or resuming an active one is not audited", async () => {
-  const { home, mine } = await owned();
+  const { server, mine } = await owned();
   const { queue, key, scheduleId } = mine.ids;
   const paths = [`queues/${queue}`, `flowControl/${key}`, `schedules/${scheduleId}`];
   for (const verb of ["pause", "pause", "resume", "resume"])
     for (const path of paths)
-      expect((await home.ask("POST", `/v2/${path}/${verb}`, { token: mine.token })).status).toBe(200);
-  expect([...home.memory.tables.audit.values()].map(({ what }) => what)).toEqual([
+      expect((await server.ask("POST", `/v2/${path}/${verb}`, { token: mine.token })).status).toBe(200);
+  expect([...server.memory.tables.audit.values()].map(({ what }) => what)).toEqual([
     "queue.pause",
     "flowControl.pause",
     "schedule.pause",
@@ -216,7 +216,7 @@ test("pausing a paused queue or resuming an active one is not audited", async ()
 describe("GET /v2/audit", () => {
   /** Creates seven entries, one second apart. */
   async function written() {
-    const home = await createTestServer();
+    const server = await createTestServer();
     for (const [method, url, body] of [
       ["POST", "/v2/queues", '{"queueName":"q","parallelism":2}'],
       ["POST", "/v2/queues/q/pause"],
@@ -224,23 +224,24 @@ describe("GET /v2/audit", () => {
       ["DELETE", "/v2/queues/r"],
       ["POST", "/v2/keys/rotate"],
     ] as const) {
-      home.clock.now += 1_000;
+      server.clock.now += 1_000;
       // The deletion pauses the queue first, which is also audited.
-      if (method === "DELETE") await home.store.execute("resumeLimiter", { account: "acc_1", id: "queue:r" });
-      expect((await home.ask(method, url, body === undefined ? {} : { body })).status).toBe(200);
+      if (method === "DELETE")
+        await server.store.execute("resumeLimiter", { account: "acc_1", id: "queue:r" });
+      expect((await server.ask(method, url, body === undefined ? {} : { body })).status).toBe(200);
     }
-    home.clock.now += 1_000;
+    server.clock.now += 1_000;
     const headers = { authorization: formatBasic("acc_1", "pass") };
     expect(
       (
-        await home.ask("PATCH", "/v2/svc/update-budget/acc_1", {
+        await server.ask("PATCH", "/v2/svc/update-budget/acc_1", {
           token: null,
           headers,
           body: '{"budget":20}',
         })
       ).status,
     ).toBe(200);
-    return home;
+    return server;
   }
   const all = [
     "account.change",
@@ -258,8 +259,8 @@ describe("GET /v2/audit", () => {
   };
 
   test("shows author, action, address and time, newest first", async () => {
-    const home = await written();
-    const { status, body } = await home.ask("GET", "/v2/audit");
+    const server = await written();
+    const { status, body } = await server.ask("GET", "/v2/audit");
     expect(status).toBe(200);
     expect(body.entries.map(({ action }: { action: string }) => action)).toEqual(all);
     expect(body.entries[0]).toEqual({
@@ -295,12 +296,12 @@ describe("GET /v2/audit", () => {
   });
 
   test("is paged, with any page size", async () => {
-    const home = await written();
+    const server = await written();
     for (const count of [1, 2, 3, 6, 7]) {
       const found: string[] = [];
       let cursor = "";
       do {
-        const page = await read(home, `?count=${count}${cursor}`);
+        const page = await read(server, `?count=${count}${cursor}`);
         expect(page.actions.length).toBeLessThanOrEqual(count);
         found.push(...page.actions);
         cursor = page.cursor === undefined ? "" : `&cursor=${page.cursor}`;
@@ -323,11 +324,11 @@ describe("GET /v2/audit", () => {
   });
 
   test("shows nothing of another account, with any cursor", async () => {
-    const home = await written();
-    await home.ask("POST", "/v2/queues/mine/pause", { token: "b3RoZXI=" });
-    const { body } = await home.ask("GET", "/v2/audit?count=1");
+    const server = await written();
+    await server.ask("POST", "/v2/queues/mine/pause", { token: "b3RoZXI=" });
+    const { body } = await server.ask("GET", "/v2/audit?count=1");
     for (const query of ["", `?cursor=${body.cursor}`, "?object=q"]) {
-      const other = await home.ask("GET", `/v2/audit${query}`, { token: "b3RoZXI=" });
+      const other = await server.ask("GET", `/v2/audit${query}`, { token: "b3RoZXI=" });
       expect(other.body.entries.filter(({ object }: { object: string }) => object !== "mine")).toEqual([]);
     }
   });

@@ -38,8 +38,8 @@ async function openOnSmallDisk() {
       readSpace: () => ({ size, free: size - statSync(path).size - others.bytes }),
     }),
   });
-  const home = new StoreFixture(closeAfterTest(store), clock, "nod_a");
-  await home.account();
+  const server = new StoreFixture(closeAfterTest(store), clock, "nod_a");
+  await server.account();
   const removed = { rows: 0 };
   const task = createEarlyRemovalTask({
     store,
@@ -57,32 +57,32 @@ async function openOnSmallDisk() {
       }
     }
   };
-  return { home, others, reports, removed, task, runUntilQuiet, path };
+  return { server, others, reports, removed, task, runUntilQuiet, path };
 }
 
 /** Delivers messages, one a minute, and returns their ids. */
-async function deliverMany(home: StoreFixture, count: number): Promise<string[]> {
+async function deliverMany(server: StoreFixture, count: number): Promise<string[]> {
   const ids: string[] = [];
   for (let at = 0; at < count; at++) {
-    const delivery = await home.sent({ body });
-    await home.settle(delivery, { status: 200, body });
+    const delivery = await server.sent({ body });
+    await server.settle(delivery, { status: 200, body });
     ids.push(delivery.message.id);
-    home.clock.now += minute;
+    server.clock.now += minute;
   }
   return ids;
 }
 
-const countKept = async (home: StoreFixture, ids: readonly string[]): Promise<number> => {
-  const states = await Promise.all(ids.map((id) => home.states(id)));
+const countKept = async (server: StoreFixture, ids: readonly string[]): Promise<number> => {
+  const states = await Promise.all(ids.map((id) => server.states(id)));
   return states.filter(({ length }) => length > 0).length;
 };
 
 test("history is kept while the disk has room", async () => {
-  const { home, removed, reports, task } = await openOnSmallDisk();
-  const ids = await deliverMany(home, 5);
+  const { server, removed, reports, task } = await openOnSmallDisk();
+  const ids = await deliverMany(server, 5);
   await task.run();
-  expect(home.store.isDiskShort?.()).toBe(false);
-  expect(await countKept(home, ids)).toBe(5);
+  expect(server.store.isDiskShort?.()).toBe(false);
+  expect(await countKept(server, ids)).toBe(5);
   expect(removed.rows).toBe(0);
   expect(reports).toEqual([]);
 });
@@ -94,24 +94,24 @@ function leaveFree({ others, path }: Awaited<ReturnType<typeof openOnSmallDisk>>
 
 test("on a disk with little room, the oldest history goes, and what is needed stays", async () => {
   const disk = await openOnSmallDisk();
-  const { home, removed, reports, runUntilQuiet } = disk;
-  const failed = await home.publishFailing({ body });
-  const waiting = await home.send({ body, delay: 30 * 24 * 60 * minute });
-  const ids = await deliverMany(home, 20);
+  const { server, removed, reports, runUntilQuiet } = disk;
+  const failed = await server.publishFailing({ body });
+  const waiting = await server.send({ body, delay: 30 * 24 * 60 * minute });
+  const ids = await deliverMany(server, 20);
   leaveFree(disk, 17 * mebi);
   await runUntilQuiet();
-  const kept = await countKept(home, ids);
+  const kept = await countKept(server, ids);
   expect(kept).toBeGreaterThan(5);
   expect(kept).toBeLessThan(20);
-  expect(await countKept(home, ids.slice(0, -kept))).toBe(0);
-  expect(await home.store.read.message("acc", ids[0] ?? "")).toBeNull();
-  expect(await home.store.read.message("acc", ids.at(-1) ?? "")).toMatchObject({ message: { body } });
-  expect(await home.states(waiting)).toEqual(["CREATED"]);
-  expect(await home.states(failed.messageId)).toContain("FAILED");
-  expect(await home.store.read.message("acc", failed.messageId)).toMatchObject({ message: { body } });
+  expect(await countKept(server, ids.slice(0, -kept))).toBe(0);
+  expect(await server.store.read.message("acc", ids[0] ?? "")).toBeNull();
+  expect(await server.store.read.message("acc", ids.at(-1) ?? "")).toMatchObject({ message: { body } });
+  expect(await server.states(waiting)).toEqual(["CREATED"]);
+  expect(await server.states(failed.messageId)).toContain("FAILED");
+  expect(await server.store.read.message("acc", failed.messageId)).toMatchObject({ message: { body } });
   expect(removed.rows).toBeGreaterThanOrEqual(20 - kept);
   // It has ended by itself, although nothing else has become free.
-  expect(home.store.isDiskShort?.()).toBe(false);
+  expect(server.store.isDiskShort?.()).toBe(false);
   expect(reports.map(({ what, is }) => [what, is])).toEqual([
     ["short", true],
     ["short", false],
@@ -120,22 +120,22 @@ test("on a disk with little room, the oldest history goes, and what is needed st
 
 test("if other programs fill the disk, the last minute of history stays", async () => {
   const disk = await openOnSmallDisk();
-  const { home, others, removed, reports, task, runUntilQuiet } = disk;
-  const failed = await home.publishFailing({ body });
-  const ids = await deliverMany(home, 5);
+  const { server, others, removed, reports, task, runUntilQuiet } = disk;
+  const failed = await server.publishFailing({ body });
+  const ids = await deliverMany(server, 5);
   leaveFree(disk, 2 * mebi);
   await runUntilQuiet();
-  expect(await countKept(home, ids)).toBe(0);
-  expect(await home.states(failed.messageId)).toContain("FAILED");
+  expect(await countKept(server, ids)).toBe(0);
+  expect(await server.states(failed.messageId)).toContain("FAILED");
   const rows = removed.rows;
-  const delivery = await home.sent({ body: new Uint8Array(1_000), retries: 0 }).catch(() => null);
+  const delivery = await server.sent({ body: new Uint8Array(1_000), retries: 0 }).catch(() => null);
   expect(delivery).toBeNull();
   others.bytes = 0;
   await task.run();
-  expect(home.store.isDiskShort?.()).toBe(false);
-  const after = await deliverMany(home, 1);
+  expect(server.store.isDiskShort?.()).toBe(false);
+  const after = await deliverMany(server, 1);
   await task.run();
-  expect(await countKept(home, after)).toBe(1);
+  expect(await countKept(server, after)).toBe(1);
   expect(removed.rows).toBe(rows);
   expect(reports.map(({ what, is }) => `${what} ${is}`)).toEqual([
     "short true",

@@ -21,17 +21,17 @@ export const readJob = async ({ ask }: TestServer, jobId: string) =>
   (await ask("GET", `/v2/jobs/${jobId}`)).body;
 
 /** Does rounds, and moves the clock to the next, until a job has ended. Returns it. */
-export async function finish(home: TestServer, jobId: string, runner = createRunner(home, home.store)) {
+export async function finish(server: TestServer, jobId: string, runner = createRunner(server, server.store)) {
   for (let round = 0; round < 1_000; round++) {
-    home.clock.now = Math.max(home.clock.now, Math.min(await runner.round(), home.clock.now + 1_000));
-    const job = await readJob(home, jobId);
+    server.clock.now = Math.max(server.clock.now, Math.min(await runner.round(), server.clock.now + 1_000));
+    const job = await readJob(server, jobId);
     if (job.endedAt !== undefined) return job;
   }
   throw new Error("the job does not end");
 }
 
 /** Creates dead letters with the labels n0, n1 and so on. */
-export async function failMany(home: TestServer, count: number): Promise<void> {
+export async function failMany(server: TestServer, count: number): Promise<void> {
   for (let at = 0; at < count; at++)
-    await failMessage(home, "https://one.example", { headers: { "svc-label": `n${at}` } });
+    await failMessage(server, "https://one.example", { headers: { "svc-label": `n${at}` } });
 }

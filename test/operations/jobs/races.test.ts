@@ -5,25 +5,25 @@ import { listDeadLetters } from "../../api/routes/deadLetters/deadLetters.ts";
 import { createJobOf, createRunner, failMany, finish, readJob } from "./jobRunners.ts";
 
 test("a job skips no entry if two nodes have read different entries and continue it at once", async () => {
-  const home = await createTestServer();
-  await failMany(home, 3);
-  const [first] = (await listDeadLetters(home)).messages;
-  const jobId = await createJobOf(home, { action: "dlq.delete", filter: {}, rate: 1 });
+  const server = await createTestServer();
+  await failMany(server, 3);
+  const [first] = (await listDeadLetters(server)).messages;
+  const jobId = await createJobOf(server, { action: "dlq.delete", filter: {}, rate: 1 });
   const gate = Promise.withResolvers<void>();
   let ofFirst: Promise<unknown> = Promise.resolve();
   const afterGate = (pass: () => Promise<unknown>): Store => ({
-    ...home.store,
+    ...server.store,
     execute: async (name, input, options) => {
       if (name === "continueJob") await pass();
-      return home.store.execute(name, input, options);
+      return server.store.execute(name, input, options);
     },
   });
   const slow = createRunner(
-    home,
+    server,
     afterGate(() => gate.promise),
   );
   const other = createRunner(
-    home,
+    server,
     afterGate(async () => {
       gate.resolve();
       await ofFirst;
@@ -33,10 +33,10 @@ test("a job skips no entry if two nodes have read different entries and continue
   await slow.round();
   ofFirst = slow.round();
   await new Promise((resolve) => setImmediate(resolve));
-  await home.ask("DELETE", `/v2/dlq/${first?.dlqId}`);
-  home.clock.now += 5_000;
+  await server.ask("DELETE", `/v2/dlq/${first?.dlqId}`);
+  server.clock.now += 5_000;
   await other.round();
-  expect(await readJob(home, jobId)).toMatchObject({ done: 0, failed: 1 });
-  expect(await finish(home, jobId, other)).toMatchObject({ state: "done", total: 3, done: 2, failed: 1 });
-  expect((await listDeadLetters(home)).messages).toEqual([]);
+  expect(await readJob(server, jobId)).toMatchObject({ done: 0, failed: 1 });
+  expect(await finish(server, jobId, other)).toMatchObject({ state: "done", total: 3, done: 2, failed: 1 });
+  expect((await listDeadLetters(server)).messages).toEqual([]);
 });

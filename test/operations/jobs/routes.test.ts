@@ -15,16 +15,16 @@ function damage({ memory: { tables } }: TestServer, dlqId: string | undefined): 
 
 describe("a job", () => {
   test("retries each dead letter that existed at its start, once", async () => {
-    const home = await createTestServer();
-    await failMany(home, 10);
-    const jobId = await create(home, { action: "dlq.retry", filter: {} });
-    const runner = createRunner(home, home.store);
+    const server = await createTestServer();
+    await failMany(server, 10);
+    const jobId = await create(server, { action: "dlq.retry", filter: {} });
+    const runner = createRunner(server, server.store);
     await runner.round();
     await runner.round();
     // The retried messages fail again. They do not belong to the job.
-    for (const delivery of home.deliveries.splice(0))
-      await home.settle(delivery, { status: 489, headers: [["Svc-NonRetryable-Error", "true"]] });
-    const job = await finish(home, jobId, runner);
+    for (const delivery of server.deliveries.splice(0))
+      await server.settle(delivery, { status: 489, headers: [["Svc-NonRetryable-Error", "true"]] });
+    const job = await finish(server, jobId, runner);
     expect(job).toEqual({
       jobId,
       action: "dlq.retry",
@@ -36,125 +36,125 @@ describe("a job", () => {
       endedAt: expect.any(Number),
       startedBy: { kind: "token", token: "main" },
     });
-    expect((await listDeadLetters(home)).messages).toHaveLength(4);
-    expect(home.deliveries).toHaveLength(6);
+    expect((await listDeadLetters(server)).messages).toHaveLength(4);
+    expect(server.deliveries).toHaveLength(6);
   });
 
   test("applies its filter, and only to its own account", async () => {
-    const home = await createTestServer();
-    await failMany(home, 3);
-    const jobId = await create(home, { action: "dlq.delete", filter: { label: ["n0", "n2"] } });
-    expect((await home.ask("GET", `/v2/jobs/${jobId}`, { token: otherToken })).status).toBe(404);
-    expect((await home.ask("DELETE", `/v2/jobs/${jobId}`, { token: otherToken })).status).toBe(404);
-    expect((await home.ask("GET", "/v2/jobs", { token: otherToken })).body).toEqual({ jobs: [] });
-    expect(await finish(home, jobId)).toMatchObject({ state: "done", total: 2, done: 2 });
-    expect((await listDeadLetters(home)).messages).toHaveLength(1);
-    expect((await home.ask("GET", "/v2/jobs")).body.jobs).toMatchObject([{ jobId, state: "done" }]);
+    const server = await createTestServer();
+    await failMany(server, 3);
+    const jobId = await create(server, { action: "dlq.delete", filter: { label: ["n0", "n2"] } });
+    expect((await server.ask("GET", `/v2/jobs/${jobId}`, { token: otherToken })).status).toBe(404);
+    expect((await server.ask("DELETE", `/v2/jobs/${jobId}`, { token: otherToken })).status).toBe(404);
+    expect((await server.ask("GET", "/v2/jobs", { token: otherToken })).body).toEqual({ jobs: [] });
+    expect(await finish(server, jobId)).toMatchObject({ state: "done", total: 2, done: 2 });
+    expect((await listDeadLetters(server)).messages).toHaveLength(1);
+    expect((await server.ask("GET", "/v2/jobs")).body.jobs).toMatchObject([{ jobId, state: "done" }]);
   });
 
   test("with dryRun only counts the entries", async () => {
-    const home = await createTestServer();
-    await failMany(home, 3);
-    const { status, body } = await home.ask("POST", "/v2/jobs", {
+    const server = await createTestServer();
+    await failMany(server, 3);
+    const { status, body } = await server.ask("POST", "/v2/jobs", {
       body: JSON.stringify({ action: "dlq.delete", filter: { label: "n1" }, dryRun: true }),
     });
     expect({ status, body }).toMatchObject({ status: 200, body: { dryRun: true, count: 1 } });
-    expect((await home.ask("GET", "/v2/jobs")).body).toEqual({ jobs: [] });
+    expect((await server.ask("GET", "/v2/jobs")).body).toEqual({ jobs: [] });
   });
 
   test("cancels messages and runs that existed at its start", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const publish = () =>
-      home.ask("POST", "/v2/publish/https://one.example", { headers: { "svc-delay": "1d" } });
+      server.ask("POST", "/v2/publish/https://one.example", { headers: { "svc-delay": "1d" } });
     for (let at = 0; at < 3; at++) await publish();
-    for (const runId of ["a", "b"]) await start(home, runId);
-    const messages = await create(home, { action: "messages.cancel", filter: { host: "one.example" } });
-    const runs = await create(home, { action: "runs.cancel", filter: {} });
-    home.clock.now += 1;
+    for (const runId of ["a", "b"]) await start(server, runId);
+    const messages = await create(server, { action: "messages.cancel", filter: { host: "one.example" } });
+    const runs = await create(server, { action: "runs.cancel", filter: {} });
+    server.clock.now += 1;
     await publish();
-    await start(home, "c");
-    expect(await finish(home, messages)).toMatchObject({ state: "done", total: 3, done: 3, failed: 0 });
-    expect(await finish(home, runs)).toMatchObject({ state: "done", total: 2, done: 2, failed: 0 });
-    expect([...home.memory.tables.activeRuns.values()].map(({ runId }) => runId)).toEqual(["c"]);
+    await start(server, "c");
+    expect(await finish(server, messages)).toMatchObject({ state: "done", total: 3, done: 3, failed: 0 });
+    expect(await finish(server, runs)).toMatchObject({ state: "done", total: 2, done: 2, failed: 0 });
+    expect([...server.memory.tables.activeRuns.values()].map(({ runId }) => runId)).toEqual(["c"]);
   });
 
   test.each(["runs.resume", "runs.restart"])(
     "of the action %s continues each failed run once",
     async (action) => {
-      const home = await createTestServer();
-      for (const runId of ["a", "b", "c"]) await failRun(home, runId);
-      const jobId = await create(home, { action, filter: {} });
-      expect(await finish(home, jobId)).toMatchObject({ state: "done", total: 3, done: 3 });
-      expect(home.memory.tables.activeRuns.size).toBe(3);
+      const server = await createTestServer();
+      for (const runId of ["a", "b", "c"]) await failRun(server, runId);
+      const jobId = await create(server, { action, filter: {} });
+      expect(await finish(server, jobId)).toMatchObject({ state: "done", total: 3, done: 3 });
+      expect(server.memory.tables.activeRuns.size).toBe(3);
     },
   );
 
   test("deletes failed runs with source: workflow", async () => {
-    const home = await createTestServer();
-    await failRun(home, "a");
-    await failMany(home, 1);
-    const jobId = await create(home, {
+    const server = await createTestServer();
+    await failRun(server, "a");
+    await failMany(server, 1);
+    const jobId = await create(server, {
       action: "dlq.delete",
       filter: { source: "workflow", workflowRunId: "a" },
     });
-    expect(await finish(home, jobId)).toMatchObject({ state: "done", done: 1 });
-    expect((await listDeadLetters(home)).messages).toHaveLength(1);
+    expect(await finish(server, jobId)).toMatchObject({ state: "done", done: 1 });
+    expect((await listDeadLetters(server)).messages).toHaveLength(1);
   });
 
   test("keeps its rate", async () => {
-    const home = await createTestServer();
-    await failMany(home, 9);
-    const jobId = await create(home, { action: "dlq.delete", filter: {}, rate: 3 });
-    const runner = createRunner(home, home.store);
+    const server = await createTestServer();
+    await failMany(server, 9);
+    const jobId = await create(server, { action: "dlq.delete", filter: {}, rate: 3 });
+    const runner = createRunner(server, server.store);
     await runner.round();
     await runner.round();
     await runner.round();
-    expect(await readJob(home, jobId)).toMatchObject({ state: "running", done: 3 });
-    home.clock.now += 999;
+    expect(await readJob(server, jobId)).toMatchObject({ state: "running", done: 3 });
+    server.clock.now += 999;
     await runner.round();
-    expect(await readJob(home, jobId)).toMatchObject({ done: 3 });
-    home.clock.now += 1;
+    expect(await readJob(server, jobId)).toMatchObject({ done: 3 });
+    server.clock.now += 1;
     await runner.round();
-    expect(await readJob(home, jobId)).toMatchObject({ done: 6 });
+    expect(await readJob(server, jobId)).toMatchObject({ done: 6 });
   });
 
   test("keeps its rate after a portion that was refused", async () => {
-    const home = await createTestServer();
-    await failMany(home, 6);
-    damage(home, (await listDeadLetters(home)).messages[1]?.dlqId);
-    const jobId = await create(home, { action: "dlq.retry", filter: {}, rate: 4 });
-    const runner = createRunner(home, home.store);
+    const server = await createTestServer();
+    await failMany(server, 6);
+    damage(server, (await listDeadLetters(server)).messages[1]?.dlqId);
+    const jobId = await create(server, { action: "dlq.retry", filter: {}, rate: 4 });
+    const runner = createRunner(server, server.store);
     await runner.round();
     await runner.round();
-    expect(await readJob(home, jobId)).toMatchObject({ state: "running", done: 3, failed: 1 });
-    home.clock.now += 999;
+    expect(await readJob(server, jobId)).toMatchObject({ state: "running", done: 3, failed: 1 });
+    server.clock.now += 999;
     await runner.round();
-    expect(await readJob(home, jobId)).toMatchObject({ done: 3, failed: 1 });
-    home.clock.now += 1;
+    expect(await readJob(server, jobId)).toMatchObject({ done: 3, failed: 1 });
+    server.clock.now += 1;
     await runner.round();
-    expect(await readJob(home, jobId)).toMatchObject({ state: "done", done: 5, failed: 1 });
+    expect(await readJob(server, jobId)).toMatchObject({ state: "done", done: 5, failed: 1 });
   });
 
   test("can be stopped; the audit log has who started it and who stopped it", async () => {
-    const home = await createTestServer();
-    await failMany(home, 8);
-    const jobId = await create(home, { action: "dlq.retry", filter: {}, rate: 4 });
-    const runner = createRunner(home, home.store);
+    const server = await createTestServer();
+    await failMany(server, 8);
+    const jobId = await create(server, { action: "dlq.retry", filter: {}, rate: 4 });
+    const runner = createRunner(server, server.store);
     await runner.round();
     await runner.round();
-    const { body: made } = await home.ask("POST", "/v2/tokens", {
+    const { body: made } = await server.ask("POST", "/v2/tokens", {
       body: JSON.stringify({ verbs: ["manage"] }),
     });
-    const { status, body } = await home.ask("DELETE", `/v2/jobs/${jobId}`, { token: made.token });
+    const { status, body } = await server.ask("DELETE", `/v2/jobs/${jobId}`, { token: made.token });
     expect({ status, body }).toMatchObject({
       status: 200,
       body: { state: "stopped", done: 4, stoppedBy: { kind: "token", token: made.tokenId } },
     });
-    home.clock.now += 10_000;
+    server.clock.now += 10_000;
     await runner.round();
-    expect((await listDeadLetters(home)).messages).toHaveLength(4);
-    expect((await home.ask("DELETE", `/v2/jobs/${jobId}`)).body).toEqual(body);
-    const { entries } = (await home.ask("GET", `/v2/audit?object=${jobId}`)).body;
+    expect((await listDeadLetters(server)).messages).toHaveLength(4);
+    expect((await server.ask("DELETE", `/v2/jobs/${jobId}`)).body).toEqual(body);
+    const { entries } = (await server.ask("GET", `/v2/audit?object=${jobId}`)).body;
     expect(entries).toMatchObject([
       { action: "job.stop", count: 4, by: { token: made.tokenId } },
       { action: "dlq.retry", by: { token: "main" } },
@@ -162,25 +162,25 @@ describe("a job", () => {
   });
 
   test("counts entries that are refused or gone, with the reasons", async () => {
-    const home = await createTestServer();
-    await failMany(home, 5);
-    const [first, second, third] = (await listDeadLetters(home)).messages;
-    const jobId = await create(home, { action: "dlq.retry", filter: {} });
-    const runner = createRunner(home, home.store);
+    const server = await createTestServer();
+    await failMany(server, 5);
+    const [first, second, third] = (await listDeadLetters(server)).messages;
+    const jobId = await create(server, { action: "dlq.retry", filter: {} });
+    const runner = createRunner(server, server.store);
     await runner.round();
-    damage(home, first?.dlqId);
+    damage(server, first?.dlqId);
     let isFirstCall = true;
     const racing: Store = {
-      ...home.store,
+      ...server.store,
       execute: async (name, input, options) => {
         if (name === "continueJob" && isFirstCall) {
           isFirstCall = false;
-          await home.ask("DELETE", `/v2/dlq/${third?.dlqId}`);
+          await server.ask("DELETE", `/v2/dlq/${third?.dlqId}`);
         }
-        return home.store.execute(name, input, options);
+        return server.store.execute(name, input, options);
       },
     };
-    expect(await finish(home, jobId, createRunner(home, racing))).toMatchObject({
+    expect(await finish(server, jobId, createRunner(server, racing))).toMatchObject({
       state: "done",
       done: 3,
       failed: 2,
@@ -193,133 +193,133 @@ describe("a job", () => {
   });
 
   test("fails if its account may no longer send", async () => {
-    const home = await createTestServer();
-    await failMany(home, 2);
-    const jobId = await create(home, { action: "dlq.retry", filter: {} });
-    await home.store.execute("changeAccount", { account: "acc_1", change: { state: "passive" } });
-    expect(await finish(home, jobId)).toMatchObject({
+    const server = await createTestServer();
+    await failMany(server, 2);
+    const jobId = await create(server, { action: "dlq.retry", filter: {} });
+    await server.store.execute("changeAccount", { account: "acc_1", change: { state: "passive" } });
+    expect(await finish(server, jobId)).toMatchObject({
       state: "failed",
       done: 0,
       error: expect.stringContaining("disabled"),
     });
-    expect((await listDeadLetters(home)).messages).toHaveLength(2);
+    expect((await listDeadLetters(server)).messages).toHaveLength(2);
   });
 
   test("is continued by another node, and two nodes at the same time do each entry once", async () => {
-    const home = await createTestServer();
-    await failMany(home, 40);
-    const jobId = await create(home, { action: "dlq.retry", filter: {} });
-    const runners = ["nod_1", "nod_2", "nod_3"].map((node) => createRunner(home, home.store, node));
+    const server = await createTestServer();
+    await failMany(server, 40);
+    const jobId = await create(server, { action: "dlq.retry", filter: {} });
+    const runners = ["nod_1", "nod_2", "nod_3"].map((node) => createRunner(server, server.store, node));
     // The node that created the job does nothing, so the others take over.
-    home.clock.now += 10_000;
+    server.clock.now += 10_000;
     for (let round = 0; round < 100; round++) {
       await Promise.all(runners.map((runner) => runner.round()));
-      home.clock.now += 5_000;
+      server.clock.now += 5_000;
     }
-    expect(await readJob(home, jobId)).toMatchObject({ state: "done", total: 40, done: 40, failed: 0 });
-    expect(home.deliveries).toHaveLength(40);
+    expect(await readJob(server, jobId)).toMatchObject({ state: "done", total: 40, done: 40, failed: 0 });
+    expect(server.deliveries).toHaveLength(40);
   });
 
   test("leaves a job to the node that does it", async () => {
-    const home = await createTestServer();
-    await failMany(home, 1);
-    const jobId = await create(home, { action: "dlq.delete", filter: {} });
-    home.clock.now += 4_999;
-    await createRunner(home, home.store, "nod_2").round();
-    expect(await readJob(home, jobId)).not.toHaveProperty("total");
-    home.clock.now += 1;
-    await createRunner(home, home.store, "nod_2").round();
-    expect(await readJob(home, jobId)).toMatchObject({ total: 1 });
+    const server = await createTestServer();
+    await failMany(server, 1);
+    const jobId = await create(server, { action: "dlq.delete", filter: {} });
+    server.clock.now += 4_999;
+    await createRunner(server, server.store, "nod_2").round();
+    expect(await readJob(server, jobId)).not.toHaveProperty("total");
+    server.clock.now += 1;
+    await createRunner(server, server.store, "nod_2").round();
+    expect(await readJob(server, jobId)).toMatchObject({ total: 1 });
   });
 });
 
 test("a long search of one job does not delay the jobs of other accounts", async () => {
-  const home = await createTestServer();
+  const server = await createTestServer();
   let isEndless = true;
   const store: Store = {
-    ...home.store,
+    ...server.store,
     read: {
-      ...home.store.read,
+      ...server.store.read,
       deadLetters: async (query) =>
         query.account === "acc_1" && isEndless
           ? { entries: [], cursor: "1800000000000-000000000" }
-          : home.store.read.deadLetters(query),
+          : server.store.read.deadLetters(query),
     },
   };
-  const runner = createRunner(home, store);
-  await failMany(home, 3);
+  const runner = createRunner(server, store);
+  await failMany(server, 3);
   const request = JSON.stringify({ action: "dlq.delete", filter: {} });
   const finishOther = async () => {
-    const { body } = await home.ask("POST", "/v2/jobs", { body: request, token: otherToken });
+    const { body } = await server.ask("POST", "/v2/jobs", { body: request, token: otherToken });
     for (let round = 0; round < 3; round++) await runner.round();
-    const { state } = (await home.ask("GET", `/v2/jobs/${body.jobId}`, { token: otherToken })).body;
+    const { state } = (await server.ask("GET", `/v2/jobs/${body.jobId}`, { token: otherToken })).body;
     expect(state).toBe("done");
   };
-  const jobId = await create(home, { action: "dlq.delete", filter: {} });
+  const jobId = await create(server, { action: "dlq.delete", filter: {} });
   await finishOther();
-  expect(await readJob(home, jobId)).not.toHaveProperty("total");
-  await home.store.execute("noteJob", { account: "acc_1", jobId, note: { total: 3 } });
+  expect(await readJob(server, jobId)).not.toHaveProperty("total");
+  await server.store.execute("noteJob", { account: "acc_1", jobId, note: { total: 3 } });
   await finishOther();
-  expect(await readJob(home, jobId)).toMatchObject({ state: "running", done: 0 });
+  expect(await readJob(server, jobId)).toMatchObject({ state: "running", done: 0 });
   isEndless = false;
-  expect(await finish(home, jobId, runner)).toMatchObject({ state: "done", total: 3, done: 3 });
+  expect(await finish(server, jobId, runner)).toMatchObject({ state: "done", total: 3, done: 3 });
 });
 
 describe("a canary", () => {
   test("must be delivered before the other entries are retried", async () => {
-    const home = await createTestServer();
-    await failMany(home, 6);
-    const jobId = await create(home, { action: "dlq.retry", filter: {}, canary: 2 });
-    const runner = createRunner(home, home.store);
+    const server = await createTestServer();
+    await failMany(server, 6);
+    const jobId = await create(server, { action: "dlq.retry", filter: {}, canary: 2 });
+    const runner = createRunner(server, server.store);
     for (let round = 0; round < 4; round++) {
       await runner.round();
-      home.clock.now += 2_000;
+      server.clock.now += 2_000;
     }
-    expect(await readJob(home, jobId)).toMatchObject({ state: "waiting", done: 2, canary: 2 });
-    const sent = home.deliveries.splice(0);
-    expect((await readJob(home, jobId)).results.map(({ became }: { became: string }) => became)).toEqual(
+    expect(await readJob(server, jobId)).toMatchObject({ state: "waiting", done: 2, canary: 2 });
+    const sent = server.deliveries.splice(0);
+    expect((await readJob(server, jobId)).results.map(({ became }: { became: string }) => became)).toEqual(
       sent.map(({ message }) => message.id),
     );
-    for (const delivery of sent) await home.settle(delivery, { status: 200 });
-    expect(await finish(home, jobId, runner)).toMatchObject({ state: "done", total: 6, done: 6 });
-    expect(home.deliveries).toHaveLength(4);
+    for (const delivery of sent) await server.settle(delivery, { status: 200 });
+    expect(await finish(server, jobId, runner)).toMatchObject({ state: "done", total: 6, done: 6 });
+    expect(server.deliveries).toHaveLength(4);
   });
 
   test.each([2, 9])("of which one is not delivered ends the job (%i)", async (canary) => {
-    const home = await createTestServer();
-    await failMany(home, 3);
-    const jobId = await create(home, { action: "dlq.retry", filter: {}, canary });
-    const runner = createRunner(home, home.store);
+    const server = await createTestServer();
+    await failMany(server, 3);
+    const jobId = await create(server, { action: "dlq.retry", filter: {}, canary });
+    const runner = createRunner(server, server.store);
     for (let round = 0; round < 4; round++) await runner.round();
-    const [one] = home.deliveries.splice(0);
-    if (one) await home.settle(one, { status: 489, headers: [["Svc-NonRetryable-Error", "true"]] });
-    home.clock.now += 2_000;
-    expect(await finish(home, jobId, runner)).toMatchObject({
+    const [one] = server.deliveries.splice(0);
+    if (one) await server.settle(one, { status: 489, headers: [["Svc-NonRetryable-Error", "true"]] });
+    server.clock.now += 2_000;
+    expect(await finish(server, jobId, runner)).toMatchObject({
       state: "failed",
       error: `canary: message ${one?.message.id} was not delivered; the other entries were not handled`,
     });
   });
 
   test("with all entries ends the job when they succeed", async () => {
-    const home = await createTestServer();
-    await failMany(home, 2);
-    const jobId = await create(home, { action: "dlq.retry", filter: {}, canary: 5 });
-    const runner = createRunner(home, home.store);
+    const server = await createTestServer();
+    await failMany(server, 2);
+    const jobId = await create(server, { action: "dlq.retry", filter: {}, canary: 5 });
+    const runner = createRunner(server, server.store);
     for (let round = 0; round < 3; round++) await runner.round();
-    for (const delivery of home.deliveries.splice(0)) await home.settle(delivery, { status: 200 });
-    expect(await finish(home, jobId, runner)).toMatchObject({ state: "done", done: 2 });
+    for (const delivery of server.deliveries.splice(0)) await server.settle(delivery, { status: 200 });
+    expect(await finish(server, jobId, runner)).toMatchObject({ state: "done", done: 2 });
   });
 
   test("of runs must succeed", async () => {
-    const home = await createTestServer();
-    for (const runId of ["a", "b"]) await failRun(home, runId);
-    const jobId = await create(home, { action: "runs.resume", filter: {}, canary: 1 });
-    const runner = createRunner(home, home.store);
+    const server = await createTestServer();
+    for (const runId of ["a", "b"]) await failRun(server, runId);
+    const jobId = await create(server, { action: "runs.resume", filter: {}, canary: 1 });
+    const runner = createRunner(server, server.store);
     for (let round = 0; round < 3; round++) await runner.round();
-    const [{ became }] = (await readJob(home, jobId)).results;
-    expect(await readJob(home, jobId)).toMatchObject({ state: "waiting", done: 1 });
-    await home.store.execute("finishRun", { account: "acc_1", runId: became, body: new Uint8Array() });
-    expect(await finish(home, jobId, runner)).toMatchObject({ state: "done", done: 2 });
+    const [{ became }] = (await readJob(server, jobId)).results;
+    expect(await readJob(server, jobId)).toMatchObject({ state: "waiting", done: 1 });
+    await server.store.execute("finishRun", { account: "acc_1", runId: became, body: new Uint8Array() });
+    expect(await finish(server, jobId, runner)).toMatchObject({ state: "done", done: 2 });
   });
 });
 
@@ -340,34 +340,34 @@ describe("a request for a job", () => {
       /^filter: 80.* the limit is 65536/,
     ],
   ])("%j is refused", async (request, error) => {
-    const home = await createTestServer();
-    expect(await home.ask("POST", "/v2/jobs", { body: JSON.stringify(request) })).toMatchObject({
+    const server = await createTestServer();
+    expect(await server.ask("POST", "/v2/jobs", { body: JSON.stringify(request) })).toMatchObject({
       status: 400,
       body: { error: expect.stringMatching(error) },
     });
-    expect(home.memory.tables.jobs.size).toBe(0);
+    expect(server.memory.tables.jobs.size).toBe(0);
   });
 
   test("beyond the limit replaces the oldest job that has ended, or is refused", async () => {
-    const home = await createTestServer();
-    const ended = await create(home, { action: "dlq.delete", filter: {} });
-    await finish(home, ended);
+    const server = await createTestServer();
+    const ended = await create(server, { action: "dlq.delete", filter: {} });
+    await finish(server, ended);
     for (let at = 0; at < 100; at++) {
-      home.clock.now += 1;
-      await create(home, { action: "dlq.delete", filter: {} });
+      server.clock.now += 1;
+      await create(server, { action: "dlq.delete", filter: {} });
     }
-    expect((await home.ask("GET", `/v2/jobs/${ended}`)).status).toBe(404);
+    expect((await server.ask("GET", `/v2/jobs/${ended}`)).status).toBe(404);
     expect(
-      await home.ask("POST", "/v2/jobs", { body: JSON.stringify({ action: "dlq.delete", filter: {} }) }),
+      await server.ask("POST", "/v2/jobs", { body: JSON.stringify({ action: "dlq.delete", filter: {} }) }),
     ).toMatchObject({ status: 412, body: { error: expect.stringMatching(/^jobs: 100 have not ended/) } });
-    expect(home.memory.tables.jobs.size).toBe(100);
+    expect(server.memory.tables.jobs.size).toBe(100);
   });
 
   test("changes nothing if another node has moved the job", async () => {
-    const home = await createTestServer();
-    await failMany(home, 2);
-    const jobId = await create(home, { action: "dlq.delete", filter: {} });
-    const [one, other] = (await listDeadLetters(home)).messages;
+    const server = await createTestServer();
+    await failMany(server, 2);
+    const jobId = await create(server, { action: "dlq.delete", filter: {} });
+    const [one, other] = (await listDeadLetters(server)).messages;
     const portion = (entry: typeof one): JobPortion => ({
       account: "acc_1",
       jobId,
@@ -377,8 +377,8 @@ describe("a request for a job", () => {
       isEnd: false,
       logRetention: 1,
     });
-    expect(await home.store.execute("continueJob", portion(one))).toMatchObject({ done: 1 });
-    expect(await home.store.execute("continueJob", portion(other))).toBeNull();
-    expect((await listDeadLetters(home)).messages).toEqual([other]);
+    expect(await server.store.execute("continueJob", portion(one))).toMatchObject({ done: 1 });
+    expect(await server.store.execute("continueJob", portion(other))).toBeNull();
+    expect((await listDeadLetters(server)).messages).toEqual([other]);
   });
 });

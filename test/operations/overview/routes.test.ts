@@ -3,30 +3,30 @@ import { createTestServer, otherToken, testTime, token } from "../../api/testSer
 import type { TestServer } from "../../api/testServer.ts";
 import { makeReadOnlyToken } from "../../../src/api/auth/token.ts";
 
-const publish = (home: TestServer, headers: Record<string, string> = {}, url = "https://e.example/x") =>
-  home.ask("POST", `/v2/publish/${url}`, { headers, body: "hello" });
+const publish = (server: TestServer, headers: Record<string, string> = {}, url = "https://e.example/x") =>
+  server.ask("POST", `/v2/publish/${url}`, { headers, body: "hello" });
 const timing = { startedAt: testTime, connect: 1, firstByte: 2, duration: 40 };
 const basic = { authorization: `Basic ${Buffer.from("acc_1:pass").toString("base64")}` };
 
-async function makeToken(home: TestServer, rights: object): Promise<{ id: string; token: string }> {
-  const { status, body } = await home.ask("POST", "/v2/tokens", { body: JSON.stringify(rights) });
+async function makeToken(server: TestServer, rights: object): Promise<{ id: string; token: string }> {
+  const { status, body } = await server.ask("POST", "/v2/tokens", { body: JSON.stringify(rights) });
   expect(status).toBe(201);
   return { id: body.tokenId, token: body.token };
 }
 
 describe("GET /v2/overview", () => {
   test("shows outcomes, what waits, what is paused, and the hosts that fail", async () => {
-    const home = await createTestServer();
-    await home.ask("POST", "/v2/queues/q/pause");
-    await home.ask("POST", "/v2/enqueue/q/https://e.example/x");
-    await publish(home, { "svc-delay": "1m" });
-    await publish(home, { "svc-retries": "0" }, "https://bad.example/x");
-    await home.settle(home.delivery(), { status: 503, timing });
-    await publish(home);
-    await home.settle(home.delivery(), { status: 200, timing });
-    await publish(home);
-    await home.store.execute("claim", { limit: 10 });
-    const { status, body } = await home.ask("GET", "/v2/overview");
+    const server = await createTestServer();
+    await server.ask("POST", "/v2/queues/q/pause");
+    await server.ask("POST", "/v2/enqueue/q/https://e.example/x");
+    await publish(server, { "svc-delay": "1m" });
+    await publish(server, { "svc-retries": "0" }, "https://bad.example/x");
+    await server.settle(server.delivery(), { status: 503, timing });
+    await publish(server);
+    await server.settle(server.delivery(), { status: 200, timing });
+    await publish(server);
+    await server.store.execute("claim", { limit: 10 });
+    const { status, body } = await server.ask("GET", "/v2/overview");
     expect(status).toBe(200);
     expect(body).toMatchObject({
       unfinished: { count: 3 },
@@ -46,25 +46,25 @@ describe("GET /v2/overview", () => {
     });
     expect(body.minutes.at(-1)).toMatchObject({ start: testTime, messages: 5, delivered: 1, failed: 1 });
     expect(body).not.toHaveProperty("disk");
-    expect((await home.ask("GET", "/v2/overview", { token: otherToken })).body).toMatchObject({
+    expect((await server.ask("GET", "/v2/overview", { token: otherToken })).body).toMatchObject({
       unfinished: { count: 0 },
       worstHosts: [],
     });
   });
 
   test("names paused schedules and sources", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const headers = { "svc-cron": "0 0 1 1 *", "svc-schedule-id": "daily" };
-    await home.ask("POST", "/v2/schedules/https://e.example/x", { headers });
-    await home.ask("POST", "/v2/schedules/daily/pause");
+    await server.ask("POST", "/v2/schedules/https://e.example/x", { headers });
+    await server.ask("POST", "/v2/schedules/daily/pause");
     const source = {
       destination: "https://e.example/x",
       verification: { scheme: "github", secret: "s3cret-s3cret" },
       paused: true,
     };
-    const created = await home.ask("POST", "/v2/sources", { body: JSON.stringify(source) });
+    const created = await server.ask("POST", "/v2/sources", { body: JSON.stringify(source) });
     expect(created.status, JSON.stringify(created.body)).toBeLessThan(300);
-    expect((await home.ask("GET", "/v2/overview")).body.paused).toMatchObject({
+    expect((await server.ask("GET", "/v2/overview")).body.paused).toMatchObject({
       schedules: { count: 1, names: ["daily"] },
       sources: { count: 1 },
     });
@@ -73,12 +73,12 @@ describe("GET /v2/overview", () => {
 
 describe("GET /v2/hosts", () => {
   test("shows deliveries, failures and durations by host, of the own account", async () => {
-    const home = await createTestServer();
-    await publish(home, { "svc-retry-delay": "60000" }, "https://bad.example/x");
-    await home.settle(home.delivery(), { error: "connection refused", timing });
-    await publish(home);
-    await home.store.execute("claim", { limit: 10 });
-    expect((await home.ask("GET", "/v2/hosts")).body).toEqual({
+    const server = await createTestServer();
+    await publish(server, { "svc-retry-delay": "60000" }, "https://bad.example/x");
+    await server.settle(server.delivery(), { error: "connection refused", timing });
+    await publish(server);
+    await server.store.execute("claim", { limit: 10 });
+    expect((await server.ask("GET", "/v2/hosts")).body).toEqual({
       hosts: [
         {
           host: "bad.example",
@@ -94,15 +94,15 @@ describe("GET /v2/hosts", () => {
         { host: "e.example", inFlight: 1, waiting: 0 },
       ],
     });
-    expect((await home.ask("GET", "/v2/hosts", { token: otherToken })).body).toEqual({ hosts: [] });
+    expect((await server.ask("GET", "/v2/hosts", { token: otherToken })).body).toEqual({ hosts: [] });
   });
 });
 
 describe("GET /v2/me", () => {
   test("shows the account and the rights of each kind of token", async () => {
-    const home = await createTestServer({ region: "EU-CENTRAL-1" });
+    const server = await createTestServer({ region: "EU-CENTRAL-1" });
     const account = { id: "acc_1", name: "acc_1", state: "active" };
-    const me = async (by: string) => (await home.ask("GET", "/v2/me", { token: by })).body;
+    const me = async (by: string) => (await server.ask("GET", "/v2/me", { token: by })).body;
     expect(await me(token)).toEqual({
       account: { ...account, name: expect.any(String) },
       credential: { kind: "main", verbs: ["publish", "read", "manage"] },
@@ -115,7 +115,7 @@ describe("GET /v2/me", () => {
       credential: { kind: "readOnly", verbs: ["read"] },
     });
     const rights = { verbs: ["publish", "read"], destinations: ["https://e.example/*"] };
-    const scoped = await makeToken(home, rights);
+    const scoped = await makeToken(server, rights);
     expect(await me(scoped.token)).toMatchObject({
       credential: { kind: "token", tokenId: scoped.id, ...rights },
     });
@@ -124,8 +124,8 @@ describe("GET /v2/me", () => {
   });
 
   test("shows the brand of the server", async () => {
-    const home = await createTestServer({ brand: "upstash" });
-    expect((await home.ask("GET", "/v2/me")).body).toMatchObject({
+    const server = await createTestServer({ brand: "upstash" });
+    expect((await server.ask("GET", "/v2/me")).body).toMatchObject({
       brand: "upstash",
       headerPrefix: "Upstash",
     });
@@ -134,26 +134,26 @@ describe("GET /v2/me", () => {
 
 describe.each(["svc", "qstash"])("the account record and the statistics of /v2/%s", (brand) => {
   test("are readable with a token that may read, without secrets", async () => {
-    const home = await createTestServer();
-    const { token: reading } = await makeToken(home, { verbs: ["read"] });
-    const { token: publishing } = await makeToken(home, { verbs: ["publish"] });
+    const server = await createTestServer();
+    const { token: reading } = await makeToken(server, { verbs: ["read"] });
+    const { token: publishing } = await makeToken(server, { verbs: ["publish"] });
     for (const path of [`/v2/${brand}/user/acc_1`, `/v2/${brand}/users`]) {
-      const shown = await home.ask("GET", path, { token: reading });
+      const shown = await server.ask("GET", path, { token: reading });
       expect(shown.status).toBe(200);
       expect([shown.body].flat()[0]).toMatchObject({ id: "acc_1", state: "active" });
       for (const name of ["password", "token", "read_only_token"])
         expect([shown.body].flat()[0]).not.toHaveProperty(name);
-      const owner = await home.ask("GET", path, { token: null, headers: basic });
+      const owner = await server.ask("GET", path, { token: null, headers: basic });
       expect([owner.body].flat()[0]).toMatchObject({ id: "acc_1", password: "pass", token });
-      expect((await home.ask("GET", path, { token: publishing })).status).toBe(403);
-      expect((await home.ask("GET", path, { token: "wrong" })).status).toBe(401);
+      expect((await server.ask("GET", path, { token: publishing })).status).toBe(403);
+      expect((await server.ask("GET", path, { token: "wrong" })).status).toBe(401);
     }
-    expect((await home.ask("GET", `/v2/${brand}/stats/acc_1`, { token: reading })).status).toBe(200);
-    expect((await home.ask("GET", `/v2/${brand}/stats/acc_1`, { token: publishing })).status).toBe(403);
-    expect((await home.ask("GET", `/v2/${brand}/stats/acc_1`, { token: otherToken })).status).toBe(404);
-    expect((await home.ask("GET", `/v2/${brand}/user/acc_1`, { token: otherToken })).status).toBe(404);
+    expect((await server.ask("GET", `/v2/${brand}/stats/acc_1`, { token: reading })).status).toBe(200);
+    expect((await server.ask("GET", `/v2/${brand}/stats/acc_1`, { token: publishing })).status).toBe(403);
+    expect((await server.ask("GET", `/v2/${brand}/stats/acc_1`, { token: otherToken })).status).toBe(404);
+    expect((await server.ask("GET", `/v2/${brand}/user/acc_1`, { token: otherToken })).status).toBe(404);
     // Everything else of the account API still needs the password.
-    const change = await home.ask("POST", `/v2/${brand}/rotate-token/acc_1`, { token });
+    const change = await server.ask("POST", `/v2/${brand}/rotate-token/acc_1`, { token });
     expect(change.status).toBe(401);
   });
 });

@@ -12,15 +12,15 @@ import type { TestServer } from "../../api/testServer.ts";
 import { testTime, createTestServer, otherToken } from "../../api/testServer.ts";
 import { call, change, destination, github as verification, make, rejectionsOf } from "./sourceRequests.ts";
 
-let home: TestServer;
+let server: TestServer;
 
 beforeEach(async () => {
-  home = await createTestServer();
+  server = await createTestServer();
 });
 
 describe("a source", () => {
   test("is created with a URL that is shown once and stored only as a hash", async () => {
-    const reply = await home.ask("POST", "/v2/sources", {
+    const reply = await server.ask("POST", "/v2/sources", {
       body: JSON.stringify({
         name: "GitHub",
         destination,
@@ -43,12 +43,12 @@ describe("a source", () => {
       rejected: 0,
     };
     expect(reply).toMatchObject({ status: 201, body: { ...shown, url } });
-    expect(await home.ask("GET", `/v2/sources/${sourceId}`)).toMatchObject({ status: 200, body: shown });
-    const list = await home.ask("GET", "/v2/sources");
+    expect(await server.ask("GET", `/v2/sources/${sourceId}`)).toMatchObject({ status: 200, body: shown });
+    const list = await server.ask("GET", "/v2/sources");
     expect(list.body).toEqual({ sources: [shown] });
     const secret = url.split("/").at(-1) ?? "";
     const kept = JSON.stringify(
-      await home.store.read.listResources("sources", { account: "acc_1", limit: 10 }),
+      await server.store.read.listResources("sources", { account: "acc_1", limit: 10 }),
     );
     expect(kept).toContain(hash("sha256", secret, "hex"));
     expect(kept).not.toContain(secret);
@@ -58,8 +58,8 @@ describe("a source", () => {
   test("has a URL under the public URL of the server", async () => {
     const api = createApi({
       routes,
-      store: home.store,
-      now: () => home.clock.now,
+      store: server.store,
+      now: () => server.clock.now,
       retention: { log: 1, deadLetters: 1 },
       trustProxy: false,
       wakeWhenIdle,
@@ -72,17 +72,17 @@ describe("a source", () => {
       publicUrl: "https://queue.example/base",
     });
     onTestFinished(() => api.close());
-    const { url } = await make({ ...home, ask: askOf(api) });
+    const { url } = await make({ ...server, ask: askOf(api) });
     expect(url).toMatch(/^https:\/\/queue\.example\/base\/v2\/in\/[\w-]{32}$/);
   });
 
   test("is listed in pages", async () => {
     const ids: string[] = [];
-    for (let number = 0; number < 5; number++) ids.push((await make(home)).sourceId);
+    for (let number = 0; number < 5; number++) ids.push((await make(server)).sourceId);
     const found: string[] = [];
     let cursor: string | undefined;
     do {
-      const { body } = await home.ask(
+      const { body } = await server.ask(
         "GET",
         `/v2/sources?count=2${cursor === undefined ? "" : `&cursor=${cursor}`}`,
       );
@@ -90,19 +90,19 @@ describe("a source", () => {
       cursor = body.cursor as string | undefined;
     } while (cursor !== undefined);
     expect(found).toEqual(ids);
-    expect((await home.ask("GET", "/v2/sources?cursor=%27")).status).toBe(400);
+    expect((await server.ask("GET", "/v2/sources?cursor=%27")).status).toBe(400);
   });
 
   test("is refused beyond 1,000 sources", async () => {
     const row = { name: "", destination, headers: [], verification: null, deduplicate: true, paused: false };
     for (let number = 0; number < 1000; number++)
-      await home.store.execute("createSource", { account: "acc_1", secretHash: String(number), ...row });
-    const reply = await home.ask("POST", "/v2/sources", { body: JSON.stringify({ destination }) });
+      await server.store.execute("createSource", { account: "acc_1", secretHash: String(number), ...row });
+    const reply = await server.ask("POST", "/v2/sources", { body: JSON.stringify({ destination }) });
     expect(reply).toMatchObject({
       status: 412,
       body: { error: expect.stringContaining("sources: there are 1000") },
     });
-    await make(home, {}, otherToken);
+    await make(server, {}, otherToken);
   });
 
   test.each([
@@ -181,16 +181,16 @@ describe("a source", () => {
     [{ destination, paused: "yes" }, 400, "paused: is neither true nor false"],
     [{ destination, name: "n".repeat(513) }, 400, "name: is longer than 512 characters"],
   ])("%o is refused", async (body, status, error) => {
-    const reply = await home.ask("POST", "/v2/sources", { body: JSON.stringify(body) });
+    const reply = await server.ask("POST", "/v2/sources", { body: JSON.stringify(body) });
     expect(reply).toMatchObject({ status, body: { error: expect.stringContaining(error) } });
     expect(reply.body.error).not.toContain("tell-nobody!");
-    expect((await home.ask("GET", "/v2/sources")).body).toEqual({ sources: [] });
+    expect((await server.ask("GET", "/v2/sources")).body).toEqual({ sources: [] });
   });
 
   test("keeps the properties that a change leaves out", async () => {
-    const { sourceId, path } = await make(home, { settings: { "Svc-Retries": "5" } });
+    const { sourceId, path } = await make(server, { settings: { "Svc-Retries": "5" } });
     expect(
-      (await change(home, sourceId, { name: "n", settings: { "Svc-Method": "PUT" } })).body,
+      (await change(server, sourceId, { name: "n", settings: { "Svc-Method": "PUT" } })).body,
     ).toMatchObject({
       name: "n",
       destination,
@@ -199,27 +199,31 @@ describe("a source", () => {
       deduplicate: true,
       verification: null,
     });
-    expect((await change(home, sourceId, { destination: "https://two.example/" })).status).toBe(200);
-    expect((await call(home, path, { body: "x" })).status).toBe(200);
-    expect(home.delivery().message).toMatchObject({ url: "https://two.example/", method: "PUT", retries: 3 });
+    expect((await change(server, sourceId, { destination: "https://two.example/" })).status).toBe(200);
+    expect((await call(server, path, { body: "x" })).status).toBe(200);
+    expect(server.delivery().message).toMatchObject({
+      url: "https://two.example/",
+      method: "PUT",
+      retries: 3,
+    });
     expect(
-      (await change(home, sourceId, { verification: { scheme: "stripe", secret: ["a", "b"] } })).body
+      (await change(server, sourceId, { verification: { scheme: "stripe", secret: ["a", "b"] } })).body
         .verification,
     ).toEqual({
       scheme: "stripe",
       secrets: 2,
     });
-    expect((await call(home, path, { body: "x" })).status).toBe(401);
-    expect((await change(home, sourceId, { verification: null })).body.verification).toBeNull();
-    expect((await call(home, path, { body: "x" })).status).toBe(200);
+    expect((await call(server, path, { body: "x" })).status).toBe(401);
+    expect((await change(server, sourceId, { verification: null })).body.verification).toBeNull();
+    expect((await call(server, path, { body: "x" })).status).toBe(200);
     for (const wrong of [
       { settings: { "Svc-Retries": "x" } },
       { destination: "x y" },
       { secretHash: "x" },
       { url: "x" },
     ])
-      expect((await change(home, sourceId, wrong)).status).toBe(400);
-    expect((await change(home, "src_unknown", { name: "n" })).status).toBe(404);
+      expect((await change(server, sourceId, wrong)).status).toBe(400);
+    expect((await change(server, "src_unknown", { name: "n" })).status).toBe(404);
   });
 
   test("hides the parts that its settings redact", async () => {
@@ -227,15 +231,17 @@ describe("a source", () => {
       "Svc-Forward-Authorization": "Bearer deep",
       "Svc-Redact-Fields": "header[Authorization], body",
     };
-    const made = await make(home, { settings, verification });
-    const shown = await home.ask("GET", `/v2/sources/${made.sourceId}`);
+    const made = await make(server, { settings, verification });
+    const shown = await server.ask("GET", `/v2/sources/${made.sourceId}`);
     expect(shown.body.settings).toEqual({
       ...settings,
       "Svc-Forward-Authorization": `REDACTED:${hash("sha256", "Bearer deep", "hex")}`,
     });
-    expect((await change(home, made.sourceId, { settings: shown.body.settings as object })).status).toBe(400);
-    await call(home, made.path, { body: "private" });
-    expect((await rejectionsOf(home, made))[0]).toMatchObject({
+    expect((await change(server, made.sourceId, { settings: shown.body.settings as object })).status).toBe(
+      400,
+    );
+    await call(server, made.path, { body: "private" });
+    expect((await rejectionsOf(server, made))[0]).toMatchObject({
       body: `REDACTED:${hash("sha256", "private", "hex")}`,
     });
   });

@@ -12,15 +12,15 @@ import {
   signed,
 } from "./sourceRequests.ts";
 
-let home: TestServer;
+let server: TestServer;
 
 beforeEach(async () => {
-  home = await createTestServer();
+  server = await createTestServer();
 });
 
 describe("a call", () => {
   test("is published with the settings of the source, and only its body and headers", async () => {
-    const { path, secret } = await make(home, {
+    const { path, secret } = await make(server, {
       settings: { "Svc-Retries": "7", "Svc-Forward-X-Own": "o", "Svc-Label": "l" },
     });
     const headers = {
@@ -42,8 +42,8 @@ describe("a call", () => {
     };
     const query = "?svc-delay=1d&upstash-method=PUT&svc_token=x&admin=1&svc-deduplication-id=1";
     const body = Buffer.from([0, 255, 13, 10, 0xe2, 0x82]);
-    const reply = await call(home, path + query, { headers, body });
-    const { message } = home.delivery();
+    const reply = await call(server, path + query, { headers, body });
+    const { message } = server.delivery();
     expect(reply).toMatchObject({ status: 200, text: JSON.stringify({ messageId: message.id }) });
     expect(message).toMatchObject({
       account: "acc_1",
@@ -63,7 +63,7 @@ describe("a call", () => {
       ["User-Agent", "Sender/1"],
       ["X-Own", "o"],
     ]);
-    expect(JSON.stringify([message, reply, home.lines])).not.toContain(secret);
+    expect(JSON.stringify([message, reply, server.lines])).not.toContain(secret);
   });
 
   test("may have a cookie of the console, which is not delivered", async () => {
@@ -76,111 +76,111 @@ describe("a call", () => {
   });
 
   test("is published without its headers if the source has header-forward off", async () => {
-    const { path } = await make(home, { settings: { "Upstash-Header-Forward": "false" } });
-    await call(home, path, { headers: { "content-type": "text/plain", "x-a": "1" }, body: "x" });
-    expect(home.delivery().message).toMatchObject({
+    const { path } = await make(server, { settings: { "Upstash-Header-Forward": "false" } });
+    await call(server, path, { headers: { "content-type": "text/plain", "x-a": "1" }, body: "x" });
+    expect(server.delivery().message).toMatchObject({
       headers: [["Content-Type", "text/plain"]],
       brand: "upstash",
     });
   });
 
   test("keeps the brand of the source", async () => {
-    const { path } = await make(home, { settings: { "Upstash-Retries": "1" } });
-    await call(home, path, { headers: { "svc-retries": "2" }, body: "x" });
-    expect(home.delivery().message).toMatchObject({ brand: "upstash", retries: 1 });
+    const { path } = await make(server, { settings: { "Upstash-Retries": "1" } });
+    await call(server, path, { headers: { "svc-retries": "2" }, body: "x" });
+    expect(server.delivery().message).toMatchObject({ brand: "upstash", retries: 1 });
   });
 
   test("goes to all endpoints of a group without revealing them to the sender", async () => {
     const endpoints = ["https://one.example/a", "https://two.example/b"].map((url) => ({ url }));
-    await home.ask("POST", "/v2/topics/shops/endpoints", { body: JSON.stringify({ endpoints }) });
-    const { path } = await make(home, { destination: "shops", verification });
-    const reply = await call(home, path, { headers: signed("{}"), body: "{}" });
-    const sent = home.deliveries.splice(0);
+    await server.ask("POST", "/v2/topics/shops/endpoints", { body: JSON.stringify({ endpoints }) });
+    const { path } = await make(server, { destination: "shops", verification });
+    const reply = await call(server, path, { headers: signed("{}"), body: "{}" });
+    const sent = server.deliveries.splice(0);
     expect(sent.map(({ message }) => message.url).toSorted()).toEqual([
       "https://one.example/a",
       "https://two.example/b",
     ]);
     expect(reply.status).toBe(200);
     expect(JSON.parse(reply.text)).toEqual(sent.map(({ message }) => ({ messageId: message.id })));
-    expect((await call(home, path, { headers: signed("{}"), body: "{}" })).status).toBe(202);
-    expect(home.deliveries).toEqual([]);
+    expect((await call(server, path, { headers: signed("{}"), body: "{}" })).status).toBe(202);
+    expect(server.deliveries).toEqual([]);
   });
 
   test("uses the settings in the query of a group destination", async () => {
     const endpoints = [{ url: "https://one.example/a" }];
-    await home.ask("POST", "/v2/topics/shops/endpoints", { body: JSON.stringify({ endpoints }) });
-    const { path } = await make(home, { destination: "shops?svc-retries=5&shop=1" });
-    await call(home, path, { body: "x" });
-    expect(home.delivery().message).toMatchObject({ url: "https://one.example/a?shop=1", retries: 5 });
+    await server.ask("POST", "/v2/topics/shops/endpoints", { body: JSON.stringify({ endpoints }) });
+    const { path } = await make(server, { destination: "shops?svc-retries=5&shop=1" });
+    await call(server, path, { body: "x" });
+    expect(server.delivery().message).toMatchObject({ url: "https://one.example/a?shop=1", retries: 5 });
   });
 
   test("has status 503 if its group was deleted, and the owner sees the reason", async () => {
     const endpoints = [{ url: "https://one.example/a" }];
-    await home.ask("POST", "/v2/topics/shops/endpoints", { body: JSON.stringify({ endpoints }) });
-    const made = await make(home, { destination: "shops" });
-    expect((await home.ask("DELETE", "/v2/topics/shops")).status).toBe(200);
-    const reply = await call(home, made.path, { body: "x" });
+    await server.ask("POST", "/v2/topics/shops/endpoints", { body: JSON.stringify({ endpoints }) });
+    const made = await make(server, { destination: "shops" });
+    expect((await server.ask("DELETE", "/v2/topics/shops")).status).toBe(200);
+    const reply = await call(server, made.path, { body: "x" });
     expect(reply).toMatchObject({ status: 503, headers: { "retry-after": expect.any(String) } });
     expect(reply.text).not.toContain("shops");
-    expect(await rejectionsOf(home, made)).toMatchObject([{ reason: expect.stringContaining("shops") }]);
+    expect(await rejectionsOf(server, made)).toMatchObject([{ reason: expect.stringContaining("shops") }]);
   });
 
   test("with the same signed event is accepted once by each source", async () => {
-    const one = await make(home, { verification });
-    const other = await make(home, { verification });
-    const first = await call(home, one.path, { headers: signed("{}"), body: "{}" });
-    const { message } = home.delivery();
-    const again = await call(home, one.path, { headers: signed("{}"), body: "{}" });
+    const one = await make(server, { verification });
+    const other = await make(server, { verification });
+    const first = await call(server, one.path, { headers: signed("{}"), body: "{}" });
+    const { message } = server.delivery();
+    const again = await call(server, one.path, { headers: signed("{}"), body: "{}" });
     expect(again).toMatchObject({
       status: 202,
       text: JSON.stringify({ messageId: message.id, deduplicated: true }),
     });
     expect(first.text).toBe(JSON.stringify({ messageId: message.id }));
-    expect(home.deliveries).toEqual([]);
+    expect(server.deliveries).toEqual([]);
     expect(
-      (await call(home, one.path, { headers: signed("{}", { event: "evt-2" }), body: "{}" })).status,
+      (await call(server, one.path, { headers: signed("{}", { event: "evt-2" }), body: "{}" })).status,
     ).toBe(202);
-    expect((await call(home, one.path, { headers: signed("[]"), body: "[]" })).status).toBe(200);
-    expect((await call(home, other.path, { headers: signed("{}"), body: "{}" })).status).toBe(200);
-    await change(home, one.sourceId, { deduplicate: false });
-    expect((await call(home, one.path, { headers: signed("{}"), body: "{}" })).status).toBe(200);
-    home.deliveries.splice(0);
+    expect((await call(server, one.path, { headers: signed("[]"), body: "[]" })).status).toBe(200);
+    expect((await call(server, other.path, { headers: signed("{}"), body: "{}" })).status).toBe(200);
+    await change(server, one.sourceId, { deduplicate: false });
+    expect((await call(server, one.path, { headers: signed("{}"), body: "{}" })).status).toBe(200);
+    server.deliveries.splice(0);
     // A publish request of the owner with the same id is not a duplicate of the event.
-    const own = await home.ask("POST", `/v2/publish/${destination}`, {
+    const own = await server.ask("POST", `/v2/publish/${destination}`, {
       headers: { "svc-deduplication-id": "evt-1" },
     });
     expect(own.status).toBe(200);
   });
 
   test("counts accepted and rejected calls, and has the time of the last one", async () => {
-    const one = await make(home, { verification });
-    const other = await make(home);
+    const one = await make(server, { verification });
+    const other = await make(server);
     const read = async ({ sourceId }: { sourceId: string }) =>
-      (await home.ask("GET", `/v2/sources/${sourceId}`)).body;
+      (await server.ask("GET", `/v2/sources/${sourceId}`)).body;
     expect(await read(one)).not.toHaveProperty("lastCallAt");
-    await call(home, one.path, { headers: signed("{}", { event: "evt-1" }), body: "{}" });
-    await call(home, one.path, { headers: signed("{}", { event: "evt-1" }), body: "{}" });
+    await call(server, one.path, { headers: signed("{}", { event: "evt-1" }), body: "{}" });
+    await call(server, one.path, { headers: signed("{}", { event: "evt-1" }), body: "{}" });
     expect(await read(one)).toMatchObject({ accepted: 2, rejected: 0, lastCallAt: testTime });
-    home.clock.now += 1_000;
-    expect((await call(home, one.path, { body: "forged" })).status).toBe(401);
-    await call(home, other.path, { body: "x" });
+    server.clock.now += 1_000;
+    expect((await call(server, one.path, { body: "forged" })).status).toBe(401);
+    await call(server, other.path, { body: "x" });
     expect(await read(one)).toMatchObject({ accepted: 2, rejected: 1, lastCallAt: testTime + 1_000 });
     expect(await read(other)).toMatchObject({ accepted: 1, rejected: 0 });
-    await change(home, other.sourceId, { paused: true });
-    expect((await call(home, other.path, { body: "x" })).status).toBe(503);
-    const { sources } = (await home.ask("GET", "/v2/sources")).body;
+    await change(server, other.sourceId, { paused: true });
+    expect((await call(server, other.path, { body: "x" })).status).toBe(503);
+    const { sources } = (await server.ask("GET", "/v2/sources")).body;
     expect(sources.map(({ accepted }: { accepted: number }) => accepted).toSorted()).toEqual([1, 2]);
   });
 
   test("sets the time of the last accepted call, to the minute", async () => {
-    const { path, sourceId } = await make(home);
-    await call(home, path, { body: "x" });
-    home.clock.now += 30_000;
-    await call(home, path, { body: "x" });
-    expect((await home.ask("GET", `/v2/sources/${sourceId}`)).body.acceptedAt).toBe(testTime);
-    home.clock.now += 30_000;
-    await call(home, path, { body: "x" });
-    expect((await home.ask("GET", `/v2/sources/${sourceId}`)).body.acceptedAt).toBe(testTime + 60_000);
+    const { path, sourceId } = await make(server);
+    await call(server, path, { body: "x" });
+    server.clock.now += 30_000;
+    await call(server, path, { body: "x" });
+    expect((await server.ask("GET", `/v2/sources/${sourceId}`)).body.acceptedAt).toBe(testTime);
+    server.clock.now += 30_000;
+    await call(server, path, { body: "x" });
+    expect((await server.ask("GET", `/v2/sources/${sourceId}`)).body.acceptedAt).toBe(testTime + 60_000);
   });
 
   test("is verified with the URL that the sender called, which a trusted proxy may report", async () => {
@@ -193,10 +193,10 @@ describe("a call", () => {
         .update(`${url}MessageSidSM1MessageStatussent`)
         .digest("base64"),
     });
-    const plain = await make(home, { verification: twilio });
+    const plain = await make(server, { verification: twilio });
     expect(
       (
-        await call(home, `${plain.path}?a=1`, {
+        await call(server, `${plain.path}?a=1`, {
           headers: headersFor(`http://queue.example${plain.path}?a=1`),
           body,
         })
@@ -207,21 +207,21 @@ describe("a call", () => {
       "x-forwarded-proto": "https",
       "x-forwarded-host": "evil.example",
     };
-    expect((await call(home, plain.path, { headers: forged, body })).status).toBe(401);
-    home = await createTestServer({ trustProxy: true });
-    const proxied = await make(home, { verification: twilio });
+    expect((await call(server, plain.path, { headers: forged, body })).status).toBe(401);
+    server = await createTestServer({ trustProxy: true });
+    const proxied = await make(server, { verification: twilio });
     const through = {
       ...headersFor(`https://front.example${proxied.path}`),
       "x-forwarded-proto": "https",
       "x-forwarded-host": "front.example",
     };
-    expect((await call(home, proxied.path, { headers: through, body })).status).toBe(200);
+    expect((await call(server, proxied.path, { headers: through, body })).status).toBe(200);
   });
 });
 
 describe("handshakes", () => {
   test("of Slack are answered if they are verified, and publish nothing", async () => {
-    const { path } = await make(home, { verification: { scheme: "slack", secret: "sl" } });
+    const { path } = await make(server, { verification: { scheme: "slack", secret: "sl" } });
     const body = JSON.stringify({ type: "url_verification", challenge: "3eZbrw1a" });
     const time = String(testTime / 1000);
     const signature = `v0=${createHmac("sha256", "sl").update(`v0:${time}:${body}`).digest("hex")}`;
@@ -230,41 +230,45 @@ describe("handshakes", () => {
       "x-slack-request-timestamp": time,
       "x-slack-signature": signature,
     };
-    const reply = await call(home, path, { headers, body });
+    const reply = await call(server, path, { headers, body });
     expect(reply).toMatchObject({
       status: 200,
       text: "3eZbrw1a",
       headers: { "content-type": "text/plain; charset=utf-8" },
     });
     expect(
-      (await call(home, path, { headers: { ...headers, "x-slack-signature": `v0=${"0".repeat(64)}` }, body }))
-        .status,
+      (
+        await call(server, path, {
+          headers: { ...headers, "x-slack-signature": `v0=${"0".repeat(64)}` },
+          body,
+        })
+      ).status,
     ).toBe(401);
-    expect(home.deliveries).toEqual([]);
+    expect(server.deliveries).toEqual([]);
   });
 
   test("by GET are answered if the scheme has them", async () => {
     const handshake = { kind: "hub", verifyToken: "vt" };
-    const made = await make(home, {
+    const made = await make(server, {
       verification: { scheme: "hmac", secret: "s", header: "X-Signature", handshake },
     });
     const query = "?hub.mode=subscribe&hub.challenge=1158201444&hub.verify_token=";
-    expect(await call(home, `${made.path}${query}vt`, { method: "GET" })).toMatchObject({
+    expect(await call(server, `${made.path}${query}vt`, { method: "GET" })).toMatchObject({
       status: 200,
       text: "1158201444",
     });
-    expect((await call(home, `${made.path}${query}wrong`, { method: "GET" })).status).toBe(401);
-    expect((await call(home, made.path, { method: "GET" })).status).toBe(401);
-    expect(home.deliveries).toEqual([]);
-    expect(await rejectionsOf(home, made)).toMatchObject([
+    expect((await call(server, `${made.path}${query}wrong`, { method: "GET" })).status).toBe(401);
+    expect((await call(server, made.path, { method: "GET" })).status).toBe(401);
+    expect(server.deliveries).toEqual([]);
+    expect(await rejectionsOf(server, made)).toMatchObject([
       { method: "GET" },
       { reason: expect.stringContaining("hub.verify_token") },
     ]);
   });
 
   test("by Microsoft are answered with the token, as plain text", async () => {
-    const { path } = await make(home, { verification: { scheme: "microsoft", secret: "cs" } });
-    const reply = await call(home, `${path}?validationToken=a%3Cb%3E`);
+    const { path } = await make(server, { verification: { scheme: "microsoft", secret: "cs" } });
+    const reply = await call(server, `${path}?validationToken=a%3Cb%3E`);
     expect(reply).toMatchObject({
       status: 200,
       text: "a<b>",
@@ -273,23 +277,23 @@ describe("handshakes", () => {
   });
 
   test("a GET publishes nothing, regardless of its content", async () => {
-    const open = await make(home);
-    expect(await call(home, open.path, { method: "GET" })).toMatchObject({
+    const open = await make(server);
+    expect(await call(server, open.path, { method: "GET" })).toMatchObject({
       status: 200,
       text: '{"ready":true}',
     });
-    const twilio = await make(home, { verification: { scheme: "twilio", secret: "12345" } });
+    const twilio = await make(server, { verification: { scheme: "twilio", secret: "12345" } });
     const signature = createHmac("sha1", "12345")
       .update(`http://localhost:80${twilio.path}?MessageSid=1`)
       .digest("base64");
-    const reply = await call(home, `${twilio.path}?MessageSid=1`, {
+    const reply = await call(server, `${twilio.path}?MessageSid=1`, {
       method: "GET",
       headers: { "x-twilio-signature": signature },
     });
     expect(reply.status).toBe(400);
-    expect(await rejectionsOf(home, twilio)).toMatchObject([
+    expect(await rejectionsOf(server, twilio)).toMatchObject([
       { reason: expect.stringContaining("configure the sender to use POST") },
     ]);
-    expect(home.deliveries).toEqual([]);
+    expect(server.deliveries).toEqual([]);
   });
 });

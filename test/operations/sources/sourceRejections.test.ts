@@ -4,13 +4,13 @@ import { testTime, createTestServer } from "../../api/testServer.ts";
 import type { Made } from "./sourceRequests.ts";
 import { github, make, rejectionsOf } from "./sourceRequests.ts";
 
-const rejectedOf = async (home: TestServer, { sourceId }: Made): Promise<number> =>
-  (await home.ask("GET", `/v2/sources/${sourceId}`)).body.rejected as number;
+const rejectedOf = async (server: TestServer, { sourceId }: Made): Promise<number> =>
+  (await server.ask("GET", `/v2/sources/${sourceId}`)).body.rejected as number;
 
 describe("calls that are rejected", () => {
   test("are kept with reason, headers and body, without secrets", async () => {
-    const home = await createTestServer();
-    const made = await make(home, { verification: github });
+    const server = await createTestServer();
+    const made = await make(server, { verification: github });
     const headers = {
       authorization: "Bearer t0ken",
       cookie: "c00kie",
@@ -18,10 +18,10 @@ describe("calls that are rejected", () => {
       referer: made.path,
     };
     const body = `${"é".repeat(10_000)} ${made.path}`;
-    const reply = await home.ask("POST", made.path, { headers, body, token: null });
+    const reply = await server.ask("POST", made.path, { headers, body, token: null });
     expect(reply.status).toBe(401);
     expect(reply.body).toEqual({ error: "call: not accepted; the owner of this URL can see why" });
-    const [rejection] = await rejectionsOf(home, made);
+    const [rejection] = await rejectionsOf(server, made);
     expect(rejection).toMatchObject({
       time: testTime,
       method: "POST",
@@ -36,21 +36,24 @@ describe("calls that are rejected", () => {
         Referer: ["(not shown)"],
       },
     });
-    await home.ask("POST", made.path, { body: `{"hook":"https://queue.example${made.path}"}`, token: null });
-    const all = await rejectionsOf(home, made);
+    await server.ask("POST", made.path, {
+      body: `{"hook":"https://queue.example${made.path}"}`,
+      token: null,
+    });
+    const all = await rejectionsOf(server, made);
     expect(all[0]).toMatchObject({ body: `{"hook":"https://queue.example/v2/in/${"*".repeat(32)}"}` });
     for (const text of [made.secret, "t0ken", "c00kie", "gh-secret"])
       expect(JSON.stringify(all)).not.toContain(text);
     const bytes = Buffer.from([0xff, 0xfe]);
-    await home.ask("POST", made.path, { body: bytes, token: null });
-    expect((await rejectionsOf(home, made))[0]).toMatchObject({ bodyBase64: bytes.toString("base64") });
-    expect(home.deliveries).toEqual([]);
+    await server.ask("POST", made.path, { body: bytes, token: null });
+    expect((await rejectionsOf(server, made))[0]).toMatchObject({ bodyBase64: bytes.toString("base64") });
+    expect(server.deliveries).toEqual([]);
   });
 
   test("include a call whose headers and those of the source are too large together", async () => {
-    const home = await createTestServer();
-    const made = await make(home, { settings: { "Svc-Forward-X-Own": "o".repeat(40_000) } });
-    const reply = await home.ask("POST", made.path, {
+    const server = await createTestServer();
+    const made = await make(server, { settings: { "Svc-Forward-X-Own": "o".repeat(40_000) } });
+    const reply = await server.ask("POST", made.path, {
       headers: { "x-theirs": "t".repeat(30_000) },
       body: "x",
       token: null,
@@ -59,19 +62,19 @@ describe("calls that are rejected", () => {
       status: 400,
       body: { error: "call: cannot be published; the owner of this URL can see why" },
     });
-    const [rejection] = await rejectionsOf(home, made);
+    const [rejection] = await rejectionsOf(server, made);
     expect(rejection).toMatchObject({
       reason: expect.stringContaining("headers: 70"),
       header: { "X-Theirs": ["t".repeat(1024)] },
     });
-    expect(home.deliveries).toEqual([]);
+    expect(server.deliveries).toEqual([]);
   });
 
   test("have a body that is cut at the end of a character", async () => {
-    const home = await createTestServer();
-    const made = await make(home, { verification: github });
-    await home.ask("POST", made.path, { body: `a${"é".repeat(10_000)}`, token: null });
-    expect((await rejectionsOf(home, made))[0]).toMatchObject({ body: `a${"é".repeat(8191)}` });
+    const server = await createTestServer();
+    const made = await make(server, { verification: github });
+    await server.ask("POST", made.path, { body: `a${"é".repeat(10_000)}`, token: null });
+    expect((await rejectionsOf(server, made))[0]).toMatchObject({ body: `a${"é".repeat(8191)}` });
   });
 
   test(
@@ -79,7 +82,7 @@ describe("calls that are rejected", () => {
     { tags: "long" },
     async () => {
       let commands = 0;
-      const home = await createTestServer({
+      const server = await createTestServer({
         wrap: (store) => ({
           ...store,
           execute: (name, input, haste) => {
@@ -88,26 +91,26 @@ describe("calls that are rejected", () => {
           },
         }),
       });
-      const made = await make(home, { verification: github });
-      const bad = () => home.api.inject({ method: "POST", url: made.path, payload: "bad" });
+      const made = await make(server, { verification: github });
+      const bad = () => server.api.inject({ method: "POST", url: made.path, payload: "bad" });
       for (let round = 0; round < 100; round++) {
         const replies = await Promise.all(Array.from({ length: 100 }, bad));
         expect(replies.every(({ statusCode }) => statusCode === 401)).toBe(true);
       }
-      expect(await rejectionsOf(home, made)).toHaveLength(20);
-      expect(await rejectedOf(home, made)).toBe(10_000);
+      expect(await rejectionsOf(server, made)).toHaveLength(20);
+      expect(await rejectedOf(server, made)).toBe(10_000);
       expect(commands).toBeLessThanOrEqual(200);
-      home.clock.now += 1_000;
+      server.clock.now += 1_000;
       await bad();
-      const [newest, ...others] = await rejectionsOf(home, made);
-      expect(newest).toMatchObject({ notKept: 9_980, time: home.clock.now });
+      const [newest, ...others] = await rejectionsOf(server, made);
+      expect(newest).toMatchObject({ notKept: 9_980, time: server.clock.now });
       expect(others).toHaveLength(20);
-      expect(await rejectedOf(home, made)).toBe(10_001);
+      expect(await rejectedOf(server, made)).toBe(10_001);
       for (let call = 0; call < 150; call++) {
-        home.clock.now += 1_000;
+        server.clock.now += 1_000;
         await bad();
       }
-      expect(await rejectionsOf(home, made)).toHaveLength(100);
+      expect(await rejectionsOf(server, made)).toHaveLength(100);
     },
   );
 });

@@ -49,7 +49,7 @@ describe("over the wire, to a real destination", () => {
   ]);
 
   async function arrive(verification: object, headers: string[], path = "") {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const received: { request: IncomingMessage; body: Buffer }[] = [];
     const destinationPort = await httpDestination((incoming, response) => {
       void readBody(incoming).then((bytes) => {
@@ -57,11 +57,11 @@ describe("over the wire, to a real destination", () => {
         response.end("ok");
       });
     });
-    const made = await make(home, { destination: `http://127.0.0.1:${destinationPort}/in`, verification });
-    const reply = await post(await listen(home), made.path + path, { headers, body });
+    const made = await make(server, { destination: `http://127.0.0.1:${destinationPort}/in`, verification });
+    const reply = await post(await listen(server), made.path + path, { headers, body });
     expect(reply).toMatchObject({ status: 200, body: expect.stringMatching(/^\{"messageId":"msg_/) });
-    const delivery = home.delivery();
-    await home.settle(delivery, await start()(delivery));
+    const delivery = server.delivery();
+    await server.settle(delivery, await start()(delivery));
     const [arrived] = received;
     if (!arrived) throw new Error("nothing arrived");
     expect(arrived.body).toEqual(body);
@@ -95,8 +95,8 @@ describe("over the wire, to a real destination", () => {
   });
 
   test("a chunked body is verified and published as a whole", async () => {
-    const home = await createTestServer();
-    const { path } = await make(home, { verification: github });
+    const server = await createTestServer();
+    const { path } = await make(server, { verification: github });
     const text = "x".repeat(100_000);
     const chunks = [text.slice(0, 1), text.slice(1, 70_000), text.slice(70_000), ""].map(
       (one) => `${one.length.toString(16)}\r\n${one}\r\n`,
@@ -110,19 +110,19 @@ describe("over the wire, to a real destination", () => {
       "",
       "",
     ];
-    expect(parseReply(await send(await listen(home), head.join("\r\n") + chunks.join("")))).toMatchObject({
+    expect(parseReply(await send(await listen(server), head.join("\r\n") + chunks.join("")))).toMatchObject({
       status: 200,
     });
-    expect(Buffer.from(home.delivery().message.body).toString()).toBe(text);
+    expect(Buffer.from(server.delivery().message.body).toString()).toBe(text);
   });
 
   test("a body of 11 MiB is refused", async () => {
-    const home = await createTestServer();
-    const { path } = await make(home);
-    expect(await post(await listen(home), path, { body: Buffer.alloc(11 * 2 ** 20) })).toMatchObject({
+    const server = await createTestServer();
+    const { path } = await make(server);
+    expect(await post(await listen(server), path, { body: Buffer.alloc(11 * 2 ** 20) })).toMatchObject({
       status: 413,
     });
-    expect(home.deliveries).toEqual([]);
+    expect(server.deliveries).toEqual([]);
   });
 
   test.each([
@@ -130,23 +130,25 @@ describe("over the wire, to a real destination", () => {
     ["another signature and one", [`X-Hub-Signature-256: sha256=${"0".repeat(64)}`, ...signed("{}")]],
     ["two event ids", [...signed("{}"), "X-GitHub-Delivery: evt-2"]],
   ])("%s are refused", async (_, headers) => {
-    const home = await createTestServer();
-    const made = await make(home, { verification: github });
-    expect(await post(await listen(home), made.path, { headers, body: "{}" })).toMatchObject({ status: 401 });
-    expect(await rejectionsOf(home, made)).toMatchObject([
+    const server = await createTestServer();
+    const made = await make(server, { verification: github });
+    expect(await post(await listen(server), made.path, { headers, body: "{}" })).toMatchObject({
+      status: 401,
+    });
+    expect(await rejectionsOf(server, made)).toMatchObject([
       { reason: expect.stringContaining("sent more than once") },
     ]);
-    expect(home.deliveries).toEqual([]);
+    expect(server.deliveries).toEqual([]);
   });
 
   test("a repeated header is delivered repeatedly, but only one content type", async () => {
-    const home = await createTestServer();
-    const { path } = await make(home);
-    await post(await listen(home), path, {
+    const server = await createTestServer();
+    const { path } = await make(server);
+    await post(await listen(server), path, {
       headers: ["X-A: 1", "X-A: 2", "Content-Type: a/b", "Content-Type: c/d"],
       body: "{}",
     });
-    expect(home.delivery().message.headers).toEqual([
+    expect(server.delivery().message.headers).toEqual([
       ["Content-Type", "a/b"],
       ["X-A", "1"],
       ["X-A", "2"],
@@ -157,11 +159,12 @@ describe("over the wire, to a real destination", () => {
 describe("a URL", () => {
   const body = "{}";
   const headers = Object.fromEntries(signed(body).map((line) => line.split(": ") as [string, string]));
-  const callAt = (home: TestServer, path: string) => home.ask("POST", path, { headers, body, token: null });
+  const callAt = (server: TestServer, path: string) =>
+    server.ask("POST", path, { headers, body, token: null });
 
   test("that does not exist has the response of any unknown path", async () => {
-    const home = await createTestServer();
-    const { secret, path } = await make(home);
+    const server = await createTestServer();
+    const { secret, path } = await make(server);
     const missing = [
       `${path}x`,
       "/v2/in/x",
@@ -171,26 +174,26 @@ describe("a URL", () => {
       "/v2/in/%00",
     ];
     for (const url of missing)
-      expect(await callAt(home, url)).toMatchObject({
+      expect(await callAt(server, url)).toMatchObject({
         status: 404,
         body: { error: "path: does not exist" },
       });
     for (const url of ["/v2/in", "/v2/in/", `${path}/more`])
-      expect(await callAt(home, url)).toMatchObject({ status: 404 });
+      expect(await callAt(server, url)).toMatchObject({ status: 404 });
     for (const method of ["PUT", "PATCH", "DELETE"])
-      expect((await home.ask(method, path, { token: null })).status).toBe(405);
-    expect(home.deliveries).toEqual([]);
+      expect((await server.ask(method, path, { token: null })).status).toBe(405);
+    expect(server.deliveries).toEqual([]);
   });
 
   test("is invalid once its source is deleted, and its rejected calls are deleted too", async () => {
-    const home = await createTestServer();
-    const made = await make(home, { verification: github });
-    await home.ask("POST", made.path, { body: "bad", token: null });
-    expect(await home.ask("DELETE", `/v2/sources/${made.sourceId}`)).toMatchObject({
+    const server = await createTestServer();
+    const made = await make(server, { verification: github });
+    await server.ask("POST", made.path, { body: "bad", token: null });
+    expect(await server.ask("DELETE", `/v2/sources/${made.sourceId}`)).toMatchObject({
       status: 200,
       body: { deleted: 1 },
     });
-    expect((await callAt(home, made.path)).status).toBe(404);
+    expect((await callAt(server, made.path)).status).toBe(404);
     for (const [method, rest] of [
       ["GET", ""],
       ["PATCH", ""],
@@ -200,54 +203,54 @@ describe("a URL", () => {
     ] as const)
       expect(
         (
-          await home.ask(
+          await server.ask(
             method,
             `/v2/sources/${made.sourceId}${rest}`,
             method === "PATCH" ? { body: "{}" } : {},
           )
         ).status,
       ).toBe(404);
-    expect(await home.store.read.listResources("rejections", { account: "acc_1", limit: 10 })).toEqual([]);
+    expect(await server.store.read.listResources("rejections", { account: "acc_1", limit: 10 })).toEqual([]);
   });
 
   test("has status 503 while its source is paused", async () => {
-    const home = await createTestServer();
-    const made = await make(home, { verification: github, paused: true });
-    expect(await callAt(home, made.path)).toMatchObject({ status: 503, headers: { "retry-after": "60" } });
-    expect(await rejectionsOf(home, made)).toEqual([]);
-    await home.ask("PATCH", `/v2/sources/${made.sourceId}`, { body: '{"paused":false}' });
-    expect((await callAt(home, made.path)).status).toBe(200);
-    expect(home.delivery().message.url).toBe(destination);
+    const server = await createTestServer();
+    const made = await make(server, { verification: github, paused: true });
+    expect(await callAt(server, made.path)).toMatchObject({ status: 503, headers: { "retry-after": "60" } });
+    expect(await rejectionsOf(server, made)).toEqual([]);
+    await server.ask("PATCH", `/v2/sources/${made.sourceId}`, { body: '{"paused":false}' });
+    expect((await callAt(server, made.path)).status).toBe(200);
+    expect(server.delivery().message.url).toBe(destination);
   });
 
   test("is replaced by a rotation, and the old URL is invalid at once", async () => {
-    const home = await createTestServer();
-    const made = await make(home, { verification: github });
-    const rotated = await home.ask("POST", `/v2/sources/${made.sourceId}/rotate`);
+    const server = await createTestServer();
+    const made = await make(server, { verification: github });
+    const rotated = await server.ask("POST", `/v2/sources/${made.sourceId}/rotate`);
     const path = new URL(rotated.body.url as string).pathname;
     expect(path).not.toBe(made.path);
-    expect((await callAt(home, made.path)).status).toBe(404);
-    expect((await callAt(home, path)).status).toBe(200);
-    expect((await home.ask("GET", `/v2/sources/${made.sourceId}`)).body).not.toHaveProperty("url");
+    expect((await callAt(server, made.path)).status).toBe(404);
+    expect((await callAt(server, path)).status).toBe(200);
+    expect((await server.ask("GET", `/v2/sources/${made.sourceId}`)).body).not.toHaveProperty("url");
   });
 
   test("can only publish, because its secret is not a token", async () => {
-    const home = await createTestServer();
-    const { secret } = await make(home);
+    const server = await createTestServer();
+    const { secret } = await make(server);
     for (const [method, url] of [
       ["GET", "/v2/sources"],
       ["GET", "/v2/keys"],
       ["POST", "/v2/publish/https://shop.example/hook"],
     ] as const) {
-      expect((await home.ask(method, url, { token: secret })).status).toBe(401);
-      expect((await home.ask(method, `${url}?svc_token=${secret}`, { token: null })).status).toBe(401);
+      expect((await server.ask(method, url, { token: secret })).status).toBe(401);
+      expect((await server.ask(method, `${url}?svc_token=${secret}`, { token: null })).status).toBe(401);
     }
   });
 
   test("does not appear in the request log, however it is written", async () => {
-    const home = await createTestServer();
-    const port = await listen(home);
-    const { path, secret } = await make(home);
+    const server = await createTestServer();
+    const port = await listen(server);
+    const { path, secret } = await make(server);
     const paths = [
       path,
       `${path}/`,
@@ -270,15 +273,15 @@ describe("a URL", () => {
         expect(parseReply(received).status).toBeGreaterThan(0);
         expect(received).not.toContain(secret);
       }
-    expect(home.lines).toHaveLength(1 + 3 * paths.length);
-    expect(JSON.stringify(home.lines)).not.toContain(secret.slice(1));
-    expect(home.lines[1]).toMatchObject({ path: "/v2/in/…", account: "acc_1", status: 200 });
+    expect(server.lines).toHaveLength(1 + 3 * paths.length);
+    expect(JSON.stringify(server.lines)).not.toContain(secret.slice(1));
+    expect(server.lines[1]).toMatchObject({ path: "/v2/in/…", account: "acc_1", status: 200 });
   });
 
   test("that is unknown reserves no memory for its body, which is not read", async () => {
-    const home = await createTestServer({ requestBodyBytes: 1000 });
-    const port = await listen(home);
-    const { path } = await make(home);
+    const server = await createTestServer({ requestBodyBytes: 1000 });
+    const port = await listen(server);
+    const { path } = await make(server);
     const announced = async (target: string): Promise<string> => {
       const socket = connect(port, "127.0.0.1");
       onTestFinished(() => void socket.destroy());
@@ -290,7 +293,7 @@ describe("a URL", () => {
     };
     for (let number = 0; number < 3; number++)
       expect(await announced("/v2/in/unknown")).toMatch(/^HTTP\/1.1 404 /);
-    const post500 = () => home.ask("POST", path, { body: "x".repeat(500), token: null });
+    const post500 = () => server.ask("POST", path, { body: "x".repeat(500), token: null });
     expect((await post500()).status).toBe(200);
     // A call to a known URL reserves the memory for its body before the body has arrived.
     expect(await announced(path)).toMatch(/^HTTP\/1.1 100 /);
@@ -299,11 +302,11 @@ describe("a URL", () => {
 });
 
 test("an account cannot see or change a source of another account", async () => {
-  const home = await createTestServer();
-  const made = await make(home, { verification: github, name: "mine" });
-  await home.ask("POST", made.path, { body: "bad", token: null });
+  const server = await createTestServer();
+  const made = await make(server, { verification: github, name: "mine" });
+  await server.ask("POST", made.path, { body: "bad", token: null });
   const as = (method: string, rest: string, body?: string) =>
-    home.ask(method, `/v2/sources${rest}`, { token: otherToken, ...(body === undefined ? {} : { body }) });
+    server.ask(method, `/v2/sources${rest}`, { token: otherToken, ...(body === undefined ? {} : { body }) });
   expect((await as("GET", "")).body).toEqual({ sources: [] });
   for (const [method, rest, body] of [
     ["GET", ""],
@@ -313,17 +316,17 @@ test("an account cannot see or change a source of another account", async () => 
     ["GET", "/rejections"],
   ] as const)
     expect((await as(method, `/${made.sourceId}${rest}`, body)).status).toBe(404);
-  expect((await home.ask("GET", `/v2/sources/${made.sourceId}`)).body).toMatchObject({
+  expect((await server.ask("GET", `/v2/sources/${made.sourceId}`)).body).toMatchObject({
     name: "mine",
     rejected: 1,
   });
   // A URL group of another account counts as unknown.
-  await home.ask("POST", "/v2/topics/ours/endpoints", {
+  await server.ask("POST", "/v2/topics/ours/endpoints", {
     body: '{"endpoints":[{"url":"https://one.example/"}]}',
   });
   expect((await as("POST", "", '{"destination":"ours"}')).status).toBe(404);
   // A published message belongs to the account of the source.
   const headers = Object.fromEntries(signed("{}").map((line) => line.split(": ") as [string, string]));
-  await home.ask("POST", made.path, { headers, body: "{}", token: otherToken });
-  expect(home.delivery().message.account).toBe("acc_1");
+  await server.ask("POST", made.path, { headers, body: "{}", token: otherToken });
+  expect(server.delivery().message.account).toBe("acc_1");
 });

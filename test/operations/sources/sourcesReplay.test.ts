@@ -59,7 +59,7 @@ const ours = (options: object, time = testTime): Sender => ({
 });
 
 type Called = {
-  home: TestServer;
+  server: TestServer;
   call(more?: Record<string, string>, body?: string): Promise<Reply>;
   messages(): number;
   sourceId: string;
@@ -68,15 +68,15 @@ type Called = {
 async function sourceFor(
   { scheme, headers, body: usual }: Sender,
   more: object = {},
-  home?: TestServer,
+  server?: TestServer,
 ): Promise<Called> {
-  const here = home ?? (await createTestServer());
+  const here = server ?? (await createTestServer());
   const asked = { destination: "https://e.example/", verification: scheme, ...more };
   const { status, body } = await here.ask("POST", "/v2/sources", { body: JSON.stringify(asked) });
   expect({ status, body }).toMatchObject({ status: 201 });
   const { pathname } = new URL(body.url);
   return {
-    home: here,
+    server: here,
     sourceId: body.sourceId,
     messages: () => here.memory.tables.storedMessages.size,
     call: (given, text = usual) =>
@@ -119,7 +119,7 @@ describe("a repeated call", () => {
     ["GitHub", github, "X-GitHub-Event"],
     ["Shopify", shopify, "X-Shopify-Topic"],
   ])("of %s under 16 topics creates 16 messages, and is rejected under a 17th", async (_, sender, header) => {
-    const { home, call, messages, sourceId } = await sourceFor(sender);
+    const { server, call, messages, sourceId } = await sourceFor(sender);
     const topics = Array.from({ length: 16 }, (_, n) => `topic/${n}`);
     for (const topic of topics) expect((await call({ [header]: topic })).status).toBe(200);
     expect(await call({ [header]: "topic/16" })).toMatchObject({
@@ -128,7 +128,7 @@ describe("a repeated call", () => {
     });
     for (const topic of topics) expect((await call({ [header]: topic })).status).toBe(202);
     expect(messages()).toBe(16);
-    const { body } = await home.ask("GET", `/v2/sources/${sourceId}/rejections`);
+    const { body } = await server.ask("GET", `/v2/sources/${sourceId}/rejections`);
     expect(body.rejections).toMatchObject([
       { reason: expect.stringMatching(/^topic: the same signed body came with 16 other topics/) },
     ]);
@@ -138,7 +138,7 @@ describe("a repeated call", () => {
 
   test("to two sources with one secret creates a message for each", async () => {
     const first = await sourceFor(github);
-    const second = await sourceFor(github, {}, first.home);
+    const second = await sourceFor(github, {}, first.server);
     expect([(await first.call()).status, (await second.call()).status]).toEqual([200, 200]);
   });
 
@@ -146,30 +146,30 @@ describe("a repeated call", () => {
     ["a day", undefined, day],
     ["the window of the source", { "Svc-Deduplication-Window": "1h" }, hour],
   ])("creates one message within %s", async (_, settings, window) => {
-    const { home, call, messages } = await sourceFor(github, settings ? { settings } : {});
+    const { server, call, messages } = await sourceFor(github, settings ? { settings } : {});
     expect((await call()).status).toBe(200);
-    home.clock.now += window - 1;
+    server.clock.now += window - 1;
     expect((await call()).status).toBe(202);
-    home.clock.now += 1;
+    server.clock.now += 1;
     expect((await call()).status).toBe(200);
     expect(messages()).toBe(2);
   });
 
   test("creates another message if the first has failed for good, also under the same topic", async () => {
-    const { home, call } = await sourceFor(github, { settings: { "Svc-Retries": "0" } });
+    const { server, call } = await sourceFor(github, { settings: { "Svc-Retries": "0" } });
     for (let times = 0; times < 20; times++) {
       expect((await call()).status).toBe(200);
       expect((await call()).status).toBe(202);
-      await home.settle(home.delivery(), { status: 500 });
+      await server.settle(server.delivery(), { status: 500 });
     }
-    expect((await home.ask("GET", "/v2/dlq")).body.messages).toHaveLength(20);
+    expect((await server.ask("GET", "/v2/dlq")).body.messages).toHaveLength(20);
   });
 
   test("to a URL group creates one message for each endpoint", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const endpoints = [{ url: "https://a.example" }, { url: "https://b.example" }];
-    await home.ask("POST", "/v2/topics/g/endpoints", { body: JSON.stringify({ endpoints }) });
-    const { call, messages } = await sourceFor(github, { destination: "g" }, home);
+    await server.ask("POST", "/v2/topics/g/endpoints", { body: JSON.stringify({ endpoints }) });
+    const { call, messages } = await sourceFor(github, { destination: "g" }, server);
     expect([(await call()).status, (await call({ "X-GitHub-Delivery": "b" })).status]).toEqual([200, 202]);
     expect(messages()).toBe(2);
   });

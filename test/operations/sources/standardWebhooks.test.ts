@@ -26,13 +26,13 @@ async function sent(delivery: (port: number) => Promise<Delivery>): Promise<Sent
 }
 
 const text = '{"händler": 1}';
-const publish = (home: TestServer, body: string | Buffer = text): Promise<Sent> =>
+const publish = (server: TestServer, body: string | Buffer = text): Promise<Sent> =>
   sent(async (port) => {
     const headers = { "svc-forward-webhook-id": "forged", "svc-forward-webhook-signature": "v1,forged" };
-    expect((await home.ask("POST", `/v2/publish/http://127.0.0.1:${port}/`, { body, headers })).status).toBe(
-      200,
-    );
-    return home.delivery();
+    expect(
+      (await server.ask("POST", `/v2/publish/http://127.0.0.1:${port}/`, { body, headers })).status,
+    ).toBe(200);
+    return server.delivery();
   });
 
 const turn = async ({ ask }: TestServer, verb: "enable" | "disable", brand = "svc"): Promise<void> => {
@@ -51,23 +51,23 @@ const verified = ({ headers, body }: Sent, secret: string): unknown =>
 
 describe("Standard Webhooks", () => {
   test("signs deliveries only while it is enabled", async () => {
-    const home = await createTestServer();
-    expect((await home.ask("GET", "/v2/keys")).body).toEqual({ current: "sig_1", next: "sig_2" });
-    const plain = await publish(home);
+    const server = await createTestServer();
+    expect((await server.ask("GET", "/v2/keys")).body).toEqual({ current: "sig_1", next: "sig_2" });
+    const plain = await publish(server);
     expect(plain.headers).toMatchObject({ "webhook-id": "forged", "webhook-signature": "v1,forged" });
     expect(plain.headers).not.toHaveProperty("webhook-timestamp");
-    await turn(home, "enable");
-    expect((await publish(home)).headers).toHaveProperty("webhook-timestamp");
-    await turn(home, "disable", "qstash");
-    expect((await publish(home)).headers).toMatchObject({ "webhook-id": "forged" });
+    await turn(server, "enable");
+    expect((await publish(server)).headers).toHaveProperty("webhook-timestamp");
+    await turn(server, "disable", "qstash");
+    expect((await publish(server)).headers).toMatchObject({ "webhook-id": "forged" });
   });
 
   test("adds a signature that the published library verifies, regardless of forwarded headers", async () => {
-    const home = await createTestServer();
-    await turn(home, "enable", "qstash");
-    const secret = await secretOf(home);
+    const server = await createTestServer();
+    await turn(server, "enable", "qstash");
+    const secret = await secretOf(server);
     expect(secret).toMatch(/^whsec_[A-Za-z0-9+/]+=*$/);
-    const got = await publish(home);
+    const got = await publish(server);
     expect(verified(got, secret)).toEqual(JSON.parse(text));
     expect(got.headers).toMatchObject({
       "svc-signature": expect.stringMatching(/^eyJ/),
@@ -77,8 +77,8 @@ describe("Standard Webhooks", () => {
       /No matching signature/,
     );
     expect(() => verified(got, "whsec_c2lnXzI=")).toThrow(/No matching signature/);
-    const empty = await publish(home, "");
-    const bytes = await publish(home, Buffer.from([0, 255, 10]));
+    const empty = await publish(server, "");
+    const bytes = await publish(server, Buffer.from([0, 255, 10]));
     for (const one of [empty, bytes]) {
       const { "webhook-id": id, "webhook-timestamp": time, "webhook-signature": given } = one.headers;
       const signed = { id: String(id), timestamp: String(time), signature: String(given), body: one.body };
@@ -87,23 +87,23 @@ describe("Standard Webhooks", () => {
   });
 
   test("signs with both keys for a day after a rotation, so that the old secret stays valid", async () => {
-    const home = await createTestServer();
-    await turn(home, "enable");
-    const old = await secretOf(home);
-    expect((await home.ask("POST", "/v2/keys/rotate")).body).toEqual({
+    const server = await createTestServer();
+    await turn(server, "enable");
+    const old = await secretOf(server);
+    expect((await server.ask("POST", "/v2/keys/rotate")).body).toEqual({
       current: "sig_2",
       next: expect.stringMatching(/^sig_/),
     });
-    const current = await secretOf(home);
+    const current = await secretOf(server);
     expect(current).not.toBe(old);
-    const during = await publish(home);
+    const during = await publish(server);
     expect(String(during.headers["webhook-signature"]).split(" ")).toEqual([
       expect.stringMatching(/^v1,/),
       expect.stringMatching(/^v1,/),
     ]);
     for (const secret of [old, current]) expect(verified(during, secret)).toEqual(JSON.parse(text));
-    home.clock.now += 24 * 60 * 60 * 1000;
-    const after = await publish(home);
+    server.clock.now += 24 * 60 * 60 * 1000;
+    const after = await publish(server);
     expect(verified(after, current)).toEqual(JSON.parse(text));
     expect(() => verified(after, old)).toThrow(/No matching signature/);
   });

@@ -26,14 +26,14 @@ async function destination(): Promise<{ origin: string; arrived: Arrived[] }> {
 
 /** Sends a call like a sender of webhooks, byte for byte, and makes the resulting deliveries. */
 async function call(
-  home: TestServer,
+  server: TestServer,
   target: string,
   { headers, body = "" }: { headers: readonly string[]; body?: string },
 ): Promise<number> {
-  const port = await listen(home);
+  const port = await listen(server);
   const reply = parseReply(await send(port, request(`POST /v2/publish/${target} HTTP/1.1`, headers, body)));
   const deliver = start();
-  for (const delivery of home.deliveries.splice(0))
+  for (const delivery of server.deliveries.splice(0))
     expect(await deliver(delivery)).toMatchObject({ status: 200, error: null });
   return reply.status;
 }
@@ -66,11 +66,11 @@ const github = [
 
 describe("a signed webhook", () => {
   test("still verifies at the destination, with its original headers", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const { origin, arrived } = await destination();
-    expect(await call(home, `${origin}/hooks//github?repo=a%2Fb&${byQuery}`, { headers: github, body })).toBe(
-      200,
-    );
+    expect(
+      await call(server, `${origin}/hooks//github?repo=a%2Fb&${byQuery}`, { headers: github, body }),
+    ).toBe(200);
     const [only] = arrived;
     if (!only) throw new Error("nothing arrived");
     expect(verifies(only)).toBe(true);
@@ -86,15 +86,15 @@ describe("a signed webhook", () => {
   });
 
   test("verifies at every endpoint of a URL group with default headers", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const { origin, arrived } = await destination();
     const endpoints = [{ url: `${origin}/one`, name: "one" }, { url: `${origin}/two?x=1` }];
-    await home.ask("POST", "/v2/topics/github/endpoints", { body: JSON.stringify({ endpoints }) });
+    await server.ask("POST", "/v2/topics/github/endpoints", { body: JSON.stringify({ endpoints }) });
     const headers = { "Svc-Header-Forward": ["true"], "Svc-Retries": "3" };
-    await home.ask("PATCH", "/v2/topics/github", { body: JSON.stringify({ headers }) });
-    expect(await call(home, `github?svc_token=${encodeURIComponent(token)}`, { headers: github, body })).toBe(
-      200,
-    );
+    await server.ask("PATCH", "/v2/topics/github", { body: JSON.stringify({ headers }) });
+    expect(
+      await call(server, `github?svc_token=${encodeURIComponent(token)}`, { headers: github, body }),
+    ).toBe(200);
     expect(arrived.map(({ url }) => url)).toEqual(["/one", "/two?x=1"]);
     expect(arrived.map(verifies)).toEqual([true, true]);
     expect(arrived.map((one) => valuesOf(one, "Svc-Topic-Name"))).toEqual([["github"], ["github"]]);
@@ -105,12 +105,12 @@ describe("a signed webhook", () => {
 
 describe("a webhook", () => {
   const forwarded = async (headers: readonly string[], content = "") => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const { origin, arrived } = await destination();
-    expect(await call(home, `${origin}/?${byQuery}`, { headers, body: content })).toBe(200);
+    expect(await call(server, `${origin}/?${byQuery}`, { headers, body: content })).toBe(200);
     const [only] = arrived;
     if (!only) throw new Error("nothing arrived");
-    return { only, home };
+    return { only, server };
   };
 
   test.each([
@@ -164,7 +164,7 @@ describe("a webhook", () => {
   });
 
   test("never reveals the token to the destination, in the request log or in a message", async () => {
-    const { only, home } = await forwarded([
+    const { only, server } = await forwarded([
       `Referer: https://x.example/?${byQuery}`,
       `X-Copy: ${token}`,
       `Authorization: Bearer ${token}`,
@@ -173,13 +173,13 @@ describe("a webhook", () => {
     const seen = [
       JSON.stringify(only.headers),
       only.url,
-      JSON.stringify(home.lines),
-      JSON.stringify((await home.ask("GET", "/v2/events")).body),
+      JSON.stringify(server.lines),
+      JSON.stringify((await server.ask("GET", "/v2/events")).body),
     ];
     for (const text of seen) {
       expect(text).not.toContain(token);
       expect(text).not.toContain(encoded);
     }
-    expect(home.lines[0]).toMatchObject({ status: 200, path: "/v2/publish/http://127.0.0.1" });
+    expect(server.lines[0]).toMatchObject({ status: 200, path: "/v2/publish/http://127.0.0.1" });
   });
 });

@@ -9,16 +9,16 @@ const minute = 60_000;
 const day = 24 * 60 * minute;
 
 const statistics = async (
-  home: TestServer,
+  server: TestServer,
   query = "",
   { account = "acc_1", brand = "svc" } = {},
 ): Promise<Reply> =>
-  home.ask("GET", `/v2/${brand}/stats/${account}${query}`, {
+  server.ask("GET", `/v2/${brand}/stats/${account}${query}`, {
     token: null,
     headers: { authorization: basic(account) },
   });
-const publish = (home: TestServer, headers: Record<string, string> = {}, token?: string): Promise<Reply> =>
-  home.ask("POST", "/v2/publish/https://e.example/x", {
+const publish = (server: TestServer, headers: Record<string, string> = {}, token?: string): Promise<Reply> =>
+  server.ask("POST", "/v2/publish/https://e.example/x", {
     body: "hello",
     headers,
     ...(token === undefined ? {} : { token }),
@@ -70,15 +70,15 @@ describe.each(brands)("/v2/%s/stats/{id}", (brand) => {
     ["7d", 60, 168],
     ["30d", 240, 180],
   ])("counts within %s in %i points, %i minutes apart", async (period, points, minutes) => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const step = minutes * minute;
     const last = Math.floor(testTime / step) * step;
     // One message before the period, one in its first point, and one in its last.
     for (const time of [last - (points - 1) * step - 1, last - (points - 1) * step, testTime]) {
-      home.clock.now = time;
-      await publish(home);
+      server.clock.now = time;
+      await publish(server);
     }
-    const { body } = await statistics(home, `?period=${period}`, { brand });
+    const { body } = await statistics(server, `?period=${period}`, { brand });
     expect(body.daily_used).toHaveLength(points);
     expect(body.daily_used[0]).toEqual({ x: x(last - (points - 1) * step), y: 1 });
     expect(body.daily_used.at(-1)).toEqual({ x: x(last), y: 1 });
@@ -88,16 +88,16 @@ describe.each(brands)("/v2/%s/stats/{id}", (brand) => {
 });
 
 test("a day counts messages, retries, callbacks, outcomes, dead letters and bytes exactly", async () => {
-  const home = await createTestServer();
-  await publish(home);
-  await home.settle(home.delivery(), { status: 200 });
-  await publish(home, { "svc-retries": "1" });
-  await home.settle(home.delivery(), { status: 500 });
-  await publish(home, { "svc-retries": "0" });
-  await home.settle(home.delivery(), { status: 500 });
-  const { body: waiting } = await publish(home, { "svc-delay": "1d" });
-  await home.ask("DELETE", `/v2/messages/${waiting.messageId}`);
-  const { body } = await statistics(home);
+  const server = await createTestServer();
+  await publish(server);
+  await server.settle(server.delivery(), { status: 200 });
+  await publish(server, { "svc-retries": "1" });
+  await server.settle(server.delivery(), { status: 500 });
+  await publish(server, { "svc-retries": "0" });
+  await server.settle(server.delivery(), { status: 500 });
+  const { body: waiting } = await publish(server, { "svc-delay": "1d" });
+  await server.ask("DELETE", `/v2/messages/${waiting.messageId}`);
+  const { body } = await statistics(server);
   expect(body.daily_requests[14]).toEqual({
     x: "2027-01-15 00:00:00.000 +0000 UTC",
     y: 5,
@@ -117,62 +117,62 @@ test("a day counts messages, retries, callbacks, outcomes, dead letters and byte
 });
 
 test("workflows are counted separately", async () => {
-  const home = await createTestServer();
-  await home.ask("POST", "/v2/trigger/https://w.example/flow", { body: "{}" });
-  await publish(home);
-  const { body } = await statistics(home);
+  const server = await createTestServer();
+  await server.ask("POST", "/v2/trigger/https://w.example/flow", { body: "{}" });
+  await publish(server);
+  const { body } = await statistics(server);
   expect(body.daily_requests[14]).toMatchObject({ y: 1, workflow_message: 1, workflow_run: 1 });
   expect([sum(body.daily_used), sum(body.daily_used_workflow)]).toEqual([1, 1]);
 });
 
 test("a month is shown until it ends, and the next one begins with zeros", async () => {
-  const home = await createTestServer();
-  home.clock.now = Date.UTC(2027, 1, 1) - 1;
-  await publish(home);
-  expect((await statistics(home)).body.daily_requests[30]).toMatchObject({ y: 1 });
-  home.clock.now++;
-  const { body } = await statistics(home, "?period=30d");
+  const server = await createTestServer();
+  server.clock.now = Date.UTC(2027, 1, 1) - 1;
+  await publish(server);
+  expect((await statistics(server)).body.daily_requests[30]).toMatchObject({ y: 1 });
+  server.clock.now++;
+  const { body } = await statistics(server, "?period=30d");
   expect([body.days.length, sum(body.daily_requests), sum(body.daily_used)]).toEqual([28, 0, 1]);
-  await publish(home);
-  expect((await statistics(home)).body.daily_requests[0]).toMatchObject({
+  await publish(server);
+  expect((await statistics(server)).body.daily_requests[0]).toMatchObject({
     x: "2027-02-01 00:00:00.000 +0000 UTC",
     y: 1,
   });
 });
 
 test("the cost follows from the prices of messages and bytes", async () => {
-  const home = await createTestServer({
+  const server = await createTestServer({
     prices: { messages: 100_000, workflowMessages: 200_000, gigabyte: 1e9 },
   });
-  await publish(home);
-  await home.ask("POST", "/v2/trigger/https://w.example/flow", { body: "{}" });
-  home.clock.now += day;
-  await publish(home, { "svc-delay": "1d" });
-  const { body } = await statistics(home);
-  const flow = 2 + 2 * (await bytesOf(home));
+  await publish(server);
+  await server.ask("POST", "/v2/trigger/https://w.example/flow", { body: "{}" });
+  server.clock.now += day;
+  await publish(server, { "svc-delay": "1d" });
+  const { body } = await statistics(server);
+  const flow = 2 + 2 * (await bytesOf(server));
   expect([body.daily_billings[14].y, body.daily_billings[15].y]).toEqual([1 + 10 + flow, 1 + 5]);
   expect(body.total_monthly_billing).toBe(1 + 10 + flow + 1 + 5);
 });
 
 /** Half of the bytes of a run's first message: the payload comes in, and the history with it goes out. */
-async function bytesOf(home: TestServer): Promise<number> {
-  const rows = await home.store.read.usage("acc_1", "3h", 0);
+async function bytesOf(server: TestServer): Promise<number> {
+  const rows = await server.store.read.usage("acc_1", "3h", 0);
   const total = rows.reduce((all, { bytesIn, bytesOut }) => all + bytesIn + bytesOut, 0);
   return (total - 15) / 2;
 }
 
 test("two accounts are counted separately and cannot see each other's numbers", async () => {
-  const home = await createTestServer();
-  for (let count = 0; count < 3; count++) await publish(home, {}, otherToken);
-  await publish(home);
-  expect(sum((await statistics(home)).body.daily_used)).toBe(1);
-  expect(sum((await statistics(home, "", { account: "acc_2" })).body.daily_used)).toBe(3);
-  const theirs = await home.ask("GET", "/v2/svc/stats/acc_2", {
+  const server = await createTestServer();
+  for (let count = 0; count < 3; count++) await publish(server, {}, otherToken);
+  await publish(server);
+  expect(sum((await statistics(server)).body.daily_used)).toBe(1);
+  expect(sum((await statistics(server, "", { account: "acc_2" })).body.daily_used)).toBe(3);
+  const theirs = await server.ask("GET", "/v2/svc/stats/acc_2", {
     token: null,
     headers: { authorization: basic("acc_1") },
   });
   expect(theirs).toMatchObject({ status: 404, body: { code: "not-found" } });
-  const none = await home.ask("GET", "/v2/svc/stats/acc_3", {
+  const none = await server.ask("GET", "/v2/svc/stats/acc_3", {
     token: null,
     headers: { authorization: basic("acc_1") },
   });
@@ -192,10 +192,10 @@ test.each(["2h", "", "1H", "30", "1h,3h", "1h&period=3h", "__proto__", "toString
 
 describe("the daily quota", () => {
   const limited = async (soft: number, hard: number): Promise<TestServer> => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const limits = { requestsPerDay: soft, requestsPerDayHard: hard };
-    await home.store.execute("changeAccount", { account: "acc_1", change: { limits } });
-    return home;
+    await server.store.execute("changeAccount", { account: "acc_1", change: { limits } });
+    return server;
   };
   const midnight = String(Date.UTC(2027, 0, 16) / 1000);
   const left = (remaining: number, limit: number) => ({
@@ -205,17 +205,17 @@ describe("the daily quota", () => {
   });
 
   test("is in every response to a publish if it is limited, and in no other response", async () => {
-    const home = await limited(10, 10);
-    const { headers } = await publish(home);
+    const server = await limited(10, 10);
+    const { headers } = await publish(server);
     expect(headers).toMatchObject(left(9, 10));
     expect(headers).not.toHaveProperty("waypost-warning");
-    expect((await publish(home, {}, otherToken)).headers).not.toHaveProperty("ratelimit-limit");
+    expect((await publish(server, {}, otherToken)).headers).not.toHaveProperty("ratelimit-limit");
   });
 
   test("causes a warning above the soft limit", async () => {
-    const home = await limited(1, 5);
-    await publish(home);
-    const { status, headers } = await publish(home);
+    const server = await limited(1, 5);
+    await publish(server);
+    const { status, headers } = await publish(server);
     expect(status).toBe(200);
     expect(headers).toMatchObject({
       ...left(3, 5),
@@ -224,8 +224,8 @@ describe("the daily quota", () => {
   });
 
   test("refuses requests above the hard limit until midnight, in the form that clients know", async () => {
-    const home = await limited(1, 1);
-    await publish(home);
+    const server = await limited(1, 1);
+    await publish(server);
     const refused = {
       status: 429,
       headers: left(0, 1),
@@ -235,27 +235,27 @@ describe("the daily quota", () => {
         ),
       },
     };
-    expect(await publish(home)).toMatchObject(refused);
-    expect(await home.ask("POST", "/v2/enqueue/q/https://e.example", { body: "x" })).toMatchObject(refused);
+    expect(await publish(server)).toMatchObject(refused);
+    expect(await server.ask("POST", "/v2/enqueue/q/https://e.example", { body: "x" })).toMatchObject(refused);
     const run = { ...refused, body: { error: expect.stringContaining("1 made today") } };
-    expect(await home.ask("POST", "/v2/trigger/https://w.example", { body: "x" })).toMatchObject(run);
+    expect(await server.ask("POST", "/v2/trigger/https://w.example", { body: "x" })).toMatchObject(run);
     expect(
-      await home.ask("POST", "/v2/batch/trigger", { body: '[{"destination":"https://w.example"}]' }),
+      await server.ask("POST", "/v2/batch/trigger", { body: '[{"destination":"https://w.example"}]' }),
     ).toMatchObject(run);
-    expect((await publish(home)).headers).not.toHaveProperty("burst-ratelimit-limit");
+    expect((await publish(server)).headers).not.toHaveProperty("burst-ratelimit-limit");
     // All other requests are still accepted.
-    expect((await home.ask("GET", "/v2/logs")).status).toBe(200);
-    home.clock.now = Date.UTC(2027, 0, 16);
-    expect((await publish(home)).status).toBe(200);
+    expect((await server.ask("GET", "/v2/logs")).status).toBe(200);
+    server.clock.now = Date.UTC(2027, 0, 16);
+    expect((await publish(server)).status).toBe(200);
   });
 
   test("is also in the response if the token may not publish the last message of a batch", async () => {
-    const home = await limited(5, 5);
+    const server = await limited(5, 5);
     const rights = { verbs: ["publish"], destinations: ["https://e.example/*"] };
-    const { body } = await home.ask("POST", "/v2/tokens", { body: JSON.stringify(rights) });
+    const { body } = await server.ask("POST", "/v2/tokens", { body: JSON.stringify(rights) });
     const items = ["https://e.example/a", "https://other.example/"].map((destination) => ({ destination }));
     expect(
-      await home.ask("POST", "/v2/batch", { token: body.token, body: JSON.stringify(items) }),
+      await server.ask("POST", "/v2/batch", { token: body.token, body: JSON.stringify(items) }),
     ).toMatchObject({
       status: 200,
       headers: left(4, 5),
@@ -264,9 +264,9 @@ describe("the daily quota", () => {
   });
 
   test("accepts the messages of a batch that fit, and refuses the batch if none fits", async () => {
-    const home = await limited(2, 2);
+    const server = await limited(2, 2);
     const batch = (count: number) =>
-      home.ask("POST", "/v2/batch", {
+      server.ask("POST", "/v2/batch", {
         body: JSON.stringify(Array.from({ length: count }, () => ({ destination: "https://e.example" }))),
       });
     const { status, body, headers } = await batch(3);

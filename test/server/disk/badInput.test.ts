@@ -57,9 +57,9 @@ async function expectRefusal(
   expect(folders.flatMap(readAll)).toEqual(before);
 }
 
-let home: Promise<string> | null = null;
+let testServer: Promise<string> | null = null;
 
-afterAll(async () => rmSync((await home) ?? "", { recursive: true, force: true }));
+afterAll(async () => rmSync((await testServer) ?? "", { recursive: true, force: true }));
 
 /** Makes a store with a message, and a backup of it. */
 async function makeStore(): Promise<string> {
@@ -79,7 +79,7 @@ async function makeStore(): Promise<string> {
 
 async function copyOfStore(): Promise<{ folder: string; data: string }> {
   const folder = temporaryFolder();
-  cpSync(await (home ??= makeStore()), folder, { recursive: true });
+  cpSync(await (testServer ??= makeStore()), folder, { recursive: true });
   return { folder, data: join(folder, "data") };
 }
 

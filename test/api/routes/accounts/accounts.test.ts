@@ -36,7 +36,7 @@ const bodyFor = (path: string, id: string): { body?: string } => {
 
 describe.each(brands)("/v2/%s", (brand) => {
   test("reads the record of an account", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const record = {
       customer_id: "acc_1",
       id: "acc_1",
@@ -61,39 +61,39 @@ describe.each(brands)("/v2/%s", (brand) => {
       creation_time: testTime / 1000,
       created_by: "acc_1",
     };
-    const reply = await as(home)("GET", `/v2/${brand}/user/acc_1`);
+    const reply = await as(server)("GET", `/v2/${brand}/user/acc_1`);
     expect(reply).toMatchObject({ status: 200, body: record, headers: { "cache-control": "no-store" } });
-    expect(await as(home)("GET", `/v2/${brand}/users`)).toMatchObject({ status: 200, body: [record] });
+    expect(await as(server)("GET", `/v2/${brand}/users`)).toMatchObject({ status: 200, body: [record] });
   });
 
   test("rotates: the old password and tokens stop working at once, and the new ones work", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const readOnly = makeReadOnlyToken({ id: "acc_1", token });
     for (const one of [token, readOnly])
-      expect((await home.ask("GET", "/v2/keys", { token: one })).status).toBe(200);
-    const { status, body } = await as(home)("POST", `/v2/${brand}/rotate-token/acc_1`);
+      expect((await server.ask("GET", "/v2/keys", { token: one })).status).toBe(200);
+    const { status, body } = await as(server)("POST", `/v2/${brand}/rotate-token/acc_1`);
     expect(status).toBe(200);
     expect(new Set([token, readOnly, "pass", body.token, body.read_only_token, body.password]).size).toBe(6);
     for (const one of [token, readOnly])
-      expect((await home.ask("GET", "/v2/keys", { token: one })).status).toBe(401);
+      expect((await server.ask("GET", "/v2/keys", { token: one })).status).toBe(401);
     for (const one of [body.token, body.read_only_token])
-      expect((await home.ask("GET", "/v2/keys", { token: one })).status).toBe(200);
+      expect((await server.ask("GET", "/v2/keys", { token: one })).status).toBe(200);
     expect(JSON.parse(Buffer.from(body.token, "base64").toString())).toEqual({
       UserID: "acc_1",
       Password: body.password,
     });
-    expect((await as(home)("GET", `/v2/${brand}/users`)).status).toBe(401);
+    expect((await as(server)("GET", `/v2/${brand}/users`)).status).toBe(401);
     expect(
-      (await as(home)("GET", `/v2/${brand}/users`, { authorization: basic("acc_1", body.password) })).body,
+      (await as(server)("GET", `/v2/${brand}/users`, { authorization: basic("acc_1", body.password) })).body,
     ).toEqual([body]);
-    expect((await home.ask("GET", "/v2/keys")).status).toBe(401);
-    expect((await home.ask("GET", "/v2/keys", { token: otherToken })).status).toBe(200);
+    expect((await server.ask("GET", "/v2/keys")).status).toBe(401);
+    expect((await server.ask("GET", "/v2/keys", { token: otherToken })).status).toBe(200);
   });
 
   test("rotates only once for concurrent requests with the old password", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const asked = await Promise.all(
-      Array.from({ length: 6 }, () => as(home)("POST", `/v2/${brand}/rotate-token/acc_1`)),
+      Array.from({ length: 6 }, () => as(server)("POST", `/v2/${brand}/rotate-token/acc_1`)),
     );
     const rotated = asked.filter(({ status }) => status === 200);
     const refused = asked.filter(({ status }) => status === 401);
@@ -103,18 +103,19 @@ describe.each(brands)("/v2/%s", (brand) => {
     ]);
     for (const { body } of rotated) {
       expect(
-        (await as(home)("GET", `/v2/${brand}/users`, { authorization: basic("acc_1", body.password) })).body,
+        (await as(server)("GET", `/v2/${brand}/users`, { authorization: basic("acc_1", body.password) }))
+          .body,
       ).toEqual([body]);
-      expect((await home.ask("GET", "/v2/keys", { token: body.token })).status).toBe(200);
+      expect((await server.ask("GET", "/v2/keys", { token: body.token })).status).toBe(200);
     }
   });
 
   test("sets plan, budget, production pack and team", async () => {
-    const home = await createTestServer();
-    const record = async () => (await as(home)("GET", `/v2/${brand}/user/acc_1`)).body;
+    const server = await createTestServer();
+    const record = async () => (await as(server)("GET", `/v2/${brand}/user/acc_1`)).body;
     const change = (method: string, path: string, body?: string) =>
-      as(home)(method, `/v2/${brand}/${path}`, body === undefined ? {} : { body });
-    home.clock.now += 5_000;
+      as(server)(method, `/v2/${brand}/${path}`, body === undefined ? {} : { body });
+    server.clock.now += 5_000;
     for (const [written, shown, retries] of [
       ["paid", "paid", 999],
       [`${brand}_fixed_1m`, `${brand}_fixed_1m`, 999],
@@ -173,8 +174,8 @@ describe.each(brands)("/v2/%s", (brand) => {
   });
 
   test("lists the networks of deliveries without credentials", async () => {
-    const home = await createTestServer({ sendsFrom: ["203.0.113.7/32"] });
-    expect(await as(home)("GET", `/v2/${brand}/ipv4`, { authorization: null })).toMatchObject({
+    const server = await createTestServer({ sendsFrom: ["203.0.113.7/32"] });
+    expect(await as(server)("GET", `/v2/${brand}/ipv4`, { authorization: null })).toMatchObject({
       status: 200,
       body: ["203.0.113.7/32"],
     });
@@ -189,17 +190,20 @@ describe.each(brands)("/v2/%s", (brand) => {
 });
 
 test("an account cannot change a plan set by the operator, and a new plan keeps its own limits", async () => {
-  const home = await createTestServer();
-  await home.store.execute("changeAccount", { account: "acc_1", change: { plan: "free", isPlanHeld: true } });
-  const reply = await as(home)("POST", "/v2/svc/set-plan/acc_1", { body: '{"plan_name":"paid"}' });
+  const server = await createTestServer();
+  await server.store.execute("changeAccount", {
+    account: "acc_1",
+    change: { plan: "free", isPlanHeld: true },
+  });
+  const reply = await as(server)("POST", "/v2/svc/set-plan/acc_1", { body: '{"plan_name":"paid"}' });
   expect(reply).toMatchObject({
     status: 403,
     body: { code: "forbidden", message: expect.stringContaining("the operator has set the plan") },
   });
-  await home.store.execute("changeAccount", { account: "acc_2", change: { limits: { retries: 1 } } });
+  await server.store.execute("changeAccount", { account: "acc_2", change: { limits: { retries: 1 } } });
   const other = { authorization: basic("acc_2", "pass") };
-  await as(home)("POST", "/v2/svc/set-plan/acc_2", { ...other, body: '{"plan_name":"paid"}' });
-  expect((await as(home)("GET", "/v2/svc/user/acc_2", other)).body).toMatchObject({
+  await as(server)("POST", "/v2/svc/set-plan/acc_2", { ...other, body: '{"plan_name":"paid"}' });
+  expect((await as(server)("GET", "/v2/svc/user/acc_2", other)).body).toMatchObject({
     reserved_type: "paid",
     max_retries: 1,
   });
@@ -234,9 +238,9 @@ describe.each(rows.map((row) => ({ name: `${row.method} ${row.path}`, row })))(
     });
 
     test("treats another account like an unknown one", async () => {
-      const home = await createTestServer();
+      const server = await createTestServer();
       const [others, unknown] = await Promise.all(
-        ["acc_2", "acc_9"].map((id) => as(home)(method, idOf(path, id), bodyFor(path, id))),
+        ["acc_2", "acc_9"].map((id) => as(server)(method, idOf(path, id), bodyFor(path, id))),
       );
       if (path.endsWith("/users"))
         return expect(others).toMatchObject({ status: 200, body: [{ id: "acc_1" }] });
@@ -251,9 +255,9 @@ describe.each(rows.map((row) => ({ name: `${row.method} ${row.path}`, row })))(
     });
 
     test("is closed for a passive account if it changes anything but its credentials", async () => {
-      const home = await createTestServer();
-      await home.store.execute("changeAccount", { account: "acc_1", change: { state: "passive" } });
-      const reply = await as(home)(method, idOf(path, "acc_1"), bodyFor(path, "acc_1"));
+      const server = await createTestServer();
+      await server.store.execute("changeAccount", { account: "acc_1", change: { state: "passive" } });
+      const reply = await as(server)(method, idOf(path, "acc_1"), bodyFor(path, "acc_1"));
       if (path.includes("/rotate-token/"))
         expect(reply).toMatchObject({ status: 200, body: { state: "passive" } });
       else if (method !== "GET") expect(reply).toMatchObject({ status: 403, body: { code: "forbidden" } });
@@ -265,9 +269,9 @@ describe.each(rows.map((row) => ({ name: `${row.method} ${row.path}`, row })))(
 
 describe("the user name of an account", () => {
   test("is its id or its name; ids have priority, and the password decides between equal names", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const make = (id: string, name: string, password: string) =>
-      home.store.execute("createAccount", {
+      server.store.execute("createAccount", {
         id,
         name,
         password,
@@ -279,7 +283,7 @@ describe("the user name of an account", () => {
     await make("acc_4", "twin", "four");
     await make("acc_5", "acc_1", "five");
     const idFor = async (user: string, password: string) =>
-      (await as(home)("GET", "/v2/svc/users", { authorization: basic(user, password) })).body[0]?.id ?? 401;
+      (await as(server)("GET", "/v2/svc/users", { authorization: basic(user, password) })).body[0]?.id ?? 401;
     expect(await idFor("twin", "three")).toBe("acc_3");
     expect(await idFor("twin", "four")).toBe("acc_4");
     expect(await idFor("acc_1", "pass")).toBe("acc_1");
@@ -305,17 +309,17 @@ test("one account neither reads nor changes anything of another, in any order of
   const step = fc.record({ row: fc.constantFrom(...rows), who: fc.constantFrom("acc_1", "acc_2"), id: ids });
   await fc.assert(
     fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 12 }), async (steps) => {
-      const home = await createTestServer();
+      const server = await createTestServer();
       const passwords: Record<string, string> = { acc_1: "pass", acc_2: "pass" };
       for (const { row, who, id } of steps) {
         const other = who === "acc_1" ? "acc_2" : "acc_1";
-        const before = await home.store.read.account(other);
+        const before = await server.store.read.account(other);
         const authorization = basic(who, passwords[who] ?? "");
-        const reply = await as(home)(row.method, idOf(row.path, id), {
+        const reply = await as(server)(row.method, idOf(row.path, id), {
           authorization,
           ...bodyFor(row.path, id),
         });
-        expect(await home.store.read.account(other)).toEqual(before);
+        expect(await server.store.read.account(other)).toEqual(before);
         const shown = JSON.stringify(reply.body);
         for (const secret of [before?.token ?? "?", makeReadOnlyToken(before ?? { id: "", token: "" })])
           expect(shown).not.toContain(secret);

@@ -15,9 +15,9 @@ async function allow({ ask }: TestServer, allowedHosts: unknown) {
 }
 
 async function createLimitedServer(): Promise<TestServer> {
-  const home = await createTestServer();
-  expect((await allow(home, ["good.example"])).body.allowedHosts).toEqual(["good.example"]);
-  return home;
+  const server = await createTestServer();
+  expect((await allow(server, ["good.example"])).body.allowedHosts).toEqual(["good.example"]);
+  return server;
 }
 
 const json = (content: unknown) => ({ body: JSON.stringify(content) });
@@ -53,48 +53,54 @@ const ways: [name: string, (url: string) => Ask][] = [
 
 describe.each(ways)("%s", (_name, toRequest) => {
   test("accepts an allowed host, and refuses any other with the reason", async () => {
-    const home = await createLimitedServer();
-    expect((await home.ask(...toRequest(good))).status).toBeLessThan(300);
-    const { status, body } = await home.ask(...toRequest(evil));
+    const server = await createLimitedServer();
+    expect((await server.ask(...toRequest(good))).status).toBeLessThan(300);
+    const { status, body } = await server.ask(...toRequest(evil));
     expect({ status, error: String(body.error ?? body.message) }).toEqual({
       status: 403,
       error: expect.stringContaining(
         "the host evil.example is not allowed for this account; use one of good.example",
       ),
     });
-    await allow(home, null);
-    expect((await home.ask(...toRequest(evil))).status).toBeLessThan(300);
+    await allow(server, null);
+    expect((await server.ask(...toRequest(evil))).status).toBeLessThan(300);
   });
 });
 
 test("a batch refuses the items of other hosts alone", async () => {
-  const home = await createLimitedServer();
-  const { body } = await home.ask("POST", "/v2/batch", json([{ destination: evil }, { destination: good }]));
+  const server = await createLimitedServer();
+  const { body } = await server.ask(
+    "POST",
+    "/v2/batch",
+    json([{ destination: evil }, { destination: good }]),
+  );
   expect(body).toMatchObject([
     { error: expect.stringContaining("the host evil.example is not allowed") },
     { messageId: expect.any(String) },
   ]);
-  expect(home.deliveries.map(({ message }) => message.url)).toEqual([good]);
+  expect(server.deliveries.map(({ message }) => message.url)).toEqual([good]);
 });
 
 test("a group with a forbidden endpoint gets nothing, and the endpoint is not named", async () => {
-  const home = await createTestServer();
-  await home.ask("POST", "/v2/topics/g/endpoints", json({ endpoints: [{ url: good }, { url: evil }] }));
-  await allow(home, ["good.example"]);
-  const { status, body } = await home.ask("POST", "/v2/publish/g");
+  const server = await createTestServer();
+  await server.ask("POST", "/v2/topics/g/endpoints", json({ endpoints: [{ url: good }, { url: evil }] }));
+  await allow(server, ["good.example"]);
+  const { status, body } = await server.ask("POST", "/v2/publish/g");
   expect(status).toBe(403);
   expect(String(body.error)).toContain("the host of an endpoint of the URL group g is not allowed");
-  expect(home.deliveries).toEqual([]);
+  expect(server.deliveries).toEqual([]);
 });
 
 test("a message that was accepted before fails for good when it is due, with the reason", async () => {
-  const home = await createTestServer();
-  await home.ask("POST", `/v2/publish/${evil}`, { headers: { "svc-delay": "10s" } });
-  await home.ask("POST", `/v2/publish/${good}`, { headers: { "svc-delay": "10s" } });
-  await allow(home, ["good.example"]);
-  home.clock.now += 10_000;
-  await home.store.execute("claim", { limit: 10 });
-  const unsendable = new Map(home.deliveries.map((delivery) => [delivery.message.url, delivery.unsendable]));
+  const server = await createTestServer();
+  await server.ask("POST", `/v2/publish/${evil}`, { headers: { "svc-delay": "10s" } });
+  await server.ask("POST", `/v2/publish/${good}`, { headers: { "svc-delay": "10s" } });
+  await allow(server, ["good.example"]);
+  server.clock.now += 10_000;
+  await server.store.execute("claim", { limit: 10 });
+  const unsendable = new Map(
+    server.deliveries.map((delivery) => [delivery.message.url, delivery.unsendable]),
+  );
   expect(unsendable).toEqual(
     new Map([
       [evil, "the host evil.example is not allowed for this account"],
@@ -104,39 +110,39 @@ test("a message that was accepted before fails for good when it is due, with the
 });
 
 test("a retry or a replay of a dead letter sends nothing to another host", async () => {
-  const home = await createTestServer();
-  await failMessage(home, evil, {});
-  await failMessage(home, good, {});
-  await allow(home, ["good.example"]);
-  const { messages } = await listDeadLetters(home);
+  const server = await createTestServer();
+  await failMessage(server, evil, {});
+  await failMessage(server, good, {});
+  await allow(server, ["good.example"]);
+  const { messages } = await listDeadLetters(server);
   const idOf = (url: string) => messages.find((one) => one.url === url)?.dlqId ?? "";
   const refused = [
-    await home.ask("POST", `/v2/dlq/retry/${idOf(evil)}`),
-    await home.ask("POST", `/v2/dlq/retry/${idOf(good)}`, { headers: { "svc-callback": evil } }),
-    await home.ask("POST", `/v2/dlq/${idOf(good)}/replay`, json({ url: evil })),
+    await server.ask("POST", `/v2/dlq/retry/${idOf(evil)}`),
+    await server.ask("POST", `/v2/dlq/retry/${idOf(good)}`, { headers: { "svc-callback": evil } }),
+    await server.ask("POST", `/v2/dlq/${idOf(good)}/replay`, json({ url: evil })),
   ];
   for (const { status, body } of refused)
     expect({ status, text: JSON.stringify(body) }).toEqual({
       status: 403,
       text: expect.stringContaining("the host evil.example is not allowed"),
     });
-  expect((await home.ask("POST", `/v2/dlq/${idOf(evil)}/replay`, json({ url: good }))).status).toBeLessThan(
+  expect((await server.ask("POST", `/v2/dlq/${idOf(evil)}/replay`, json({ url: good }))).status).toBeLessThan(
     300,
   );
 });
 
 test("a step of a run for another host is refused for good", async () => {
-  const home = await createTestServer();
-  await start(home, "run_1", { url: good, post: undefined } as never);
-  await allow(home, ["good.example"]);
-  const refused = step(home, "run_1", { message: { url: evil } });
+  const server = await createTestServer();
+  await start(server, "run_1", { url: good, post: undefined } as never);
+  await allow(server, ["good.example"]);
+  const refused = step(server, "run_1", { message: { url: evil } });
   await expect(refused).rejects.toThrow("the host evil.example is not allowed");
 });
 
 test("a list that is not one is refused", async () => {
-  const home = await createTestServer();
+  const server = await createTestServer();
   for (const bad of [[], ["https://good.example"], "good.example", [1]]) {
-    const { status, body } = await allow(home, bad);
+    const { status, body } = await allow(server, bad);
     expect({ status, error: JSON.stringify(body) }).toEqual({
       status: 400,
       error: expect.stringContaining("allowedHosts"),

@@ -18,9 +18,9 @@ async function tokenWith(
 
 /** Starts a run of the account. */
 async function started(): Promise<TestServer> {
-  const home = await createTestServer();
-  expect((await sendBatch(home, [{ headers: startHeaders("wfr_1"), body: "payload" }])).status).toBe(200);
-  return home;
+  const server = await createTestServer();
+  expect((await sendBatch(server, [{ headers: startHeaders("wfr_1"), body: "payload" }])).status).toBe(200);
+  return server;
 }
 
 const isGoing = async ({ store }: TestServer): Promise<boolean> =>
@@ -32,51 +32,51 @@ test.each([
 ])(
   "an endpoint can post steps and finish its run with a publish-and-read token, with %s",
   async (_, destinations) => {
-    const home = await started();
-    const token = await tokenWith(home, { verbs: ["publish", "read"], destinations });
-    expect(await sendBatch(home, [{ headers: stepHeaders("wfr_1"), body: step() }], token)).toMatchObject({
+    const server = await started();
+    const token = await tokenWith(server, { verbs: ["publish", "read"], destinations });
+    expect(await sendBatch(server, [{ headers: stepHeaders("wfr_1"), body: step() }], token)).toMatchObject({
       status: 200,
     });
-    expect((await home.ask("GET", path, { token })).body).toHaveLength(2);
-    expect(await home.ask("DELETE", `${path}?cancel=false`, { token, body: "done" })).toMatchObject({
+    expect((await server.ask("GET", path, { token })).body).toHaveLength(2);
+    expect(await server.ask("DELETE", `${path}?cancel=false`, { token, body: "done" })).toMatchObject({
       status: 200,
       body: { finished: true },
     });
-    expect(await isGoing(home)).toBe(false);
+    expect(await isGoing(server)).toBe(false);
   },
 );
 
 test("a token for other destinations finishes no run and does not learn which runs exist", async () => {
-  const home = await started();
-  const token = await tokenWith(home, {
+  const server = await started();
+  const token = await tokenWith(server, {
     verbs: ["publish", "read"],
     destinations: ["https://other.example/*"],
   });
-  expect(await home.ask("DELETE", `${path}?cancel=false`, { token, body: "done" })).toMatchObject({
+  expect(await server.ask("DELETE", `${path}?cancel=false`, { token, body: "done" })).toMatchObject({
     status: 403,
     body: {
       error: expect.stringMatching(/^token: not valid for the run [^ ]+; it may publish only to/),
     },
   });
-  expect(await isGoing(home)).toBe(true);
+  expect(await isGoing(server)).toBe(true);
 });
 
 test("finishing a run needs the verb publish, and cancelling it the verb manage", async () => {
-  const home = await started();
-  const publishing = await tokenWith(home, { verbs: ["publish"] });
-  const managing = await tokenWith(home, { verbs: ["manage"] });
+  const server = await started();
+  const publishing = await tokenWith(server, { verbs: ["publish"] });
+  const managing = await tokenWith(server, { verbs: ["manage"] });
   const reading = [
-    await tokenWith(home, { verbs: ["read"] }),
+    await tokenWith(server, { verbs: ["read"] }),
     makeReadOnlyToken({ id: "acc_1", token: mainToken }),
   ];
   for (const token of [...reading, managing])
-    expect((await home.ask("DELETE", `${path}?cancel=false`, { token })).status).toBe(403);
+    expect((await server.ask("DELETE", `${path}?cancel=false`, { token })).status).toBe(403);
   for (const token of [...reading, publishing]) {
     for (const query of ["", "?cancel=true"])
-      expect((await home.ask("DELETE", `${path}${query}`, { token })).status).toBe(403);
+      expect((await server.ask("DELETE", `${path}${query}`, { token })).status).toBe(403);
   }
-  expect(await isGoing(home)).toBe(true);
-  expect(await home.ask("DELETE", path, { token: managing })).toMatchObject({
+  expect(await isGoing(server)).toBe(true);
+  expect(await server.ask("DELETE", path, { token: managing })).toMatchObject({
     status: 200,
     body: { cancelled: 1 },
   });

@@ -32,10 +32,10 @@ const small: AccountLimits = {
   storageBytes: 1_000_000,
 };
 
-let home: TestServer;
+let server: TestServer;
 beforeEach(async () => {
-  home = await createTestServer();
-  await home.store.execute("changeAccount", { account: "acc_1", change: { plan: "free", limits: small } });
+  server = await createTestServer();
+  await server.store.execute("changeAccount", { account: "acc_1", change: { plan: "free", limits: small } });
 });
 
 type Ask = (
@@ -168,34 +168,34 @@ const flagOf = (name: string): string => name.replace(/[A-Z]/g, (capital) => `-$
 
 describe.for(beyond)("%s: %s beyond the limit", ([limit, , status, said, act]) => {
   test("is refused, with the limit and how to raise it", async () => {
-    const reply = await act((method, url, more) => home.ask(method, url, more));
+    const reply = await act((method, url, more) => server.ask(method, url, more));
     expect(reply).toMatchObject({ status, body: { error: expect.stringMatching(said) } });
     expect(reply.body.error).toContain(`waypost account limits acc_1 --${flagOf(limit)} <value>`);
   });
 
   test("is accepted from another account", async () => {
-    const reply = await act((method, url, more) => home.ask(method, url, { ...more, token: otherToken }));
+    const reply = await act((method, url, more) => server.ask(method, url, { ...more, token: otherToken }));
     expect(reply.status).toBeLessThan(300);
   });
 });
 
 test("a request within all limits is accepted", async () => {
   const headers = { "svc-retries": "1", "svc-delay": "10s", "svc-timeout": "5s" };
-  expect((await home.ask("POST", to, { headers, body: "12345" })).status).toBe(200);
+  expect((await server.ask("POST", to, { headers, body: "12345" })).status).toBe(200);
 });
 
 describe("deliveries beyond the limit of deliveries in flight", () => {
   test("wait and are not refused; those of another account are sent", async () => {
     const ids: string[] = [];
     for (const host of ["a", "b", "c", "d"])
-      ids.push((await home.ask("POST", `/v2/publish/https://${host}.example/`)).body.messageId);
-    const inFlight = home.deliveries.splice(0);
+      ids.push((await server.ask("POST", `/v2/publish/https://${host}.example/`)).body.messageId);
+    const inFlight = server.deliveries.splice(0);
     expect(inFlight).toHaveLength(2);
-    expect((await home.ask("GET", "/v2/globalParallelism")).body).toEqual({
+    expect((await server.ask("GET", "/v2/globalParallelism")).body).toEqual({
       parallelismMax: 2,
       parallelismCount: 2,
     });
-    const { waitingOn } = (await home.ask("GET", `/v2/messages/${ids[3]}`)).body;
+    const { waitingOn } = (await server.ask("GET", `/v2/messages/${ids[3]}`)).body;
     expect(waitingOn).toMatchObject([
       {
         reason: "account",
@@ -206,25 +206,25 @@ describe("deliveries beyond the limit of deliveries in flight", () => {
       },
     ]);
     for (const host of ["a", "b", "c", "d"])
-      await home.ask("POST", `/v2/publish/https://${host}.example/`, { token: otherToken });
-    expect(home.deliveries.splice(0)).toHaveLength(4);
-    expect((await home.ask("GET", "/v2/globalParallelism", { token: otherToken })).body).toEqual({
+      await server.ask("POST", `/v2/publish/https://${host}.example/`, { token: otherToken });
+    expect(server.deliveries.splice(0)).toHaveLength(4);
+    expect((await server.ask("GET", "/v2/globalParallelism", { token: otherToken })).body).toEqual({
       parallelismMax: 0,
       parallelismCount: 4,
     });
     const [first] = inFlight;
-    if (first) await home.settle(first, { status: 200 });
-    expect(home.deliveries.map(({ message }) => message.id)).toEqual([ids[2]]);
+    if (first) await server.settle(first, { status: 200 });
+    expect(server.deliveries.map(({ message }) => message.id)).toEqual([ids[2]]);
   });
 });
 
 test("deliveries beyond the limit for one endpoint wait; those to other endpoints do not", async () => {
-  await home.store.execute("changeAccount", {
+  await server.store.execute("changeAccount", {
     account: "acc_1",
     change: { limits: { ...small, globalParallelism: 3 } },
   });
   const publish = async (path: string): Promise<string> =>
-    String((await home.ask("POST", `/v2/publish/https://gateway.example:8443/${path}`)).body.messageId);
+    String((await server.ask("POST", `/v2/publish/https://gateway.example:8443/${path}`)).body.messageId);
   const [, , third, fourth] = [
     await publish("a"),
     await publish("a"),
@@ -232,10 +232,10 @@ test("deliveries beyond the limit for one endpoint wait; those to other endpoint
     await publish("a"),
   ];
   const elsewhere = await publish("b");
-  const inFlight = home.deliveries.splice(0);
+  const inFlight = server.deliveries.splice(0);
   expect(inFlight).toHaveLength(3);
   expect(inFlight.at(-1)?.message.id).toBe(elsewhere);
-  expect((await home.ask("GET", `/v2/messages/${fourth}`)).body.waitingOn).toMatchObject([
+  expect((await server.ask("GET", `/v2/messages/${fourth}`)).body.waitingOn).toMatchObject([
     {
       reason: "account-endpoint",
       endpoint: "https://gateway.example:8443/a",
@@ -248,13 +248,13 @@ test("deliveries beyond the limit for one endpoint wait; those to other endpoint
     },
   ]);
   const [first] = inFlight;
-  if (first) await home.settle(first, { status: 200 });
-  expect(home.deliveries.map(({ message }) => message.id)).toEqual([third]);
+  if (first) await server.settle(first, { status: 200 });
+  expect(server.deliveries.map(({ message }) => message.id)).toEqual([third]);
 });
 
 test("the account record shows the limits", async () => {
   const authorization = `Basic ${Buffer.from("acc_1:pass").toString("base64")}`;
-  const { body } = await home.ask("GET", "/v2/svc/user/acc_1", { token: null, headers: { authorization } });
+  const { body } = await server.ask("GET", "/v2/svc/user/acc_1", { token: null, headers: { authorization } });
   expect(body).toMatchObject({
     max_message_size: 5,
     max_retries: 1,

@@ -35,16 +35,16 @@ async function statesOf({ ask }: TestServer, id: string): Promise<string[][]> {
 }
 
 test("a failed message shows its whole log until its dead letter is deleted", async () => {
-  const home = await createTestServer();
-  const id = await failMessage(home, "https://one.example");
+  const server = await createTestServer();
+  const id = await failMessage(server, "https://one.example");
   const whole = ["CREATED", "ACTIVE", "ERROR", "FAILED"];
-  home.clock.now += 5 * day;
-  await expire(home);
-  expect(await statesOf(home, id)).toEqual([whole, whole]);
-  const [entry] = (await listDeadLetters(home)).messages;
-  await deleted(home, entry?.dlqId ?? "");
-  expect(await statesOf(home, id)).toEqual([[], []]);
-  expect((await home.ask("GET", `/v2/messages/${id}`)).status).toBe(404);
+  server.clock.now += 5 * day;
+  await expire(server);
+  expect(await statesOf(server, id)).toEqual([whole, whole]);
+  const [entry] = (await listDeadLetters(server)).messages;
+  await deleted(server, entry?.dlqId ?? "");
+  expect(await statesOf(server, id)).toEqual([[], []]);
+  expect((await server.ask("GET", `/v2/messages/${id}`)).status).toBe(404);
 });
 
 describe("a failed run", () => {
@@ -58,14 +58,14 @@ describe("a failed run", () => {
     events.map(({ state }: { state: string }) => state);
 
   test("shows how it ended as long as its dead letter exists, even after the log retention", async () => {
-    const home = await createTestServer();
-    const dlqId = await failRunAndRead(home, "wfr_1");
-    const before = await readViews(home);
+    const server = await createTestServer();
+    const dlqId = await failRunAndRead(server, "wfr_1");
+    const before = await readViews(server);
     expect(statesIn(before)).toEqual(expect.arrayContaining(["ERROR", "FAILED", "RUN_FAILED"]));
     expect(JSON.stringify(before.run.steps)).toContain("status 500");
-    home.clock.now += 5 * day;
-    await expire(home);
-    const after = await readViews(home);
+    server.clock.now += 5 * day;
+    await expire(server);
+    const after = await readViews(server);
     expect([after.run, after.events]).toEqual([before.run, before.events]);
     expect(after.run.dlqId).toBe(dlqId);
   });
@@ -73,25 +73,25 @@ describe("a failed run", () => {
   test.each(["deleted", "too many", "expired"])(
     "no longer shows its dead letter when that is gone: %s",
     async (how) => {
-      const home = await createTestServer();
-      const dlqId = await failRunAndRead(home, "wfr_1", {
+      const server = await createTestServer();
+      const dlqId = await failRunAndRead(server, "wfr_1", {
         failureCallback: callbackTo("https://app.example/failed"),
       });
-      const { run, events, status } = await readViews(home);
+      const { run, events, status } = await readViews(server);
       expect([run.dlqId, run.failureFunction.dlqId, status.failure.dlqId]).toEqual([dlqId, dlqId, dlqId]);
       expect(events.filter((event: { dlqId?: string }) => event.dlqId === dlqId)).toHaveLength(2);
-      if (how === "deleted") await deleted(home, dlqId);
-      else if (how === "too many") await trimmed(home);
+      if (how === "deleted") await deleted(server, dlqId);
+      else if (how === "too many") await trimmed(server);
       else {
-        home.clock.now += 10;
-        await home.store.execute("expire", {
+        server.clock.now += 10;
+        await server.store.execute("expire", {
           account: "acc_1",
-          now: home.clock.now,
+          now: server.clock.now,
           limit: 500,
           retention: { log: logRetention, deadLetters: 1 },
         });
       }
-      const after = await readViews(home);
+      const after = await readViews(server);
       expect(statesIn(after)).toEqual(events.map(({ state }: { state: string }) => state));
       expect(JSON.stringify(after)).not.toContain(dlqId);
     },

@@ -16,12 +16,12 @@ const ownerMark = "markofhers";
 const intruderMark = "markofhis";
 
 /** Creates a server with both accounts and their objects. */
-async function both(): Promise<{ home: TestServer; owner: Possessions; intruder: Possessions }> {
-  const home = await createTestServer();
+async function both(): Promise<{ server: TestServer; owner: Possessions; intruder: Possessions }> {
+  const server = await createTestServer();
   return {
-    home,
-    owner: await createPossessions(home, "acc_a", ownerMark),
-    intruder: await createPossessions(home, "acc_b", intruderMark),
+    server,
+    owner: await createPossessions(server, "acc_a", ownerMark),
+    intruder: await createPossessions(server, "acc_b", intruderMark),
   };
 }
 
@@ -94,29 +94,29 @@ test.each(rows)(
   "$name reveals and changes nothing of another account, and treats its ids as unknown",
   async ({ row }) => {
     const shared = await both();
-    const { home, owner, intruder } = shared;
-    const before = dumpRows(home, "acc_a");
+    const { server, owner, intruder } = shared;
+    const before = dumpRows(server, "acc_a");
     const isNamed = /\{(?!destination)\w+\}/.test(row.path);
     for (const id of isNamed ? idsOf(owner) : [owner.account]) {
       // A step waits for one event only, so each request needs a server where the step does not wait yet.
       const [here, there] = row.path.startsWith("/v2/wait/")
         ? [await both(), await both()]
         : [shared, shared];
-      const was = dumpRows(here.home, "acc_a");
+      const was = dumpRows(here.server, "acc_a");
       const request = makeRequest(row, here.intruder, id);
-      const reply = await sendRequest(here.home, request);
+      const reply = await sendRequest(here.server, request);
       expectNothingOfOwner(reply, request, here.owner);
-      expect(dumpRows(here.home, "acc_a") === was, `${request.url} changed what another account has`).toBe(
+      expect(dumpRows(here.server, "acc_a") === was, `${request.url} changed what another account has`).toBe(
         true,
       );
       const stranger = strangerOf(id);
       expect(stranger).not.toBe(id);
-      const other = await sendRequest(there.home, makeRequest(row, there.intruder, stranger));
+      const other = await sendRequest(there.server, makeRequest(row, there.intruder, stranger));
       if (isNamed) expect(shapeOf(reply, id), request.url).toBe(shapeOf(other, stranger));
     }
     for (const request of withParameters(row, makeRequest(row, intruder), owner))
-      expectNothingOfOwner(await sendRequest(home, request), request, owner);
-    expect(dumpRows(home, "acc_a") === before, "what another account has was changed").toBe(true);
+      expectNothingOfOwner(await sendRequest(server, request), request, owner);
+    expect(dumpRows(server, "acc_a") === before, "what another account has was changed").toBe(true);
   },
 );
 
@@ -134,8 +134,8 @@ const naming = [
 ] as const;
 
 test("arbitrary requests with names of another account reveal and change nothing of it", async () => {
-  const { home, owner, intruder } = await both();
-  const before = dumpRows(home, "acc_a");
+  const { server, owner, intruder } = await both();
+  const before = dumpRows(server, "acc_a");
   const own = [...idsOf(owner), "none", "%00", ""];
   const id = fc.constantFrom(...own);
   const brand = fc.constantFrom(...brands);
@@ -185,12 +185,12 @@ test("arbitrary requests with names of another account reveal and change nothing
         headers: { ...sent, ...tokens },
         ...(body !== null && { body: JSON.stringify(body) }),
       };
-      const reply = await sendRequest(home, request);
+      const reply = await sendRequest(server, request);
       expect(reply.status).toBeLessThan(500);
       // The intruder may have used the owner's names for its own objects, but never sees the owner's content.
       expect(JSON.stringify([reply.body, reply.headers])).not.toContain(ownerMark);
     }),
     { numRuns: 400 },
   );
-  expect(dumpRows(home, "acc_a") === before, "what another account has was changed").toBe(true);
+  expect(dumpRows(server, "acc_a") === before, "what another account has was changed").toBe(true);
 });

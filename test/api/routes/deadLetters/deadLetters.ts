@@ -45,7 +45,7 @@ export async function failThree() {
   ]);
   const { messages } = await listDeadLetters(testServer);
   return {
-    home: testServer,
+    server: testServer,
     ids: messages.map(({ dlqId }) => dlqId),
     messageIds: { a, b, c },
     nameOf: (id: string) => names.get(id) ?? "?",

@@ -4,14 +4,14 @@ import { failMessage, listDeadLetters, failThree } from "./deadLetters.ts";
 
 describe("a dead letter", () => {
   test("has the message, the last response and the state of its failure callback", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const headers = { "svc-failure-callback": "https://f.example", "content-type": "text/plain" };
-    home.clock.now += 1_000;
-    const { body: published } = await home.ask("POST", "/v2/publish/https://e.example", {
+    server.clock.now += 1_000;
+    const { body: published } = await server.ask("POST", "/v2/publish/https://e.example", {
       headers: { ...headers, "svc-retries": "0" },
       body: "b",
     });
-    await home.settle(home.delivery(), {
+    await server.settle(server.delivery(), {
       status: 500,
       headers: [
         ["X-A", "1"],
@@ -19,7 +19,7 @@ describe("a dead letter", () => {
       ],
       body: Buffer.from([0xff]),
     });
-    const [entry] = (await listDeadLetters(home)).messages;
+    const [entry] = (await listDeadLetters(server)).messages;
     expect(entry).toEqual({
       messageId: published.messageId,
       dlqId: expect.stringMatching(/^\d{13}-\d+$/),
@@ -28,8 +28,8 @@ describe("a dead letter", () => {
       body: "b",
       maxRetries: 0,
       header: { "Content-Type": ["text/plain"] },
-      createdAt: home.clock.now,
-      notBefore: home.clock.now,
+      createdAt: server.clock.now,
+      notBefore: server.clock.now,
       callerIP: "127.0.0.1",
       failureCallback: "https://f.example",
       error: null,
@@ -38,8 +38,8 @@ describe("a dead letter", () => {
       responseBodyBase64: "/w==",
       failureCallbackInfo: { state: "CALLBACK_INPROGRESS" },
     });
-    await home.settle(home.delivery(), { status: 200, headers: [["X-B", "1"]], body: Buffer.from("ok") });
-    const { body } = await home.ask("GET", `/v2/dlq/${entry?.dlqId}`);
+    await server.settle(server.delivery(), { status: 200, headers: [["X-B", "1"]], body: Buffer.from("ok") });
+    const { body } = await server.ask("GET", `/v2/dlq/${entry?.dlqId}`);
     expect(body.failureCallbackInfo).toEqual({
       state: "CALLBACK_SUCCESS",
       responseStatus: 200,
@@ -49,16 +49,16 @@ describe("a dead letter", () => {
   });
 
   test("without a response has the error instead of a status", async () => {
-    const home = await createTestServer();
-    await failMessage(home, "https://e.example", { outcome: { error: "connection refused" } });
-    const [entry] = (await listDeadLetters(home)).messages;
+    const server = await createTestServer();
+    await failMessage(server, "https://e.example", { outcome: { error: "connection refused" } });
+    const [entry] = (await listDeadLetters(server)).messages;
     expect(entry).toMatchObject({ error: "connection refused" });
     for (const name of ["responseStatus", "responseHeader", "responseBody"])
       expect(entry).not.toHaveProperty(name);
   });
 
   test("hides redacted parts, also in responses and in the headers of its callback", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const headers = {
       "svc-redact-fields": "body,headers",
       "svc-forward-x": "secret",
@@ -66,17 +66,17 @@ describe("a dead letter", () => {
       "svc-failure-callback": "https://f.example",
     };
     const secret = { status: 500, headers: [["X", "secret"]] as const, body: Buffer.from("secret") };
-    await home.ask("POST", "/v2/publish/https://e.example", { headers, body: "secret" });
-    await home.settle(home.delivery(), secret);
-    await home.settle(home.delivery(), { ...secret, status: 200 });
+    await server.ask("POST", "/v2/publish/https://e.example", { headers, body: "secret" });
+    await server.settle(server.delivery(), secret);
+    await server.settle(server.delivery(), { ...secret, status: 200 });
     const hidden = expect.stringMatching(/^REDACTED:[0-9a-f]{64}$/);
     const answered = { responseBody: hidden, responseStatus: 500 };
-    const { messages } = await listDeadLetters(home);
+    const { messages } = await listDeadLetters(server);
     const info = { responseBody: hidden, responseHeaders: { X: [hidden] } };
     expect(messages).toMatchObject([
       { ...answered, responseHeader: { X: [hidden] }, failureCallbackInfo: info },
     ]);
-    const { events } = (await home.ask("GET", "/v2/events?state=ERROR")).body;
+    const { events } = (await server.ask("GET", "/v2/events?state=ERROR")).body;
     expect(events).toMatchObject([{ ...answered, responseHeaders: { X: [hidden] } }]);
     expect(JSON.stringify([messages, events])).not.toMatch(/secret|c2VjcmV0/);
   });
@@ -119,32 +119,32 @@ describe("the list of dead letters", () => {
     ["?source=workflow", ""],
     ["?source=workflow&workflowUrl=https://e.example&failureCallbackState=CALLBACK_FAIL&count=5", ""],
   ])("with %s returns %s", async (query, expected) => {
-    const { home, nameOf } = await failThree();
-    const { messages, ...rest } = await listDeadLetters(home, query);
+    const { server, nameOf } = await failThree();
+    const { messages, ...rest } = await listDeadLetters(server, query);
     expect(messages.map(({ messageId }) => nameOf(messageId)).join("")).toBe(expected);
     expect(rest).toEqual({});
   });
 
   test("with ids ignores other filters, and belongs to one account", async () => {
-    const { home, ids, messageIds } = await failThree();
+    const { server, ids, messageIds } = await failThree();
     expect(
-      (await listDeadLetters(home, `?dlqIds=${ids[0]},x&dlqIds=${ids[2]}&url=none`)).messages.map(
+      (await listDeadLetters(server, `?dlqIds=${ids[0]},x&dlqIds=${ids[2]}&url=none`)).messages.map(
         ({ dlqId }) => dlqId,
       ),
     ).toEqual([ids[0], ids[2]]);
     expect(
-      (await listDeadLetters(home, `?messageId=${messageIds.b}`)).messages.map(({ dlqId }) => dlqId),
+      (await listDeadLetters(server, `?messageId=${messageIds.b}`)).messages.map(({ dlqId }) => dlqId),
     ).toEqual([ids[1]]);
-    expect((await home.ask("GET", "/v2/dlq", { token: otherToken })).body).toEqual({ messages: [] });
-    expect((await home.ask("GET", `/v2/dlq/${ids[0]}`, { token: otherToken })).status).toBe(404);
+    expect((await server.ask("GET", "/v2/dlq", { token: otherToken })).body).toEqual({ messages: [] });
+    expect((await server.ask("GET", `/v2/dlq/${ids[0]}`, { token: otherToken })).status).toBe(404);
   });
 
   test("has at most 100 entries on a page, even if the request asks for more", async () => {
-    const home = await createTestServer();
-    for (let number = 0; number < 101; number++) await failMessage(home, "https://e.example");
-    const page = await listDeadLetters(home, "?count=200");
+    const server = await createTestServer();
+    for (let number = 0; number < 101; number++) await failMessage(server, "https://e.example");
+    const page = await listDeadLetters(server, "?count=200");
     expect([page.messages.length, typeof page.cursor]).toEqual([100, "string"]);
-    expect((await home.ask("GET", "/v2/events?count=5000")).body.events).toHaveLength(404);
+    expect((await server.ask("GET", "/v2/events?count=5000")).body.events).toHaveLength(404);
   });
 
   test("has pages from either end, and no cursor on the last page", async () => {
@@ -152,11 +152,11 @@ describe("the list of dead letters", () => {
       ["earliestFirst", "abc"],
       ["latestFirst", "cba"],
     ] as const) {
-      const { home, nameOf } = await failThree();
+      const { server, nameOf } = await failThree();
       let seen = "";
       let cursor = "";
       for (let pages = 0; pages < 4; pages++) {
-        const page = await listDeadLetters(home, `?count=2&order=${order}${cursor && `&cursor=${cursor}`}`);
+        const page = await listDeadLetters(server, `?count=2&order=${order}${cursor && `&cursor=${cursor}`}`);
         seen += page.messages.map(({ messageId }) => nameOf(messageId)).join("");
         if (page.cursor === undefined) break;
         cursor = page.cursor;
@@ -166,12 +166,12 @@ describe("the list of dead letters", () => {
   });
 
   test("has fewer entries on a page if their bodies are large", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     for (let n = 0; n < 6; n++)
-      await failMessage(home, "https://e.example", { body: "x".repeat(7 * 1024 * 1024) });
-    const page = await listDeadLetters(home);
+      await failMessage(server, "https://e.example", { body: "x".repeat(7 * 1024 * 1024) });
+    const page = await listDeadLetters(server);
     expect(page.messages.length).toBe(4);
-    const rest = await listDeadLetters(home, `?cursor=${page.cursor}`);
+    const rest = await listDeadLetters(server, `?cursor=${page.cursor}`);
     expect(rest.messages.length).toBe(2);
     expect(rest).not.toHaveProperty("cursor");
   });
@@ -197,39 +197,39 @@ describe("the list of dead letters", () => {
 
 describe("deleting dead letters", () => {
   test("deletes one dead letter once", async () => {
-    const { home, ids } = await failThree();
-    expect((await home.ask("DELETE", `/v2/dlq/${ids[0]}`, { token: otherToken })).status).toBe(404);
-    expect(await home.ask("DELETE", `/v2/dlq/${ids[0]}`)).toMatchObject({
+    const { server, ids } = await failThree();
+    expect((await server.ask("DELETE", `/v2/dlq/${ids[0]}`, { token: otherToken })).status).toBe(404);
+    expect(await server.ask("DELETE", `/v2/dlq/${ids[0]}`)).toMatchObject({
       status: 200,
       body: { deleted: 1 },
     });
-    expect((await home.ask("DELETE", `/v2/dlq/${ids[0]}`)).status).toBe(404);
+    expect((await server.ask("DELETE", `/v2/dlq/${ids[0]}`)).status).toBe(404);
   });
 
   test("deletes many by id, skipping unknown ones, or by filter in portions", async () => {
-    const { home, ids } = await failThree();
-    expect((await home.ask("DELETE", `/v2/dlq?dlqIds=${ids[1]},${ids[1]},gone&dlqIds=%00`)).body).toEqual({
+    const { server, ids } = await failThree();
+    expect((await server.ask("DELETE", `/v2/dlq?dlqIds=${ids[1]},${ids[1]},gone&dlqIds=%00`)).body).toEqual({
       deleted: 1,
       failed: [
         { id: "gone", reason: "the dead letter does not exist" },
         { id: "\0", reason: 'dlqId: there is no dead letter "\\u0000"' },
       ],
     });
-    expect((await home.ask("DELETE", "/v2/dlq?label=none")).body).toEqual({ deleted: 0 });
-    const first = await home.ask("DELETE", "/v2/dlq?count=1");
+    expect((await server.ask("DELETE", "/v2/dlq?label=none")).body).toEqual({ deleted: 0 });
+    const first = await server.ask("DELETE", "/v2/dlq?count=1");
     expect(first.body).toEqual({ deleted: 1, cursor: expect.any(String) });
-    expect((await home.ask("DELETE", `/v2/dlq?count=1&cursor=${first.body.cursor}`)).body).toEqual({
+    expect((await server.ask("DELETE", `/v2/dlq?count=1&cursor=${first.body.cursor}`)).body).toEqual({
       deleted: 1,
     });
-    expect(await listDeadLetters(home)).toEqual({ messages: [] });
+    expect(await listDeadLetters(server)).toEqual({ messages: [] });
   });
 
   test.each(["?labeel=x", "?dlqIds=", "?order=latestFirst", "?host=x", "?svc-retries=1"])(
     "with %s is refused and deletes nothing",
     async (query) => {
-      const { home } = await failThree();
-      expect((await home.ask("DELETE", `/v2/dlq${query}`)).status).toBe(400);
-      expect((await listDeadLetters(home)).messages.length).toBe(3);
+      const { server } = await failThree();
+      expect((await server.ask("DELETE", `/v2/dlq${query}`)).status).toBe(400);
+      expect((await listDeadLetters(server)).messages.length).toBe(3);
     },
   );
 });

@@ -6,12 +6,12 @@ const json = { "content-type": "application/json" };
 
 describe("replaying a dead letter", () => {
   test.each(["svc", "upstash"])("sends the changes and links both messages (%s)", async (prefix) => {
-    const home = await createTestServer();
-    const old = await failMessage(home, "https://one.example", {
+    const server = await createTestServer();
+    const old = await failMessage(server, "https://one.example", {
       headers: { [`${prefix}-forward-x-a`]: "1" },
     });
-    const [entry] = (await listDeadLetters(home)).messages;
-    const { status, body } = await home.ask("POST", `/v2/dlq/${entry?.dlqId}/replay`, {
+    const [entry] = (await listDeadLetters(server)).messages;
+    const { status, body } = await server.ask("POST", `/v2/dlq/${entry?.dlqId}/replay`, {
       headers: { ...json, [`${prefix}-method`]: "PUT", [`${prefix}-delay`]: "5s" },
       body: JSON.stringify({
         url: "https://two.example/x",
@@ -23,19 +23,19 @@ describe("replaying a dead letter", () => {
       status: 201,
       body: { messageId: expect.stringMatching(/^msg_/), dlqId: entry?.dlqId },
     });
-    expect((await home.ask("GET", `/v2/messages/${body.messageId}`)).body).toMatchObject({
+    expect((await server.ask("GET", `/v2/messages/${body.messageId}`)).body).toMatchObject({
       url: "https://two.example/x",
       method: "PUT",
       body: "fixed",
       header: { "X-B": ["2", "3"], "Content-Type": ["text/plain"] },
-      notBefore: home.clock.now + 5_000,
+      notBefore: server.clock.now + 5_000,
       replayOf: { messageId: old, dlqId: entry?.dlqId },
     });
-    expect((await home.ask("GET", `/v2/dlq/${entry?.dlqId}`)).body).toMatchObject({
+    expect((await server.ask("GET", `/v2/dlq/${entry?.dlqId}`)).body).toMatchObject({
       messageId: old,
       replays: [body.messageId],
     });
-    expect((await home.ask("GET", "/v2/audit?action=dlq.replay")).body).toMatchObject({
+    expect((await server.ask("GET", "/v2/audit?action=dlq.replay")).body).toMatchObject({
       entries: [
         { action: "dlq.replay", object: entry?.dlqId, fields: ["url", "headers", "body", "method", "delay"] },
       ],
@@ -43,13 +43,13 @@ describe("replaying a dead letter", () => {
   });
 
   test("delivers a body in base64 byte for byte", async () => {
-    const home = await createTestServer();
-    await failMessage(home, "https://one.example");
-    const [entry] = (await listDeadLetters(home)).messages;
-    await home.ask("POST", `/v2/dlq/${entry?.dlqId}/replay`, {
+    const server = await createTestServer();
+    await failMessage(server, "https://one.example");
+    const [entry] = (await listDeadLetters(server)).messages;
+    await server.ask("POST", `/v2/dlq/${entry?.dlqId}/replay`, {
       body: JSON.stringify({ bodyBase64: Buffer.from([0, 255, 128]).toString("base64") }),
     });
-    expect([...home.delivery().message.body]).toEqual([0, 255, 128]);
+    expect([...server.delivery().message.body]).toEqual([0, 255, 128]);
   });
 
   test.each([
@@ -64,29 +64,29 @@ describe("replaying a dead letter", () => {
     ["[]", 400, /^body: is not a JSON object/],
     ["{", 400, /^body: /],
   ])("with %s is refused and changes nothing", async (body, status, error) => {
-    const { home, ids } = await failThree();
-    expect(await home.ask("POST", `/v2/dlq/${ids[0]}/replay`, { headers: json, body })).toMatchObject({
+    const { server, ids } = await failThree();
+    expect(await server.ask("POST", `/v2/dlq/${ids[0]}/replay`, { headers: json, body })).toMatchObject({
       status,
       body: { error: expect.stringMatching(error) },
     });
-    expect(home.deliveries).toEqual([]);
-    expect((await home.ask("GET", `/v2/dlq/${ids[0]}`)).body.replays).toBeUndefined();
+    expect(server.deliveries).toEqual([]);
+    expect((await server.ask("GET", `/v2/dlq/${ids[0]}`)).body.replays).toBeUndefined();
   });
 
   test("needs a token that may read and manage", async () => {
-    const { home, ids } = await failThree();
+    const { server, ids } = await failThree();
     const create = async (verbs: string[]): Promise<string> =>
-      (await home.ask("POST", "/v2/tokens", { body: JSON.stringify({ verbs }) })).body.token;
+      (await server.ask("POST", "/v2/tokens", { body: JSON.stringify({ verbs }) })).body.token;
     for (const verbs of [["manage"], ["read"], ["publish", "read"]]) {
       const token = await create(verbs);
-      expect((await home.ask("POST", `/v2/dlq/${ids[0]}/replay`, { token })).status).toBe(403);
+      expect((await server.ask("POST", `/v2/dlq/${ids[0]}/replay`, { token })).status).toBe(403);
     }
     const token = await create(["read", "manage"]);
-    expect((await home.ask("POST", `/v2/dlq/${ids[0]}/replay`, { token })).status).toBe(201);
+    expect((await server.ask("POST", `/v2/dlq/${ids[0]}/replay`, { token })).status).toBe(201);
   });
 
   test.each(["none", "1800000000000-000000000"])("of the unknown id %s is not found", async (id) => {
-    const { home } = await failThree();
-    expect((await home.ask("POST", `/v2/dlq/${id}/replay`)).status).toBe(404);
+    const { server } = await failThree();
+    expect((await server.ask("POST", `/v2/dlq/${id}/replay`)).status).toBe(404);
   });
 });

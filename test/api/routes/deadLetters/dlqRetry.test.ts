@@ -7,27 +7,27 @@ import { failMessage, listDeadLetters, failThree } from "./deadLetters.ts";
 
 describe("retrying dead letters", () => {
   test("reports no redacted part to a new callback, and names what it did not retry", async () => {
-    const home = await createTestServer();
-    const hidden = await failMessage(home, "https://one.example", {
+    const server = await createTestServer();
+    const hidden = await failMessage(server, "https://one.example", {
       headers: { "svc-redact-fields": "body" },
     });
-    const open = await failMessage(home, "https://one.example");
-    const { messages } = await listDeadLetters(home);
+    const open = await failMessage(server, "https://one.example");
+    const { messages } = await listDeadLetters(server);
     const idOf = (message: string): string | undefined =>
       messages.find(({ messageId }) => messageId === message)?.dlqId;
     const headers = { "svc-callback": "https://other.example" };
-    const one = await home.ask("POST", `/v2/dlq/retry/${idOf(hidden)}`, { headers });
+    const one = await server.ask("POST", `/v2/dlq/retry/${idOf(hidden)}`, { headers });
     expect(one).toMatchObject({ status: 403, body: { error: expect.stringContaining("body: redacted") } });
-    expect((await home.ask("POST", "/v2/dlq/retry", { headers })).body).toEqual({
+    expect((await server.ask("POST", "/v2/dlq/retry", { headers })).body).toEqual({
       cursor: "",
       responses: [{ messageId: expect.any(String), dlqId: idOf(open) }],
       failed: [{ id: idOf(hidden), reason: expect.stringContaining("body: redacted") }],
     });
-    expect(home.delivery().message.callback?.url).toBe("https://other.example");
+    expect(server.delivery().message.callback?.url).toBe("https://other.example");
   });
 
   test("publishes the message again and deletes the dead letter", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const headers = {
       "upstash-retries": "0",
       "upstash-method": "PUT",
@@ -36,16 +36,16 @@ describe("retrying dead letters", () => {
       "upstash-forward-x-b": "2",
       "upstash-label": "l",
     };
-    const old = await failMessage(home, "https://e.example", { headers });
-    const [entry] = (await listDeadLetters(home)).messages;
-    const { status, body } = await home.ask("POST", `/v2/dlq/retry/${entry?.dlqId}`, {
+    const old = await failMessage(server, "https://e.example", { headers });
+    const [entry] = (await listDeadLetters(server)).messages;
+    const { status, body } = await server.ask("POST", `/v2/dlq/retry/${entry?.dlqId}`, {
       headers: { "content-type": "application/json" },
     });
     expect({ status, body }).toEqual({
       status: 201,
       body: { messageId: expect.stringMatching(/^msg_/), dlqId: entry?.dlqId },
     });
-    const { message } = home.delivery();
+    const { message } = server.delivery();
     expect(message).toMatchObject({
       id: body.messageId,
       brand: "upstash",
@@ -60,26 +60,26 @@ describe("retrying dead letters", () => {
       ["X-B", "2"],
     ]);
     expect(body.messageId).not.toBe(old);
-    expect((await home.ask("POST", `/v2/dlq/retry/${entry?.dlqId}`)).status).toBe(404);
-    expect((await home.ask("DELETE", `/v2/dlq/${entry?.dlqId}`)).status).toBe(404);
+    expect((await server.ask("POST", `/v2/dlq/retry/${entry?.dlqId}`)).status).toBe(404);
+    expect((await server.ask("DELETE", `/v2/dlq/${entry?.dlqId}`)).status).toBe(404);
   });
 
   test("replaces the content type", async () => {
-    const home = await createTestServer();
-    await failMessage(home, "https://e.example", { headers: { "content-type": "text/plain" } });
-    const [entry] = (await listDeadLetters(home)).messages;
-    await home.ask("POST", `/v2/dlq/retry/${entry?.dlqId}`, {
+    const server = await createTestServer();
+    await failMessage(server, "https://e.example", { headers: { "content-type": "text/plain" } });
+    const [entry] = (await listDeadLetters(server)).messages;
+    await server.ask("POST", `/v2/dlq/retry/${entry?.dlqId}`, {
       headers: { "svc-forward-content-type": "application/json" },
     });
-    expect(home.delivery().message.headers).toEqual([["Content-Type", "application/json"]]);
+    expect(server.delivery().message.headers).toEqual([["Content-Type", "application/json"]]);
   });
 
   test("applies the settings of the request, and forwarded headers by name", async () => {
-    const home = await createTestServer();
-    await failMessage(home, "https://e.example", {
+    const server = await createTestServer();
+    await failMessage(server, "https://e.example", {
       headers: { "svc-forward-x-a": "1", "svc-forward-x-b": "2", "svc-timeout": "9s" },
     });
-    const [entry] = (await listDeadLetters(home)).messages;
+    const [entry] = (await listDeadLetters(server)).messages;
     const settings = {
       "upstash-retries": "7",
       "svc-forward-x-a": "3",
@@ -87,10 +87,10 @@ describe("retrying dead letters", () => {
       "svc-callback-retries": "1",
     };
     const ofKey = { "svc-flow-control-key": "shop", "svc-flow-control-value": "rate=5" };
-    await home.ask("POST", `/v2/dlq/retry/${entry?.dlqId}?svc-method=GET&svc-retry-delay=1000`, {
+    await server.ask("POST", `/v2/dlq/retry/${entry?.dlqId}?svc-method=GET&svc-retry-delay=1000`, {
       headers: { ...settings, ...ofKey },
     });
-    const { message } = home.delivery();
+    const { message } = server.delivery();
     expect(message).toMatchObject({
       method: "GET",
       retries: 7,
@@ -112,13 +112,16 @@ describe("retrying dead letters", () => {
     [{ "svc-retries": "1001" }, 412, "retries: 1001 exceeds the limit of 1000"],
     [{ "svc-delay": "367d" }, 412, /^delay: /],
   ])("with %o is refused and keeps the dead letters", async (headers, status, error) => {
-    const { home, ids } = await failThree();
+    const { server, ids } = await failThree();
     const body = { error: typeof error === "string" ? error : expect.stringMatching(error) };
-    expect(await home.ask("POST", `/v2/dlq/retry/${ids[0]}`, { headers })).toMatchObject({ status, body });
-    expect(await home.ask("POST", "/v2/dlq/retry", { headers })).toMatchObject({ status, body });
-    expect(await home.ask("POST", "/v2/dlq/retry?dryRun=true", { headers })).toMatchObject({ status, body });
-    expect((await listDeadLetters(home)).messages.length).toBe(3);
-    expect(home.deliveries).toEqual([]);
+    expect(await server.ask("POST", `/v2/dlq/retry/${ids[0]}`, { headers })).toMatchObject({ status, body });
+    expect(await server.ask("POST", "/v2/dlq/retry", { headers })).toMatchObject({ status, body });
+    expect(await server.ask("POST", "/v2/dlq/retry?dryRun=true", { headers })).toMatchObject({
+      status,
+      body,
+    });
+    expect((await listDeadLetters(server)).messages.length).toBe(3);
+    expect(server.deliveries).toEqual([]);
   });
 
   test.each([
@@ -133,22 +136,22 @@ describe("retrying dead letters", () => {
       "flow-control-key: requires Flow-Control-Value, for example parallelism=10",
     ],
   ])("with %o is refused for messages without such a callback or key", async (headers, error) => {
-    const { home, ids } = await failThree();
-    expect(await home.ask("POST", `/v2/dlq/retry/${ids[0]}`, { headers })).toMatchObject({
+    const { server, ids } = await failThree();
+    expect(await server.ask("POST", `/v2/dlq/retry/${ids[0]}`, { headers })).toMatchObject({
       status: 400,
       body: { error },
     });
     const failed = ids.map((id) => ({ id, reason: error }));
-    expect(await home.ask("POST", "/v2/dlq/retry", { headers })).toMatchObject({
+    expect(await server.ask("POST", "/v2/dlq/retry", { headers })).toMatchObject({
       status: 201,
       body: { responses: [], failed },
     });
-    expect((await listDeadLetters(home)).messages.length).toBe(3);
-    expect(home.deliveries).toEqual([]);
+    expect((await listDeadLetters(server)).messages.length).toBe(3);
+    expect(server.deliveries).toEqual([]);
   });
 
   test("changes a single setting of a callback or a key that the message has", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const ofCallback = {
       "svc-callback": "https://c.example",
       "svc-callback-retries": "1",
@@ -166,9 +169,9 @@ describe("retrying dead letters", () => {
       "svc-label": "a,b",
       "svc-redact-fields": "header[X]",
     };
-    await failMessage(home, "https://e.example", { headers });
-    const [entry] = (await listDeadLetters(home)).messages;
-    home.deliveries.length = 0;
+    await failMessage(server, "https://e.example", { headers });
+    const [entry] = (await listDeadLetters(server)).messages;
+    server.deliveries.length = 0;
     const changed = {
       "svc-callback-forward-y": "2",
       "svc-callback-failure-callback-retries": "4",
@@ -178,9 +181,10 @@ describe("retrying dead letters", () => {
     };
     const more = { "svc-label": "again", "svc-redact-fields": "body" };
     expect(
-      (await home.ask("POST", `/v2/dlq/retry/${entry?.dlqId}`, { headers: { ...changed, ...more } })).status,
+      (await server.ask("POST", `/v2/dlq/retry/${entry?.dlqId}`, { headers: { ...changed, ...more } }))
+        .status,
     ).toBe(201);
-    const { message } = home.delivery();
+    const { message } = server.delivery();
     expect(message).toMatchObject({
       flowControl: { key: "other", rate: 5 },
       labels: ["again"],
@@ -200,16 +204,16 @@ describe("retrying dead letters", () => {
   });
 
   test("replaces a callback as a whole if its URL is given", async () => {
-    const home = await createTestServer();
-    await failMessage(home, "https://e.example", {
+    const server = await createTestServer();
+    await failMessage(server, "https://e.example", {
       headers: { "svc-callback": "https://c.example", "svc-callback-forward-authorization": "secret" },
     });
-    const [entry] = (await listDeadLetters(home)).messages;
-    home.deliveries.length = 0;
-    await home.ask("POST", `/v2/dlq/retry/${entry?.dlqId}`, {
+    const [entry] = (await listDeadLetters(server)).messages;
+    server.deliveries.length = 0;
+    await server.ask("POST", `/v2/dlq/retry/${entry?.dlqId}`, {
       headers: { "svc-callback": "https://d.example", "svc-callback-retries": "2" },
     });
-    expect(home.delivery().message.callback).toMatchObject({
+    expect(server.delivery().message.callback).toMatchObject({
       url: "https://d.example",
       headers: [],
       retries: 2,
@@ -217,28 +221,31 @@ describe("retrying dead letters", () => {
   });
 
   test("retries many by id or by filter in portions, with an empty cursor at the end", async () => {
-    const { home, ids } = await failThree();
+    const { server, ids } = await failThree();
     const one = (place: number) => ({ messageId: expect.stringMatching(/^msg_/), dlqId: ids[place] });
     const strangers = ["gone", "%00"].map((id) => ({
       id: decodeURIComponent(id),
       reason: expect.stringContaining("there is no dead letter"),
     }));
     expect(
-      await home.ask("POST", `/v2/dlq/retry?dlqIds=${ids[1]}&dlqIds=gone&dlqIds=gone&dlqIds=%00`),
+      await server.ask("POST", `/v2/dlq/retry?dlqIds=${ids[1]}&dlqIds=gone&dlqIds=gone&dlqIds=%00`),
     ).toEqual({
       status: 201,
       headers: expect.anything(),
       body: { cursor: "", responses: [one(1)], failed: strangers },
     });
-    expect((await home.ask("POST", "/v2/dlq/retry?label=none")).body).toEqual({ cursor: "", responses: [] });
-    const { body } = await home.ask("POST", "/v2/dlq/retry?count=1");
+    expect((await server.ask("POST", "/v2/dlq/retry?label=none")).body).toEqual({
+      cursor: "",
+      responses: [],
+    });
+    const { body } = await server.ask("POST", "/v2/dlq/retry?count=1");
     expect(body).toEqual({ cursor: expect.stringMatching(/./), responses: [one(0)] });
-    expect((await home.ask("POST", `/v2/dlq/retry?cursor=${body.cursor}`)).body).toEqual({
+    expect((await server.ask("POST", `/v2/dlq/retry?cursor=${body.cursor}`)).body).toEqual({
       cursor: "",
       responses: [one(2)],
     });
-    expect(home.deliveries.length).toBe(3);
-    expect(await listDeadLetters(home)).toEqual({ messages: [] });
+    expect(server.deliveries.length).toBe(3);
+    expect(await listDeadLetters(server)).toEqual({ messages: [] });
   });
 
   test("retries at most four at a time, because each can be large", async () => {
@@ -250,43 +257,46 @@ describe("retrying dead letters", () => {
         return store.execute(name, input);
       },
     });
-    const home = await createTestServer({ wrap: counted });
+    const server = await createTestServer({ wrap: counted });
     for (let number = 0; number < 9; number++)
-      await failMessage(home, "https://e.example", { body: String(number) });
-    const ids = (await listDeadLetters(home)).messages.map(({ dlqId }) => dlqId);
-    const { body } = await home.ask("POST", "/v2/dlq/retry");
+      await failMessage(server, "https://e.example", { body: String(number) });
+    const ids = (await listDeadLetters(server)).messages.map(({ dlqId }) => dlqId);
+    const { body } = await server.ask("POST", "/v2/dlq/retry");
     expect(sizes).toEqual([4, 4, 1]);
-    expect(home.deliveries.map(({ message }) => Buffer.from(message.body).toString())).toEqual([
+    expect(server.deliveries.map(({ message }) => Buffer.from(message.body).toString())).toEqual([
       ..."012345678",
     ]);
     expect(body).toEqual({
       cursor: "",
-      responses: home.deliveries.map(({ message }, place) => ({ messageId: message.id, dlqId: ids[place] })),
+      responses: server.deliveries.map(({ message }, place) => ({
+        messageId: message.id,
+        dlqId: ids[place],
+      })),
     });
   });
 
   test.each(["by filter", "by id"])(
     "skips dead letters that cannot be retried, with the reason: %s",
     async (how) => {
-      const home = await createTestServer();
+      const server = await createTestServer();
       for (const seconds of [1, 51, 11, 21, 31, 61, 2]) {
-        await failMessage(home, "https://e.example", {
+        await failMessage(server, "https://e.example", {
           headers: { "svc-retry-delay": "0", "svc-retries": "0", "svc-timeout": `${seconds}s` },
         });
       }
-      const ids = (await listDeadLetters(home)).messages.map(({ dlqId }) => dlqId);
-      await home.store.execute("changeAccount", {
+      const ids = (await listDeadLetters(server)).messages.map(({ dlqId }) => dlqId);
+      await server.store.execute("changeAccount", {
         account: "acc_1",
         change: { limits: { timeout: 40_000 } },
       });
       const query = how === "by id" ? `?dlqIds=${ids.join(",")}` : "";
-      const { status, body } = await home.ask("POST", `/v2/dlq/retry${query}`);
+      const { status, body } = await server.ask("POST", `/v2/dlq/retry${query}`);
       expect({ status, body }).toEqual({
         status: 201,
         body: {
           cursor: "",
           responses: [0, 2, 3, 4, 6].map((place, sent) => ({
-            messageId: home.deliveries[sent]?.message.id,
+            messageId: server.deliveries[sent]?.message.id,
             dlqId: ids[place],
           })),
           failed: [1, 5].map((place) => ({
@@ -295,16 +305,16 @@ describe("retrying dead letters", () => {
           })),
         },
       });
-      expect(home.deliveries).toHaveLength(5);
-      expect((await listDeadLetters(home)).messages.map(({ dlqId }) => dlqId)).toEqual([ids[1], ids[5]]);
+      expect(server.deliveries).toHaveLength(5);
+      expect((await listDeadLetters(server)).messages.map(({ dlqId }) => dlqId)).toEqual([ids[1], ids[5]]);
       // A caller that continues page by page reaches the dead letters after those that cannot be retried.
-      const page = await home.ask("POST", "/v2/dlq/retry?count=1");
+      const page = await server.ask("POST", "/v2/dlq/retry?count=1");
       expect(page.body).toMatchObject({
         responses: [],
         cursor: `${ids[1]}_${ids[5]}`,
         failed: [{ id: ids[1] }],
       });
-      const last = await home.ask("POST", `/v2/dlq/retry?count=1&cursor=${page.body.cursor}`, {
+      const last = await server.ask("POST", `/v2/dlq/retry?count=1&cursor=${page.body.cursor}`, {
         headers: { "svc-timeout": "9s" },
       });
       expect(last.body).toEqual({
@@ -326,24 +336,24 @@ describe("retrying dead letters", () => {
           return store.execute(name, input);
         },
       });
-      const home = await createTestServer({ wrap: failing });
-      for (let number = 0; number < 6; number++) await failMessage(home, "https://e.example");
-      const ids = (await listDeadLetters(home)).messages.map(({ dlqId }) => dlqId);
+      const server = await createTestServer({ wrap: failing });
+      for (let number = 0; number < 6; number++) await failMessage(server, "https://e.example");
+      const ids = (await listDeadLetters(server)).messages.map(({ dlqId }) => dlqId);
       const query = how === "by id" ? `?dlqIds=${ids.join(",")}` : "?";
-      const { status, body } = await home.ask("POST", `/v2/dlq/retry${query}`);
-      const sent = home.deliveries.map(({ message }, place) => ({
+      const { status, body } = await server.ask("POST", `/v2/dlq/retry${query}`);
+      const sent = server.deliveries.map(({ message }, place) => ({
         messageId: message.id,
         dlqId: ids[place],
       }));
       const cursor = how === "by id" ? ids[3] : `${ids[3]}_${ids[5]}`;
       expect({ status, body }).toEqual({ status: 201, body: { cursor, responses: sent } });
       expect(sent).toHaveLength(4);
-      expect(await home.ask("POST", `/v2/dlq/retry${query}&cursor=${body.cursor}`)).toMatchObject({
+      expect(await server.ask("POST", `/v2/dlq/retry${query}&cursor=${body.cursor}`)).toMatchObject({
         status: 503,
       });
-      expect((await listDeadLetters(home)).messages).toHaveLength(2);
+      expect((await listDeadLetters(server)).messages).toHaveLength(2);
       left = 2;
-      expect((await home.ask("POST", `/v2/dlq/retry${query}&cursor=${body.cursor}`)).body).toEqual({
+      expect((await server.ask("POST", `/v2/dlq/retry${query}&cursor=${body.cursor}`)).body).toEqual({
         cursor: "",
         responses: [4, 5].map((place) => ({ messageId: expect.any(String), dlqId: ids[place] })),
       });
@@ -354,17 +364,17 @@ describe("retrying dead letters", () => {
     ["POST", "/v2/dlq/retry"],
     ["DELETE", "/v2/dlq"],
   ])("%s %s accepts filters in a body, and never selects all instead", async (method, path) => {
-    const { home, ids } = await failThree();
-    const asked = (body: string): Promise<Reply> => home.ask(method, path, { body });
+    const { server, ids } = await failThree();
+    const asked = (body: string): Promise<Reply> => server.ask(method, path, { body });
     for (const body of ['{"ids":["a"]}', '{"dlqIds":[]}', "[]", "x"])
       expect((await asked(body)).status).toBe(400);
     expect((await asked(JSON.stringify({ dlqIds: ["1800000000000-1", ids[1]] }))).status).toBeLessThan(300);
-    expect((await listDeadLetters(home)).messages.map(({ dlqId }) => dlqId)).toEqual([ids[0], ids[2]]);
+    expect((await listDeadLetters(server)).messages.map(({ dlqId }) => dlqId)).toEqual([ids[0], ids[2]]);
   });
 
   test.each(["?labeel=x", "?dlqIds=", "?svc-retrys=1"])("with %s is refused", async (query) => {
-    const { home } = await failThree();
-    expect((await home.ask("POST", `/v2/dlq/retry${query}`)).status).toBe(400);
-    expect(home.deliveries).toEqual([]);
+    const { server } = await failThree();
+    expect((await server.ask("POST", `/v2/dlq/retry${query}`)).status).toBe(400);
+    expect(server.deliveries).toEqual([]);
   });
 });

@@ -17,15 +17,15 @@ export const add = ({ ask }: TestServer, endpoints: unknown, more: { token?: str
 export const patch = ({ ask }: TestServer, headers: unknown) => ask("PATCH", path, json({ headers }));
 
 /** Returns a server with the group `orders`. */
-export async function homeWith(
+export async function serverWith(
   headers: Record<string, string | string[]> = {},
   endpoints: unknown = [{ url: a, name: "first" }, { url: b }],
 ): Promise<TestServer> {
-  const home = await createTestServer();
-  expect((await add(home, endpoints)).status).toBe(200);
-  if (Object.keys(headers).length > 0) expect((await patch(home, headers)).status).toBe(200);
-  return home;
+  const server = await createTestServer();
+  expect((await add(server, endpoints)).status).toBe(200);
+  if (Object.keys(headers).length > 0) expect((await patch(server, headers)).status).toBe(200);
+  return server;
 }
 
 /** Returns the messages of all deliveries so far. */
-export const published = (home: TestServer) => home.deliveries.map(({ message }) => message);
+export const published = (server: TestServer) => server.deliveries.map(({ message }) => message);

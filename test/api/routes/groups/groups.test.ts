@@ -1,13 +1,13 @@
 import { describe, expect, test } from "vitest";
 import { testTime, createTestServer, otherToken } from "../../testServer.ts";
-import { a, add, b, homeWith, json, path, published } from "./groupRequests.ts";
+import { a, add, b, serverWith, json, path, published } from "./groupRequests.ts";
 
 describe("a URL group", () => {
   test("is created, listed, read, and deleted with its last endpoint", async () => {
-    const home = await createTestServer();
-    const { ask, clock } = home;
+    const server = await createTestServer();
+    const { ask, clock } = server;
     expect((await ask("GET", "/v2/topics")).body).toEqual([]);
-    const made = await add(home, [{ name: "first", url: a }, { url: b }]);
+    const made = await add(server, [{ name: "first", url: a }, { url: b }]);
     const group = {
       name: "orders",
       createdAt: testTime,
@@ -49,23 +49,23 @@ describe("a URL group", () => {
   });
 
   test("can be deleted, also if it does not exist", async () => {
-    const home = await homeWith();
-    expect(await home.ask("DELETE", path)).toMatchObject({ status: 200, body: { deleted: 1 } });
-    expect(await home.ask("DELETE", path)).toMatchObject({ status: 200, body: { deleted: 0 } });
-    expect((await home.ask("POST", "/v2/publish/orders")).status).toBe(404);
+    const server = await serverWith();
+    expect(await server.ask("DELETE", path)).toMatchObject({ status: 200, body: { deleted: 1 } });
+    expect(await server.ask("DELETE", path)).toMatchObject({ status: 200, body: { deleted: 0 } });
+    expect((await server.ask("POST", "/v2/publish/orders")).status).toBe(404);
   });
 
   test("belongs to one account; another account may have one of the same name", async () => {
-    const home = await homeWith({ "Svc-Retries": "1" });
+    const server = await serverWith({ "Svc-Retries": "1" });
     const other = { token: otherToken };
-    expect((await home.ask("GET", path, other)).status).toBe(404);
-    expect((await home.ask("POST", "/v2/publish/orders", other)).status).toBe(404);
-    await add(home, [{ url: "https://other.example" }], other);
-    expect((await home.ask("GET", path, other)).body).not.toHaveProperty("headers");
-    await home.ask("POST", "/v2/publish/orders", other);
-    expect(published(home)).toMatchObject([{ account: "acc_2", url: "https://other.example", retries: 3 }]);
-    await home.ask("DELETE", path, other);
-    expect((await home.ask("GET", path)).body.endpoints).toHaveLength(2);
+    expect((await server.ask("GET", path, other)).status).toBe(404);
+    expect((await server.ask("POST", "/v2/publish/orders", other)).status).toBe(404);
+    await add(server, [{ url: "https://other.example" }], other);
+    expect((await server.ask("GET", path, other)).body).not.toHaveProperty("headers");
+    await server.ask("POST", "/v2/publish/orders", other);
+    expect(published(server)).toMatchObject([{ account: "acc_2", url: "https://other.example", retries: 3 }]);
+    await server.ask("DELETE", path, other);
+    expect((await server.ask("GET", path)).body.endpoints).toHaveLength(2);
   });
 
   test.each(["__proto__", "constructor", "toString", "...", "-", "A_b.c-1", "x".repeat(512)])(
@@ -118,20 +118,20 @@ describe("a URL group", () => {
   });
 
   test("is refused beyond 1,000 groups, while existing groups can still be changed", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const make = (name: string) =>
-      home.store.execute("addEndpoints", { account: "acc_1", name, endpoints: [{ name: null, url: a }] });
+      server.store.execute("addEndpoints", { account: "acc_1", name, endpoints: [{ name: null, url: a }] });
     for (let at = 0; at < 999; at++) await make(`g${at}`);
     await make("orders");
     const error = "groups: there are 1000, and the limit is 1000; delete some that are not needed";
     expect(
-      await home.ask("POST", "/v2/topics/more/endpoints", json({ endpoints: [{ url: a }] })),
+      await server.ask("POST", "/v2/topics/more/endpoints", json({ endpoints: [{ url: a }] })),
     ).toMatchObject({
       status: 412,
       body: { error },
     });
-    expect((await add(home, [{ url: b }])).status).toBe(200);
-    expect((await home.ask("GET", "/v2/topics")).body).toHaveLength(1000);
+    expect((await add(server, [{ url: b }])).status).toBe(200);
+    expect((await server.ask("GET", "/v2/topics")).body).toHaveLength(1000);
   });
 });
 
@@ -162,8 +162,8 @@ describe("the endpoints of a request", () => {
   test.each([...wrong, ['{"endpoints":[{}]}', "endpoints.0: requires name or url; give one of them"]])(
     "%s are not removed",
     async (body, error) => {
-      const home = await homeWith();
-      const reply = await home.ask("DELETE", `${path}/endpoints`, { body });
+      const server = await serverWith();
+      const reply = await server.ask("DELETE", `${path}/endpoints`, { body });
       expect(reply.status).toBe(400);
       expect(reply.body.error.slice(0, error.length)).toBe(error);
     },
@@ -175,32 +175,34 @@ describe("the endpoints of a request", () => {
     ["https://", 'endpoints.1.url: "https://" is not a valid URL'],
     ["https://a.example/\n", 'endpoints.1.url: "https://a.example/\\n" is not a valid URL'],
   ])("must be http or https URLs, not %j", async (url, error) => {
-    const home = await createTestServer();
-    expect(await add(home, [{ url: a }, { url }])).toMatchObject({ status: 400, body: { error } });
-    expect((await home.ask("GET", path)).status).toBe(404);
+    const server = await createTestServer();
+    expect(await add(server, [{ url: a }, { url }])).toMatchObject({ status: 400, body: { error } });
+    expect((await server.ask("GET", path)).status).toBe(404);
   });
 
   test.each(["First endpoint", "a/b?c#d", "é日\u{1f600}", " ", "..", "Ã©", "x".repeat(512)])(
     "may be called %.20s",
     async (name) => {
-      const home = await createTestServer();
-      expect((await add(home, [{ url: a, name }])).body.endpoints).toEqual([{ name, url: a }]);
-      expect((await add(home, [{ url: b, name }])).body.endpoints).toEqual([{ name, url: b }]);
-      const [{ messageId }] = (await home.ask("POST", "/v2/publish/orders")).body;
-      expect((await home.ask("GET", `/v2/messages/${messageId}`)).body).toMatchObject({
+      const server = await createTestServer();
+      expect((await add(server, [{ url: a, name }])).body.endpoints).toEqual([{ name, url: a }]);
+      expect((await add(server, [{ url: b, name }])).body.endpoints).toEqual([{ name, url: b }]);
+      const [{ messageId }] = (await server.ask("POST", "/v2/publish/orders")).body;
+      expect((await server.ask("GET", `/v2/messages/${messageId}`)).body).toMatchObject({
         url: b,
         endpointName: name,
       });
-      expect((await home.ask("DELETE", `${path}/endpoints`, json({ endpoints: [{ name }] }))).body).toEqual({
-        removed: 1,
-      });
+      expect((await server.ask("DELETE", `${path}/endpoints`, json({ endpoints: [{ name }] }))).body).toEqual(
+        {
+          removed: 1,
+        },
+      );
     },
   );
 
   test("have names that every database keeps unchanged, or none", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     for (const name of ["a\nb", "\u0000", "\ud800", "x".repeat(513)])
-      expect(await add(home, [{ url: a, name }])).toMatchObject({
+      expect(await add(server, [{ url: a, name }])).toMatchObject({
         status: 400,
         body: {
           error: expect.stringMatching(
@@ -212,21 +214,21 @@ describe("the endpoints of a request", () => {
           ),
         },
       });
-    expect((await add(home, [{ url: a, name: "" }])).body.endpoints).toEqual([{ url: a }]);
+    expect((await add(server, [{ url: a, name: "" }])).body.endpoints).toEqual([{ url: a }]);
   });
 
   test("are limited to 100 per group, and 10,000 in one request are refused at once", async () => {
-    const home = await homeWith();
+    const server = await serverWith();
     const many = (count: number) =>
       Array.from({ length: count }, (_, at) => ({ url: `https://e${at}.example` }));
-    expect(await add(home, many(10_000))).toMatchObject({
+    expect(await add(server, many(10_000))).toMatchObject({
       status: 412,
       body: { error: "endpoints: 10000 in one request exceeds the limit of 100" },
     });
-    expect(await add(home, many(99))).toMatchObject({
+    expect(await add(server, many(99))).toMatchObject({
       status: 412,
       body: { error: "endpoints: 101 in the URL group orders exceeds the limit of 100" },
     });
-    expect((await home.ask("GET", path)).body.endpoints).toHaveLength(2);
+    expect((await server.ask("GET", path)).body.endpoints).toHaveLength(2);
   });
 });

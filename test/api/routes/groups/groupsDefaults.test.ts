@@ -1,22 +1,22 @@
 import { hash } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import { createTestServer, testTime } from "../../testServer.ts";
-import { b, homeWith, patch, path, published, a } from "./groupRequests.ts";
+import { b, serverWith, patch, path, published, a } from "./groupRequests.ts";
 
 describe("default headers", () => {
   test("are shown as given and replaced as a whole", async () => {
-    const home = await homeWith();
+    const server = await serverWith();
     const headers = { "Svc-Header-Forward": ["true"], "upstash-Retries": "3", "Svc-Forward-X-A": ["1", "2"] };
     const shown = { "Svc-Header-Forward": ["true"], "upstash-Retries": ["3"], "Svc-Forward-X-A": ["1", "2"] };
-    expect(await patch(home, headers)).toMatchObject({
+    expect(await patch(server, headers)).toMatchObject({
       status: 200,
       body: { headers: shown, endpoints: [{ url: a }, { url: b }] },
     });
-    expect((await home.ask("GET", path)).body.headers).toEqual(shown);
-    await patch(home, { "Svc-Label": "x" });
-    expect((await home.ask("GET", "/v2/topics")).body[0].headers).toEqual({ "Svc-Label": ["x"] });
-    await patch(home, {});
-    expect((await home.ask("GET", path)).body).not.toHaveProperty("headers");
+    expect((await server.ask("GET", path)).body.headers).toEqual(shown);
+    await patch(server, { "Svc-Label": "x" });
+    expect((await server.ask("GET", "/v2/topics")).body[0].headers).toEqual({ "Svc-Label": ["x"] });
+    await patch(server, {});
+    expect((await server.ask("GET", path)).body).not.toHaveProperty("headers");
   });
 
   test("of an unknown group are refused", async () => {
@@ -72,56 +72,56 @@ describe("default headers", () => {
       "headers: 65549 characters of names and values, the limit is 65536",
     ],
   ])("%.60j are refused", async (headers, status, error) => {
-    const home = await homeWith({ "Svc-Label": "kept" });
-    const reply = await patch(home, headers);
+    const server = await serverWith({ "Svc-Label": "kept" });
+    const reply = await patch(server, headers);
     expect(reply.status).toBe(status);
     expect(reply.body.error.slice(0, error.length)).toBe(error);
-    expect((await home.ask("GET", path)).body.headers).toEqual({ "Svc-Label": ["kept"] });
+    expect((await server.ask("GET", path)).body.headers).toEqual({ "Svc-Label": ["kept"] });
   });
 
   test("named __proto__ are refused", async () => {
-    const home = await homeWith({ "Svc-Label": "kept" });
-    const reply = await home.ask("PATCH", path, { body: '{"headers":{"__proto__":["1"]}}' });
+    const server = await serverWith({ "Svc-Label": "kept" });
+    const reply = await server.ask("PATCH", path, { body: '{"headers":{"__proto__":["1"]}}' });
     expect(reply).toMatchObject({
       status: 400,
       body: { error: "headers.__proto__: unknown field" },
     });
-    expect((await home.ask("GET", path)).body.headers).toEqual({ "Svc-Label": ["kept"] });
+    expect((await server.ask("GET", path)).body.headers).toEqual({ "Svc-Label": ["kept"] });
   });
 
   test("are redacted in responses, sent unchanged, and refused if given back redacted", async () => {
-    const home = await homeWith({
+    const server = await serverWith({
       "Svc-Redact-Fields": "header[Authorization]",
       "Svc-Forward-Authorization": "Bearer deep",
     });
-    const { headers } = (await home.ask("GET", path)).body;
+    const { headers } = (await server.ask("GET", path)).body;
     expect(headers).toEqual({
       "Svc-Redact-Fields": ["header[Authorization]"],
       "Svc-Forward-Authorization": [`REDACTED:${hash("sha256", "Bearer deep", "hex")}`],
     });
-    expect((await home.ask("GET", "/v2/topics")).body).toMatchObject([{ headers }]);
-    expect(await patch(home, headers)).toMatchObject({
+    expect((await server.ask("GET", "/v2/topics")).body).toMatchObject([{ headers }]);
+    expect(await patch(server, headers)).toMatchObject({
       status: 400,
       body: { error: expect.stringContaining("give the original value") },
     });
-    await home.ask("POST", "/v2/publish/orders");
-    expect(published(home)[0]?.headers).toEqual([["Authorization", "Bearer deep"]]);
+    await server.ask("POST", "/v2/publish/orders");
+    expect(published(server)[0]?.headers).toEqual([["Authorization", "Bearer deep"]]);
   });
 
   test("of the other brand are ignored and named if they are unknown", async () => {
-    const home = await homeWith();
-    const reply = await patch(home, { "Upstash-New": "1", "Upstash-Retries": "2" });
+    const server = await serverWith();
+    const reply = await patch(server, { "Upstash-New": "1", "Upstash-Retries": "2" });
     expect(reply).toMatchObject({
       status: 200,
       headers: { "waypost-ignored": "upstash-new" },
       body: { headers: { "Upstash-Retries": ["2"] } },
     });
-    const sent = await home.ask("POST", "/v2/publish/orders");
+    const sent = await server.ask("POST", "/v2/publish/orders");
     expect(sent.headers).not.toHaveProperty("waypost-ignored");
   });
 
   test("apply to every request unless it has its own, name by name", async () => {
-    const home = await homeWith({
+    const server = await serverWith({
       "Svc-Retries": "7",
       "Svc-Timeout": "5s",
       "Svc-Method": "PUT",
@@ -131,11 +131,11 @@ describe("default headers", () => {
       "Svc-Callback": "https://c.example",
       "Svc-Callback-Retries": "4",
     });
-    await home.ask("POST", "/v2/publish/orders?svc-timeout=6s&svc-method=PATCH", {
+    await server.ask("POST", "/v2/publish/orders?svc-timeout=6s&svc-method=PATCH", {
       headers: { "upstash-method": "GET", "svc-forward-x-a": "own", "svc-callback": "https://own.example" },
       body: "x",
     });
-    const [message, second] = published(home);
+    const [message, second] = published(server);
     expect(second).toMatchObject({ url: b, retries: 7 });
     expect(message).toMatchObject({
       retries: 7,
@@ -151,7 +151,7 @@ describe("default headers", () => {
   });
 
   test("of a callback are not sent to another URL that the request gives", async () => {
-    const home = await homeWith({
+    const server = await serverWith({
       "Svc-Callback": "https://c.example",
       "Svc-Callback-Forward-Authorization": "Bearer ours",
       "Svc-Callback-Retries": "4",
@@ -161,8 +161,8 @@ describe("default headers", () => {
       "Svc-Callback-Callback-Forward-Y": "ours",
     });
     const publish = async (headers: Record<string, string>) => {
-      await home.ask("POST", "/v2/publish/orders", { headers, body: "x" });
-      return published(home).at(-1);
+      await server.ask("POST", "/v2/publish/orders", { headers, body: "x" });
+      return published(server).at(-1);
     };
     const inner = { url: "https://cc.example", headers: [["Y", "ours"]] };
     const failure = { url: "https://f.example", headers: [["X", "ours"]] };
@@ -194,22 +194,22 @@ describe("default headers", () => {
   });
 
   test("with not-before yield to a delay in the request", async () => {
-    const home = await homeWith({ "Svc-Not-Before": String(testTime / 1000 + 60) });
+    const server = await serverWith({ "Svc-Not-Before": String(testTime / 1000 + 60) });
     const [{ messageId: early }] = (
-      await home.ask("POST", "/v2/publish/orders", { headers: { "svc-delay": "10s" } })
+      await server.ask("POST", "/v2/publish/orders", { headers: { "svc-delay": "10s" } })
     ).body;
-    const [{ messageId: late }] = (await home.ask("POST", "/v2/publish/orders")).body;
-    expect((await home.ask("GET", `/v2/messages/${early}`)).body.notBefore).toBe(testTime + 10_000);
-    expect((await home.ask("GET", `/v2/messages/${late}`)).body.notBefore).toBe(testTime + 60_000);
+    const [{ messageId: late }] = (await server.ask("POST", "/v2/publish/orders")).body;
+    expect((await server.ask("GET", `/v2/messages/${early}`)).body.notBefore).toBe(testTime + 10_000);
+    expect((await server.ask("GET", `/v2/messages/${late}`)).body.notBefore).toBe(testTime + 60_000);
   });
 
   test("with header-forward deliver the sender's headers, except the token", async () => {
-    const home = await homeWith({ "Svc-Header-Forward": ["true"] });
-    await home.ask("POST", "/v2/publish/orders", { headers: { "x-event": "push" } });
-    for (const message of published(home)) {
+    const server = await serverWith({ "Svc-Header-Forward": ["true"] });
+    await server.ask("POST", "/v2/publish/orders", { headers: { "x-event": "push" } });
+    for (const message of published(server)) {
       expect(message.headers).toContainEqual(["X-Event", "push"]);
       expect(message.headers.map(([name]) => name)).not.toContain("Authorization");
     }
-    expect(published(home)).toHaveLength(2);
+    expect(published(server)).toHaveLength(2);
   });
 });

@@ -8,8 +8,8 @@ type Name = (typeof names)[number];
 
 /** Publishes one message of each kind, one second apart. The names contain characters that need escaping. */
 async function publishSix(settings: { delay: number | null }) {
-  const home = await createTestServer();
-  await home.ask("POST", "/v2/topics/g.r_o-up/endpoints", {
+  const server = await createTestServer();
+  await server.ask("POST", "/v2/topics/g.r_o-up/endpoints", {
     body: JSON.stringify({ endpoints: [{ url: "https://group.example/" }] }),
   });
   const flowControl = { key: "key:1", parallelism: 3, rate: null, period: null };
@@ -23,24 +23,27 @@ async function publishSix(settings: { delay: number | null }) {
   } as const;
   const ids = new Map<string, Name>();
   for (const name of names) {
-    home.clock.now += 1_000;
+    server.clock.now += 1_000;
     const input = makeInput({ ...settings, retries: 0, ...inputs[name] });
-    const [result] = await home.store.execute("publish", { account: "acc_1", inputs: [input] });
+    const [result] = await server.store.execute("publish", { account: "acc_1", inputs: [input] });
     if (!result || "refused" in result) throw new Error(JSON.stringify(result));
     ids.set("each" in result ? (result.each[0]?.messageId ?? "") : result.messageId, name);
   }
-  return { home, ids };
+  return { server, ids };
 }
 
 /** Publishes the six messages and fails each with its own status, one second apart. */
 async function failSix() {
-  const { home, ids } = await publishSix({ delay: null });
+  const { server, ids } = await publishSix({ delay: null });
   const statusOf = { queue: 500, key: 501, schedule: 502, group: 503, label: 504, plain: null };
-  for (const delivery of home.deliveries.splice(0)) {
-    home.clock.now += 1_000;
-    await home.settle(delivery, { status: statusOf[ids.get(delivery.message.id) ?? "plain"], error: "gone" });
+  for (const delivery of server.deliveries.splice(0)) {
+    server.clock.now += 1_000;
+    await server.settle(delivery, {
+      status: statusOf[ids.get(delivery.message.id) ?? "plain"],
+      error: "gone",
+    });
   }
-  return { home, ids };
+  return { server, ids };
 }
 
 type QueryCase = [query: string, expected: Name[]];
@@ -82,24 +85,26 @@ describe("cancelling many messages", () => {
     ["host=none.example", []],
     ["host=one.example&label=red", ["label"]],
   ])("with %s cancels %j", async (query, expected) => {
-    const { home, ids } = await publishSix({ delay: 3_600_000 });
-    expect(await home.ask("DELETE", `/v2/messages?${query}`, { token: otherToken })).toMatchObject({
+    const { server, ids } = await publishSix({ delay: 3_600_000 });
+    expect(await server.ask("DELETE", `/v2/messages?${query}`, { token: otherToken })).toMatchObject({
       body: { cancelled: 0 },
     });
-    expect((await home.ask("DELETE", `/v2/messages?${query}`)).body).toEqual({ cancelled: expected.length });
-    const { body } = await home.ask("GET", "/v2/logs?state=CANCELLED&order=earliestFirst");
+    expect((await server.ask("DELETE", `/v2/messages?${query}`)).body).toEqual({
+      cancelled: expected.length,
+    });
+    const { body } = await server.ask("GET", "/v2/logs?state=CANCELLED&order=earliestFirst");
     expect(listNames(ids, body.logs)).toEqual(expected);
     // A second request finds no rows of the cancelled messages.
-    expect((await home.ask("DELETE", `/v2/messages?${query}`)).body).toEqual({ cancelled: 0 });
-    expect((await home.ask("DELETE", "/v2/messages")).body).toEqual({ cancelled: 6 - expected.length });
+    expect((await server.ask("DELETE", `/v2/messages?${query}`)).body).toEqual({ cancelled: 0 });
+    expect((await server.ask("DELETE", "/v2/messages")).body).toEqual({ cancelled: 6 - expected.length });
   });
 
   test("cancels at most `count` messages that pass a filter, oldest first", async () => {
-    const { home, ids } = await publishSix({ delay: 3_600_000 });
-    expect((await home.ask("DELETE", "/v2/messages?host=one.example&count=2")).body).toEqual({
+    const { server, ids } = await publishSix({ delay: 3_600_000 });
+    expect((await server.ask("DELETE", "/v2/messages?host=one.example&count=2")).body).toEqual({
       cancelled: 2,
     });
-    const { body } = await home.ask("GET", "/v2/logs?state=CANCELLED&order=earliestFirst");
+    const { body } = await server.ask("GET", "/v2/logs?state=CANCELLED&order=earliestFirst");
     expect(listNames(ids, body.logs)).toEqual(["queue", "key"]);
   });
 });
@@ -114,45 +119,47 @@ describe("dead letters", () => {
   ];
 
   test.each(deadLetterCases)("with %s are %j, in either order", async (query, expected) => {
-    const { home, ids } = await failSix();
+    const { server, ids } = await failSix();
     const list = async (more = "") =>
-      listNames(ids, (await home.ask("GET", `/v2/dlq?${query}${more}`)).body.messages);
+      listNames(ids, (await server.ask("GET", `/v2/dlq?${query}${more}`)).body.messages);
     expect(await list()).toEqual(expected);
     expect(await list("&order=latestFirst")).toEqual(expected.toReversed());
-    expect((await home.ask("GET", `/v2/dlq?${query}`, { token: otherToken })).body).toEqual({ messages: [] });
+    expect((await server.ask("GET", `/v2/dlq?${query}`, { token: otherToken })).body).toEqual({
+      messages: [],
+    });
   });
 
   test.each(deadLetterCases)("with %s can be retried and deleted: %j", async (query, expected) => {
-    const { home } = await failSix();
-    const outcomes = (await home.ask("GET", `/v2/dlq?${query}`)).body.messages;
-    const { status, body } = await home.ask("POST", `/v2/dlq/retry?${query}`);
+    const { server } = await failSix();
+    const outcomes = (await server.ask("GET", `/v2/dlq?${query}`)).body.messages;
+    const { status, body } = await server.ask("POST", `/v2/dlq/retry?${query}`);
     expect({ status, body }).toMatchObject({ status: 201, body: { cursor: "" } });
     expect(body.responses.length).toBe(expected.length);
-    expect((await home.ask("GET", `/v2/dlq?${query}`)).body).toEqual({ messages: [] });
-    for (const [n, delivery] of home.deliveries.splice(0).entries()) {
-      await home.settle(delivery, { status: outcomes[n].responseStatus ?? null, error: "gone" });
+    expect((await server.ask("GET", `/v2/dlq?${query}`)).body).toEqual({ messages: [] });
+    for (const [n, delivery] of server.deliveries.splice(0).entries()) {
+      await server.settle(delivery, { status: outcomes[n].responseStatus ?? null, error: "gone" });
     }
-    expect((await home.ask("DELETE", `/v2/dlq?${query}`)).body).toEqual({ deleted: expected.length });
-    expect((await home.ask("GET", `/v2/dlq?${query}`)).body).toEqual({ messages: [] });
+    expect((await server.ask("DELETE", `/v2/dlq?${query}`)).body).toEqual({ deleted: expected.length });
+    expect((await server.ask("GET", `/v2/dlq?${query}`)).body).toEqual({ messages: [] });
   });
 
   test("are found by the id of the message", async () => {
-    const { home, ids } = await failSix();
+    const { server, ids } = await failSix();
     for (const [id, name] of ids) {
-      expect(listNames(ids, (await home.ask("GET", `/v2/dlq?messageId=${id}`)).body.messages)).toEqual([
+      expect(listNames(ids, (await server.ask("GET", `/v2/dlq?messageId=${id}`)).body.messages)).toEqual([
         name,
       ]);
     }
   });
 
   test("are paged by a filter without gaps while entries are deleted", async () => {
-    const { home, ids } = await failSix();
-    const first = (await home.ask("GET", "/v2/dlq?url=https://one.example/hook&count=2")).body;
+    const { server, ids } = await failSix();
+    const first = (await server.ask("GET", "/v2/dlq?url=https://one.example/hook&count=2")).body;
     expect(listNames(ids, first.messages)).toEqual(["queue", "key"]);
-    await home.ask("DELETE", `/v2/dlq/${first.messages[0].dlqId}`);
-    await home.ask("DELETE", `/v2/dlq/${first.messages[1].dlqId}`);
+    await server.ask("DELETE", `/v2/dlq/${first.messages[0].dlqId}`);
+    await server.ask("DELETE", `/v2/dlq/${first.messages[1].dlqId}`);
     const second = (
-      await home.ask("GET", `/v2/dlq?url=https://one.example/hook&count=2&cursor=${first.cursor}`)
+      await server.ask("GET", `/v2/dlq?url=https://one.example/hook&count=2&cursor=${first.cursor}`)
     ).body;
     expect(listNames(ids, second.messages)).toEqual(["schedule", "label"]);
     expect(second).not.toHaveProperty("cursor");
@@ -170,8 +177,8 @@ describe("the log", () => {
     ["state=RETRY", []],
     ["state=CREATED&flowControlKey=key:1", ["key"]],
   ])("with %s lists the entries of %j, in either order", async (query, expected) => {
-    const { home, ids } = await failSix();
-    const list = async (more: string) => (await home.ask("GET", `/v2/logs?${query}${more}`)).body.logs;
+    const { server, ids } = await failSix();
+    const list = async (more: string) => (await server.ask("GET", `/v2/logs?${query}${more}`)).body.logs;
     const forwards = await list("&order=earliestFirst");
     expect(listNames(ids, forwards)).toEqual(expected);
     expect(await list("&order=latestFirst")).toEqual(forwards.toReversed());
@@ -179,7 +186,7 @@ describe("the log", () => {
     expect(forwards.length).toBe(expected.length * perMessage);
     const paged: unknown[] = [];
     for (let cursor: string | undefined = ""; cursor !== undefined;) {
-      const { body } = await home.ask(
+      const { body } = await server.ask(
         "GET",
         `/v2/logs?${query}&order=earliestFirst&count=1${cursor && `&cursor=${cursor}`}`,
       );
@@ -190,15 +197,15 @@ describe("the log", () => {
   });
 
   test("of many messages by id is one list in order of time", async () => {
-    const { home, ids } = await failSix();
-    const all = (await home.ask("GET", "/v2/logs?count=1000")).body.logs;
-    expect((await home.ask("GET", `/v2/logs?messageIds=${[...ids.keys()].join(",")}`)).body.logs).toEqual(
+    const { server, ids } = await failSix();
+    const all = (await server.ask("GET", "/v2/logs?count=1000")).body.logs;
+    expect((await server.ask("GET", `/v2/logs?messageIds=${[...ids.keys()].join(",")}`)).body.logs).toEqual(
       all,
     );
     const some = [...ids.keys()].slice(1, 3);
     const paged: unknown[] = [];
     for (let cursor: string | undefined = ""; cursor !== undefined;) {
-      const { body } = await home.ask(
+      const { body } = await server.ask(
         "GET",
         `/v2/logs?messageIds=${some.join("&messageId=")}&count=3${cursor && `&cursor=${cursor}`}`,
       );
@@ -222,7 +229,7 @@ describe("invalid list requests", () => {
     put(method, `${url}?${query}`);
 
   test.each(lists)("%s %s is refused with the reason", async (...list) => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const ids = Array.from({ length: 10_000 }, (_, n) => `msg_${n}`).join(",");
     const idName = list[1].startsWith("/v2/dlq") ? "dlqIds" : "messageIds";
     for (const [query, error] of [
@@ -241,7 +248,7 @@ describe("invalid list requests", () => {
       ["__proto__=x", /^__proto__: unknown parameter/],
     ] as const) {
       const matching = typeof error === "string" ? error : expect.stringMatching(error);
-      expect(await ask(home, list, query), query.slice(0, 50)).toMatchObject({
+      expect(await ask(server, list, query), query.slice(0, 50)).toMatchObject({
         status: 400,
         body: { error: matching },
       });
@@ -249,20 +256,20 @@ describe("invalid list requests", () => {
   });
 
   test("dates beyond the range of ids neither fail nor match anything", async () => {
-    const { home } = await failSix();
+    const { server } = await failSix();
     for (const to of [128_063_081_718_017, 999_999_999_999_999]) {
-      expect((await home.ask("GET", `/v2/dlq?toDate=${to}`)).body.messages.length).toBe(6);
-      expect((await home.ask("GET", `/v2/logs?toDate=${to}`)).body.logs.length).toBe(24);
-      expect((await home.ask("GET", `/v2/logs?fromDate=${to}`)).body.logs.length).toBe(0);
-      expect((await home.ask("GET", `/v2/dlq?fromDate=${to}`)).body.messages.length).toBe(0);
-      expect((await home.ask("DELETE", `/v2/messages?fromDate=${to}`)).body).toEqual({ cancelled: 0 });
+      expect((await server.ask("GET", `/v2/dlq?toDate=${to}`)).body.messages.length).toBe(6);
+      expect((await server.ask("GET", `/v2/logs?toDate=${to}`)).body.logs.length).toBe(24);
+      expect((await server.ask("GET", `/v2/logs?fromDate=${to}`)).body.logs.length).toBe(0);
+      expect((await server.ask("GET", `/v2/dlq?fromDate=${to}`)).body.messages.length).toBe(0);
+      expect((await server.ask("DELETE", `/v2/messages?fromDate=${to}`)).body).toEqual({ cancelled: 0 });
     }
   });
 
   test("a cursor of another list is refused; a cursor of another account reveals nothing", async () => {
-    const { home } = await failSix();
-    const deadLetterCursor = (await home.ask("GET", "/v2/dlq?count=1")).body.cursor;
-    const logCursor = (await home.ask("GET", "/v2/logs?count=1")).body.cursor;
+    const { server } = await failSix();
+    const deadLetterCursor = (await server.ask("GET", "/v2/dlq?count=1")).body.cursor;
+    const logCursor = (await server.ask("GET", "/v2/logs?count=1")).body.cursor;
     for (const wrong of [
       logCursor,
       "x",
@@ -274,7 +281,7 @@ describe("invalid list requests", () => {
       "9".repeat(5_000),
     ]) {
       for (const list of lists.slice(0, 3))
-        expect(await ask(home, list, `cursor=${wrong}`), wrong).toMatchObject({
+        expect(await ask(server, list, `cursor=${wrong}`), wrong).toMatchObject({
           status: 400,
           body: { error: "cursor: unknown; use the cursor of the previous page" },
         });
@@ -289,50 +296,50 @@ describe("invalid list requests", () => {
       "9".repeat(5_000),
     ]) {
       for (const list of lists.slice(3, 5))
-        expect(await ask(home, list, `cursor=${wrong}`), wrong).toMatchObject({
+        expect(await ask(server, list, `cursor=${wrong}`), wrong).toMatchObject({
           status: 400,
           body: { error: "cursor: unknown; use the cursor of the previous page" },
         });
     }
-    expect((await home.ask("GET", `/v2/dlq?cursor=${deadLetterCursor}`, { token: otherToken })).body).toEqual(
-      {
-        messages: [],
-      },
-    );
-    expect((await home.ask("GET", `/v2/logs?cursor=${logCursor}`, { token: otherToken })).body).toEqual({
+    expect(
+      (await server.ask("GET", `/v2/dlq?cursor=${deadLetterCursor}`, { token: otherToken })).body,
+    ).toEqual({
+      messages: [],
+    });
+    expect((await server.ask("GET", `/v2/logs?cursor=${logCursor}`, { token: otherToken })).body).toEqual({
       logs: [],
       events: [],
     });
-    expect((await home.ask("GET", "/v2/dlq")).body.messages.length).toBe(6);
+    expect((await server.ask("GET", "/v2/dlq")).body.messages.length).toBe(6);
   });
 });
 
 test("a bulk action by a flow-control key with a comma affects only that key", async () => {
-  const home = await createTestServer();
+  const server = await createTestServer();
   for (const key of ["berlin", "berlin,de", "de"]) {
     const headers = { "svc-flow-control-key": key, "svc-flow-control-value": "rate=5", "svc-delay": "1h" };
-    await home.ask("POST", "/v2/publish/https://e.example/", { headers });
-    await home.ask("POST", "/v2/publish/https://e.example/", {
+    await server.ask("POST", "/v2/publish/https://e.example/", { headers });
+    await server.ask("POST", "/v2/publish/https://e.example/", {
       headers: { ...headers, "svc-delay": "0s", "svc-retries": "0" },
     });
   }
-  for (const delivery of home.deliveries.splice(0)) await home.settle(delivery, { status: 500 });
-  const cancelled = await home.ask("DELETE", "/v2/messages?flowControlKey=berlin%2Cde");
+  for (const delivery of server.deliveries.splice(0)) await server.settle(delivery, { status: 500 });
+  const cancelled = await server.ask("DELETE", "/v2/messages?flowControlKey=berlin%2Cde");
   expect(cancelled.body).toEqual({ cancelled: 1 });
-  expect((await home.ask("DELETE", "/v2/dlq?flowControlKey=berlin%2Cde")).body).toEqual({ deleted: 1 });
-  expect((await home.ask("POST", "/v2/dlq/retry?flowControlKey=berlin%2Cde")).body).toMatchObject({
+  expect((await server.ask("DELETE", "/v2/dlq?flowControlKey=berlin%2Cde")).body).toEqual({ deleted: 1 });
+  expect((await server.ask("POST", "/v2/dlq/retry?flowControlKey=berlin%2Cde")).body).toMatchObject({
     responses: [],
   });
-  expect((await home.ask("DELETE", "/v2/messages?flowControlKey=berlin&flowControlKey=de")).body).toEqual({
+  expect((await server.ask("DELETE", "/v2/messages?flowControlKey=berlin&flowControlKey=de")).body).toEqual({
     cancelled: 2,
   });
-  expect((await home.ask("GET", "/v2/dlq?flowControlKey=berlin,de")).body.messages).toHaveLength(2);
+  expect((await server.ask("GET", "/v2/dlq?flowControlKey=berlin,de")).body.messages).toHaveLength(2);
 });
 
 test("a parameter given differently in the query and in the body is refused", async () => {
-  const { home } = await publishSix({ delay: 60_000 });
+  const { server } = await publishSix({ delay: 60_000 });
   const cancel = (query: string, body: unknown) =>
-    home.ask("DELETE", `/v2/messages${query}`, { body: JSON.stringify(body) });
+    server.ask("DELETE", `/v2/messages${query}`, { body: JSON.stringify(body) });
   expect(await cancel("?label=red", { label: "none" })).toMatchObject({
     status: 400,
     body: { error: "label: given in the query and in the body with different values; remove one" },

@@ -36,24 +36,24 @@ describe.each([
   ["the audit log", countAudited],
 ])("the times of %s", (_what, count) => {
   test.each(lateTimes)("may end or begin at %s", async (late) => {
-    const home = await createTestServer();
-    await failMessage(home, "https://one.example", { headers: { "svc-label": "x" } });
-    await home.ask("POST", "/v2/publish/https://one.example", { headers: { "svc-delay": "1d" } });
-    await home.ask("POST", "/v2/tokens", { body: JSON.stringify({ verbs: ["read"] }) });
-    const all = await count(home, "fromDate=1");
+    const server = await createTestServer();
+    await failMessage(server, "https://one.example", { headers: { "svc-label": "x" } });
+    await server.ask("POST", "/v2/publish/https://one.example", { headers: { "svc-delay": "1d" } });
+    await server.ask("POST", "/v2/tokens", { body: JSON.stringify({ verbs: ["read"] }) });
+    const all = await count(server, "fromDate=1");
     expect(all).toBeGreaterThan(0);
-    expect(await count(home, `fromDate=1&toDate=${late}`)).toBe(all);
-    expect(await count(home, `fromDate=${late}`)).toBe(0);
+    expect(await count(server, `fromDate=1&toDate=${late}`)).toBe(all);
+    expect(await count(server, `fromDate=${late}`)).toBe(0);
   });
 });
 
 test.each(lateTimes)("the log with a filter may end or begin at %s", async (late) => {
-  const home = await createTestServer();
-  await failMessage(home, "https://one.example", { headers: { "svc-label": "x" } });
+  const server = await createTestServer();
+  await failMessage(server, "https://one.example", { headers: { "svc-label": "x" } });
   for (const filter of ["label=x", "host=one.example", "state=ERROR"]) {
-    const all = await countLogs(home, filter);
+    const all = await countLogs(server, filter);
     expect(all, filter).toBeGreaterThan(0);
-    expect(await countLogs(home, `${filter}&toDate=${late}`), filter).toBe(all);
-    expect(await countLogs(home, `${filter}&fromDate=${late}`), filter).toBe(0);
+    expect(await countLogs(server, `${filter}&toDate=${late}`), filter).toBe(all);
+    expect(await countLogs(server, `${filter}&fromDate=${late}`), filter).toBe(0);
   }
 });

@@ -16,61 +16,61 @@ const statesOf = (all: readonly Entry[]): string => all.map(({ state }) => state
  * fails for good.
  */
 async function life() {
-  const home = await createTestServer();
+  const server = await createTestServer();
   const publish = async (url: string, headers: Record<string, string> = {}): Promise<string> =>
-    String((await home.ask("POST", `/v2/publish/${url}`, { headers, body: "hi" })).body.messageId);
+    String((await server.ask("POST", `/v2/publish/${url}`, { headers, body: "hi" })).body.messageId);
   const a = await publish("https://a.example/p", {
     "svc-label": "l,m",
     "svc-retry-delay": "1000",
     "svc-callback-forward-k": "v",
     "svc-callback": "https://c.example",
   });
-  const first = home.delivery();
-  home.clock.now += 10;
-  await home.settle(first, { status: 503, headers: [["X-A", "1"]], body: Buffer.from("busy") });
-  home.deliveries.splice(0);
-  home.clock.now += 10;
+  const first = server.delivery();
+  server.clock.now += 10;
+  await server.settle(first, { status: 503, headers: [["X-A", "1"]], body: Buffer.from("busy") });
+  server.deliveries.splice(0);
+  server.clock.now += 10;
   const b = await publish("https://b.example/p", { "svc-delay": "1m" });
-  home.clock.now += 10;
-  await home.ask("DELETE", `/v2/messages/${b}`);
+  server.clock.now += 10;
+  await server.ask("DELETE", `/v2/messages/${b}`);
   const c = await publish("https://c.example/q", { "svc-retries": "0" });
-  home.clock.now += 10;
-  await home.settle(home.delivery(), { error: "connection refused" });
-  return { home, a, b, c };
+  server.clock.now += 10;
+  await server.settle(server.delivery(), { error: "connection refused" });
+  return { server, a, b, c };
 }
 
 describe("the log", () => {
   test("has 1,000 entries on a page of /v2/events, and 100 on one of /v2/logs", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const list = (count: number) =>
       JSON.stringify(Array.from({ length: count }, () => ({ destination: "https://a.example" })));
-    await home.ask("POST", "/v2/batch", { body: list(60) });
+    await server.ask("POST", "/v2/batch", { body: list(60) });
     const lengthOf = async (path: string): Promise<[number, boolean]> => {
-      const { body } = await home.ask("GET", path);
+      const { body } = await server.ask("GET", path);
       return [body.events.length, body.cursor !== undefined];
     };
     expect([await lengthOf("/v2/events"), await lengthOf("/v2/logs")]).toEqual([
       [120, false],
       [100, true],
     ]);
-    await home.ask("POST", "/v2/batch", { body: list(450) });
+    await server.ask("POST", "/v2/batch", { body: list(450) });
     expect(await lengthOf("/v2/events")).toEqual([1_000, true]);
   });
 
   test("has every state of a message, in either order", async () => {
-    const { home, a, b, c } = await life();
-    expect(statesOf(await entries(home, `?messageId=${a}&order=earliestFirst`))).toBe(
+    const { server, a, b, c } = await life();
+    expect(statesOf(await entries(server, `?messageId=${a}&order=earliestFirst`))).toBe(
       "CREATED ACTIVE ERROR RETRY",
     );
-    expect(statesOf(await entries(home, `?messageIds=${b}&order=earliestFirst`))).toBe(
+    expect(statesOf(await entries(server, `?messageIds=${b}&order=earliestFirst`))).toBe(
       "CREATED CANCEL_REQUESTED CANCELLED",
     );
-    expect(statesOf(await entries(home, `?messageId=${c}`))).toBe("FAILED ERROR ACTIVE CREATED");
+    expect(statesOf(await entries(server, `?messageId=${c}`))).toBe("FAILED ERROR ACTIVE CREATED");
   });
 
   test("has all fields of an entry, and those of the response only in the state ERROR", async () => {
-    const { home, a } = await life();
-    const [created, active, error, retry] = await entries(home, `?messageId=${a}&order=earliestFirst`);
+    const { server, a } = await life();
+    const [created, active, error, retry] = await entries(server, `?messageId=${a}&order=earliestFirst`);
     const common = {
       messageId: a,
       url: "https://a.example/p",
@@ -105,11 +105,11 @@ describe("the log", () => {
   });
 
   test("shows when a delayed message is due, and why there was no response", async () => {
-    const { home, b, c } = await life();
-    expect((await entries(home, `?messageId=${b}&state=CREATED`))[0]).toMatchObject({
+    const { server, b, c } = await life();
+    expect((await entries(server, `?messageId=${b}&state=CREATED`))[0]).toMatchObject({
       nextDeliveryTime: 1_800_000_000_020 + 60_000,
     });
-    for (const entry of await entries(home, `?messageId=${c}&state=ERROR,FAILED`)) {
+    for (const entry of await entries(server, `?messageId=${c}&state=ERROR,FAILED`)) {
       expect(entry).toMatchObject({ error: "connection refused" });
       expect(entry).not.toHaveProperty("responseStatus");
     }
@@ -132,17 +132,17 @@ describe("the log", () => {
     ["?count=1&order=earliestFirst", "CREATED"],
     ["?fromDate=1800000000010&toDate=1800000000010&url=https://a.example/p", "RETRY ERROR"],
   ])("with %s returns %s", async (query, expected) => {
-    const { home } = await life();
-    expect(statesOf(await entries(home, query))).toBe(expected);
+    const { server } = await life();
+    expect(statesOf(await entries(server, query))).toBe(expected);
   });
 
   test("has pages under either name, and no cursor on the last page", async () => {
-    const { home } = await life();
-    const all = await entries(home, "?count=1000");
+    const { server } = await life();
+    const all = await entries(server, "?count=1000");
     const seen: Entry[] = [];
     let cursor = "";
     for (let pages = 0; pages < 100; pages++) {
-      const { body } = await home.ask(
+      const { body } = await server.ask(
         "GET",
         `/v2/logs?count=2${cursor && `&cursor=${encodeURIComponent(cursor)}`}`,
       );
@@ -152,38 +152,38 @@ describe("the log", () => {
       cursor = body.cursor;
     }
     expect(seen).toEqual(all);
-    expect((await home.ask("GET", "/v2/events")).body).not.toHaveProperty("logs");
-    expect(await home.ask("GET", "/v2/events", { token: otherToken })).toMatchObject({
+    expect((await server.ask("GET", "/v2/events")).body).not.toHaveProperty("logs");
+    expect(await server.ask("GET", "/v2/events", { token: otherToken })).toMatchObject({
       body: { events: [] },
     });
   });
 
   test("cuts bodies to 16 KiB", async () => {
-    const home = await createTestServer();
-    await home.ask("POST", "/v2/publish/https://e.example", { body: "x".repeat(20_000) });
-    const [entry] = await entries(home, "");
+    const server = await createTestServer();
+    await server.ask("POST", "/v2/publish/https://e.example", { body: "x".repeat(20_000) });
+    const [entry] = await entries(server, "");
     expect(Buffer.from(String(entry?.body), "base64").length).toBe(16_384);
     expect(entry).toMatchObject({ truncated: true });
   });
 
   test("marks a response that was cut, and hides it with the hash of the whole", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const whole = Buffer.from("a".repeat(20_000));
     const digest = hash("sha256", whole, "hex");
     for (const headers of [{}, { "svc-redact-fields": "body" }]) {
-      await home.ask("POST", "/v2/publish/https://e.example", {
+      await server.ask("POST", "/v2/publish/https://e.example", {
         headers: { ...headers, "svc-retries": "0" },
         body: "b",
       });
-      await home.settle(home.delivery(), { status: 500, body: whole, digest });
+      await server.settle(server.delivery(), { status: 500, body: whole, digest });
     }
-    const [hidden, open] = await entries(home, "?state=ERROR");
+    const [hidden, open] = await entries(server, "?state=ERROR");
     expect(open).toMatchObject({
       truncated: true,
       responseBody: Buffer.from(whole.subarray(0, 16_384)).toString("base64"),
     });
     expect(hidden).toMatchObject({ responseBody: `REDACTED:${digest}` });
-    const { body } = await home.ask("GET", "/v2/dlq");
+    const { body } = await server.ask("GET", "/v2/dlq");
     expect(body.messages.map((one: { responseBody: string }) => one.responseBody)).toContain(
       `REDACTED:${digest}`,
     );

@@ -57,9 +57,9 @@ async function openTail(
   });
 }
 
-const publish = async (home: TestServer, headers: Record<string, string> = {}, as = token) => {
-  home.clock.now += 10;
-  const { body } = await home.ask("POST", "/v2/publish/https://a.example", {
+const publish = async (server: TestServer, headers: Record<string, string> = {}, as = token) => {
+  server.clock.now += 10;
+  const { body } = await server.ask("POST", "/v2/publish/https://a.example", {
     headers: { "svc-delay": "1h", ...headers },
     token: as,
     body: "hi",
@@ -67,11 +67,11 @@ const publish = async (home: TestServer, headers: Record<string, string> = {}, a
   return String(body.messageId);
 };
 /** Publishes messages with one request. */
-async function publishMany(home: TestServer, count: number, body: string): Promise<string[]> {
-  home.clock.now += 10;
+async function publishMany(server: TestServer, count: number, body: string): Promise<string[]> {
+  server.clock.now += 10;
   const item = { destination: "https://a.example", headers: { "svc-delay": "1h" }, body };
   const asked = { body: JSON.stringify(Array.from({ length: count }, () => item)) };
-  const reply = await home.ask("POST", "/v2/batch", asked);
+  const reply = await server.ask("POST", "/v2/batch", asked);
   return (reply.body as { messageId: string }[]).map(({ messageId }) => messageId);
 }
 
@@ -82,20 +82,20 @@ const entriesOf = ({ lines }: OpenTail): string[] =>
 
 describe("a tail of the log", () => {
   test("shows what is written after it was opened, to each tail what passes its filter", async () => {
-    const home = await createFastServer();
-    await publish(home);
-    const all = await openTail(home);
-    const labelled = await openTail(home, { query: "?label=eu&state=CREATED" });
-    expect([all.status, all.lines[0]]).toEqual([200, { heartbeat: home.clock.now }]);
+    const server = await createFastServer();
+    await publish(server);
+    const all = await openTail(server);
+    const labelled = await openTail(server, { query: "?label=eu&state=CREATED" });
+    expect([all.status, all.lines[0]]).toEqual([200, { heartbeat: server.clock.now }]);
     expect(all.response.headers).toMatchObject({
       "content-type": "application/x-ndjson; charset=utf-8",
       "cache-control": "no-store",
     });
     expect(all.response.headers).not.toHaveProperty("etag");
-    const plain = await publish(home);
-    const wanted = await publish(home, { "svc-label": "eu" });
-    home.clock.now += 10;
-    await home.ask("DELETE", `/v2/messages/${wanted}`);
+    const plain = await publish(server);
+    const wanted = await publish(server, { "svc-label": "eu" });
+    server.clock.now += 10;
+    await server.ask("DELETE", `/v2/messages/${wanted}`);
     await expect.poll(() => entriesOf(all)).toContain(`CANCELLED ${wanted}`);
     expect(entriesOf(all)).toEqual([
       `CREATED ${plain}`,
@@ -104,41 +104,41 @@ describe("a tail of the log", () => {
       `CANCELLED ${wanted}`,
     ]);
     expect(entriesOf(labelled)).toEqual([`CREATED ${wanted}`]);
-    const { body } = await home.ask("GET", "/v2/logs?order=earliestFirst&state=CREATED");
+    const { body } = await server.ask("GET", "/v2/logs?order=earliestFirst&state=CREATED");
     expect(all.lines.filter(({ state }) => state === "CREATED")).toEqual(body.logs.slice(1));
   });
 
   test("shows each of many entries once, in order", async () => {
-    const home = await createFastServer();
-    const tail = await openTail(home);
-    const ids = [...(await publishMany(home, 600, "hi")), ...(await publishMany(home, 600, "hi"))];
+    const server = await createFastServer();
+    const tail = await openTail(server);
+    const ids = [...(await publishMany(server, 600, "hi")), ...(await publishMany(server, 600, "hi"))];
     await expect.poll(() => entriesOf(tail).length).toBe(1_200);
     expect(entriesOf(tail)).toEqual(ids.map((id) => `CREATED ${id}`));
   });
 
   test("shows nothing of another account", async () => {
-    const home = await createFastServer();
-    const [own, others] = [await openTail(home), await openTail(home, { as: otherToken })];
-    const first = await publish(home);
-    const second = await publish(home, {}, otherToken);
+    const server = await createFastServer();
+    const [own, others] = [await openTail(server), await openTail(server, { as: otherToken })];
+    const first = await publish(server);
+    const second = await publish(server, {}, otherToken);
     await expect
       .poll(() => [entriesOf(own), entriesOf(others)])
       .toEqual([[`CREATED ${first}`], [`CREATED ${second}`]]);
   });
 
   test("shows that it is alive while there are no entries", async () => {
-    const home = await createFastServer();
-    const tail = await openTail(home);
+    const server = await createFastServer();
+    const tail = await openTail(server);
     await expect.poll(() => tail.lines.length).toBeGreaterThan(2);
     expect(tail.lines.every(({ heartbeat }) => typeof heartbeat === "number")).toBe(true);
   });
 
   test("leaves entries out for a client that does not read, and says how many", async () => {
-    const home = await createFastServer();
-    const [slow, quick] = [await openTail(home, { isRead: false }), await openTail(home)];
+    const server = await createFastServer();
+    const [slow, quick] = [await openTail(server, { isRead: false }), await openTail(server)];
     const count = 600;
     for (let n = 0; n < count; n += 100) {
-      await publishMany(home, 100, "x".repeat(16 * 1024));
+      await publishMany(server, 100, "x".repeat(16 * 1024));
       await expect.poll(() => entriesOf(quick).length).toBe(n + 100);
     }
     let text = "";
@@ -149,7 +149,7 @@ describe("a tail of the log", () => {
     await expect.poll(() => read().some((line) => "dropped" in line)).toBe(true);
     const shown = read().filter(({ state }) => state === "CREATED").length;
     expect(read().find((line) => "dropped" in line)).toMatchObject({ dropped: count - shown });
-    const after = await publish(home);
+    const after = await publish(server);
     // Heartbeats may follow.
     const isShown = () => read().some(({ state, messageId }) => state === "CREATED" && messageId === after);
     await expect.poll(isShown).toBe(true);
@@ -158,34 +158,34 @@ describe("a tail of the log", () => {
 
 describe("a tail of the log is refused", () => {
   test("without the verb read, and with a filter that it does not have", async () => {
-    const home = await createFastServer();
-    const made = await home.ask("POST", "/v2/tokens", {
+    const server = await createFastServer();
+    const made = await server.ask("POST", "/v2/tokens", {
       body: JSON.stringify({ name: "p", verbs: ["publish"] }),
     });
-    expect(await openTail(home, { as: made.body.token })).toMatchObject({ status: 403 });
-    expect(await openTail(home, { as: "unknown" })).toMatchObject({ status: 401 });
-    expect(await openTail(home, { query: "?fromDate=1" })).toMatchObject({ status: 400 });
+    expect(await openTail(server, { as: made.body.token })).toMatchObject({ status: 403 });
+    expect(await openTail(server, { as: "unknown" })).toMatchObject({ status: 401 });
+    expect(await openTail(server, { query: "?fromDate=1" })).toMatchObject({ status: 400 });
   });
 
   test("above the limit of the account, until one of its clients has gone", async () => {
-    const home = await createFastServer();
+    const server = await createFastServer();
     const open = [];
-    for (let n = 0; n < limits.tails; n++) open.push(await openTail(home));
-    expect(await openTail(home)).toMatchObject({
+    for (let n = 0; n < limits.tails; n++) open.push(await openTail(server));
+    expect(await openTail(server)).toMatchObject({
       status: 503,
       lines: [{ error: `tails: the account has ${limits.tails} open on this server; close one` }],
     });
-    expect(await openTail(home, { as: otherToken })).toMatchObject({ status: 200 });
+    expect(await openTail(server, { as: otherToken })).toMatchObject({ status: 200 });
     open[0]?.leave();
-    await expect.poll(async () => (await openTail(home)).status).toBe(200);
+    await expect.poll(async () => (await openTail(server)).status).toBe(200);
   });
 
   test("by a client that has closed its connection, without a heartbeat in between", async () => {
-    const home = await createTestServer({ alarm: () => () => undefined });
+    const server = await createTestServer({ alarm: () => () => undefined });
     const open = [];
-    for (let n = 0; n < limits.tails; n++) open.push(await openTail(home));
+    for (let n = 0; n < limits.tails; n++) open.push(await openTail(server));
     for (const tail of open) tail.leave();
-    await expect.poll(async () => (await openTail(home)).status).toBe(200);
+    await expect.poll(async () => (await openTail(server)).status).toBe(200);
   });
 });
 
@@ -202,20 +202,20 @@ const expectEnded = async (tail: OpenTail, reason: string): Promise<void> => {
 
 describe("a tail of the log ends with a reason", () => {
   test("when its token is revoked", async () => {
-    const home = await createFastServer();
-    const { reader, revoke } = await makeReader(home);
-    const [revoked, other] = [await openTail(home, { as: reader }), await openTail(home)];
+    const server = await createFastServer();
+    const { reader, revoke } = await makeReader(server);
+    const [revoked, other] = [await openTail(server, { as: reader }), await openTail(server)];
     await revoke();
     await expectEnded(revoked, "token: not valid");
     expect(other.isComplete()).toBe(false);
   });
 
   test("when its token is revoked, also while wrong requests lock its client out", async () => {
-    const home = await createFastServer();
-    const { reader, revoke } = await makeReader(home);
-    const revoked = await openTail(home, { as: reader });
+    const server = await createFastServer();
+    const { reader, revoke } = await makeReader(server);
+    const revoked = await openTail(server, { as: reader });
     const ask = async (as: string): Promise<number> =>
-      (await home.ask("GET", "/v2/logs", { token: as })).status;
+      (await server.ask("GET", "/v2/logs", { token: as })).status;
     await expect.poll(() => ask("wrong")).toBe(429);
     await revoke();
     expect(await ask(reader)).toBe(429);
@@ -225,39 +225,39 @@ describe("a tail of the log ends with a reason", () => {
 
   test("when another node has revoked its token, and this node was not notified", async () => {
     const silent = { onAccounts: { value: () => () => undefined } };
-    const home = await createFastServer({ wrap: (store) => Object.create(store, silent) as typeof store });
-    const { reader, revoke } = await makeReader(home);
-    const revoked = await openTail(home, { as: reader });
+    const server = await createFastServer({ wrap: (store) => Object.create(store, silent) as typeof store });
+    const { reader, revoke } = await makeReader(server);
+    const revoked = await openTail(server, { as: reader });
     await revoke();
-    expect((await home.ask("GET", "/v2/logs", { token: reader })).status, "the token is cached").toBe(200);
+    expect((await server.ask("GET", "/v2/logs", { token: reader })).status, "the token is cached").toBe(200);
     await expectEnded(revoked, "token: not valid");
   });
 
   test("when its token expires", async () => {
-    const home = await createFastServer();
-    const expiresAt = home.clock.now + 60_000;
+    const server = await createFastServer();
+    const expiresAt = server.clock.now + 60_000;
     const asked = { body: JSON.stringify({ name: "r", verbs: ["read"], expires: expiresAt }) };
-    const made = await home.ask("POST", "/v2/tokens", asked);
-    const tail = await openTail(home, { as: made.body.token });
-    home.clock.now = expiresAt;
+    const made = await server.ask("POST", "/v2/tokens", asked);
+    const tail = await openTail(server, { as: made.body.token });
+    server.clock.now = expiresAt;
     await expectEnded(tail, "token: expired");
   });
 
   test("when its account is disabled, and none is opened until the account is enabled", async () => {
-    const home = await createFastServer();
-    const tail = await openTail(home);
+    const server = await createFastServer();
+    const tail = await openTail(server);
     const change = (state: "active" | "passive") =>
-      home.store.execute("changeAccount", { account: "acc_1", change: { state } });
+      server.store.execute("changeAccount", { account: "acc_1", change: { state } });
     await change("passive");
     await expectEnded(tail, "account: disabled");
-    expect((await openTail(home)).status).toBe(403);
+    expect((await openTail(server)).status).toBe(403);
     await change("active");
-    expect((await openTail(home)).status).toBe(200);
+    expect((await openTail(server)).status).toBe(200);
   });
 
   test.each(["session", "operator session"])("when its %s of the console is ended", async (kind) => {
-    const home = await createFastServer({ console: {} });
-    const browser = new TestBrowser(home);
+    const server = await createFastServer({ console: {} });
+    const browser = new TestBrowser(server);
     if (kind === "session") await browser.logIn({ token });
     else {
       await browser.logIn({ operatorPassword });
@@ -265,29 +265,29 @@ describe("a tail of the log ends with a reason", () => {
     }
     const cookie = [...browser.cookies].map(([name, value]) => `${name}=${value}`).join("; ");
     const headers = { host: "127.0.0.1:8080", "sec-fetch-site": "same-origin", cookie };
-    const tail = await openTail(home, { headers });
+    const tail = await openTail(server, { headers });
     expect(tail.status).toBe(200);
     await browser.send("DELETE", "/console/session");
     await expectEnded(tail, "session: ended");
   });
 
   test("a look at its token does not count as a failed attempt", async () => {
-    const home = await createFastServer();
-    const { reader, revoke } = await makeReader(home);
+    const server = await createFastServer();
+    const { reader, revoke } = await makeReader(server);
     const tails: OpenTail[] = [];
-    for (let n = 0; n < limits.tails; n++) tails.push(await openTail(home, { as: reader }));
+    for (let n = 0; n < limits.tails; n++) tails.push(await openTail(server, { as: reader }));
     await revoke();
     for (const tail of tails) await expectEnded(tail, "token: not valid");
     const statuses: number[] = [];
     for (let at = 0; at < 20; at++)
-      statuses.push((await home.ask("GET", "/v2/logs", { token: "wrong" })).status);
+      statuses.push((await server.ask("GET", "/v2/logs", { token: "wrong" })).status);
     expect(new Set(statuses)).toEqual(new Set([401]));
   });
 
   test("when the server stops, also if a client does not read", async () => {
-    const home = await createFastServer();
-    const tails = [await openTail(home), await openTail(home, { isRead: false })];
-    await home.api.close();
+    const server = await createFastServer();
+    const tails = [await openTail(server), await openTail(server, { isRead: false })];
+    await server.api.close();
     await expect.poll(() => tails[0]?.lines.at(-1)).toEqual({ ended: "the server is stopping" });
     await expect.poll(() => tails[0]?.isComplete()).toBe(true);
   });

@@ -243,10 +243,10 @@ describe("the body of a batch", () => {
 });
 
 test("settings in the headers of a batch request are refused, or ignored under the other brand", async () => {
-  const home = await createTestServer();
+  const server = await createTestServer();
   const body = JSON.stringify([{ destination: "https://e.example/" }]);
   for (const name of ["Svc-Delay", "svc-retriess"])
-    expect(await home.ask("POST", "/v2/batch", { body, headers: { [name]: "1" } })).toMatchObject({
+    expect(await server.ask("POST", "/v2/batch", { body, headers: { [name]: "1" } })).toMatchObject({
       status: 400,
       body: {
         error:
@@ -255,7 +255,7 @@ test("settings in the headers of a batch request are refused, or ignored under t
       },
     });
   const told = async (name: string) => {
-    const { status, headers } = await home.ask("POST", "/v2/batch", { body, headers: { [name]: "1" } });
+    const { status, headers } = await server.ask("POST", "/v2/batch", { body, headers: { [name]: "1" } });
     return { status, ignored: headers["waypost-ignored"] };
   };
   expect(await told("Upstash-Telemetry-Sdk")).toEqual({ status: 200, ignored: undefined });

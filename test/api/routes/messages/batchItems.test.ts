@@ -139,9 +139,9 @@ test.each([
   [{ headers: "x" }, "headers: is not a JSON object"],
   [{ queue: 1 }, "queue: is not a string"],
 ])("the error for %j names the member and the expected type", async (given, problem) => {
-  const home = await createTestServer();
+  const server = await createTestServer();
   const body = JSON.stringify([{ destination: "https://e.example/", ...given }]);
-  expect(await home.ask("POST", "/v2/batch", { body })).toMatchObject({
+  expect(await server.ask("POST", "/v2/batch", { body })).toMatchObject({
     status: 400,
     body: { error: `message 1 of 1: ${problem}` },
   });

@@ -5,9 +5,9 @@ export const url = "https://e.example";
 
 /** Posts a body to a new server as a batch. Returns the response and the messages of all deliveries. */
 export const ask = async (body: string | Buffer, headers: Record<string, string> = {}) => {
-  const home = await createTestServer();
-  const reply = await home.ask("POST", "/v2/batch", { body, headers });
-  return { reply, messages: home.deliveries.map(({ message }) => message) };
+  const server = await createTestServer();
+  const reply = await server.ask("POST", "/v2/batch", { body, headers });
+  return { reply, messages: server.deliveries.map(({ message }) => message) };
 };
 
 /** Posts a list as a batch. */

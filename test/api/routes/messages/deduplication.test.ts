@@ -3,9 +3,9 @@ import { limits } from "../../../../src/engine/core/values/limits.ts";
 import { createTestServer } from "../../testServer.ts";
 import type { TestServer, Reply } from "../../testServer.ts";
 
-let home: TestServer;
+let server: TestServer;
 beforeEach(async () => {
-  home = await createTestServer();
+  server = await createTestServer();
 });
 
 const second = 1_000;
@@ -17,11 +17,11 @@ const post = (
   path: string,
   headers: Record<string, string> = {},
   more: { token?: string; body?: string } = {},
-): Promise<Reply> => home.ask("POST", path, { headers, ...more });
+): Promise<Reply> => server.ask("POST", path, { headers, ...more });
 
 /** Creates a token and returns its text. */
 const tokenFor = async (...verbs: string[]): Promise<string> =>
-  (await home.ask("POST", "/v2/tokens", { body: JSON.stringify({ verbs }) })).body.token;
+  (await server.ask("POST", "/v2/tokens", { body: JSON.stringify({ verbs }) })).body.token;
 
 describe("the response to a duplicate", () => {
   const repeat = { "svc-deduplication-id": "1" };
@@ -52,7 +52,7 @@ describe("the response to a duplicate", () => {
   });
 
   test("has the URLs of the earlier messages to a URL group only for a token that may read", async () => {
-    await home.ask("POST", "/v2/topics/g/endpoints", {
+    await server.ask("POST", "/v2/topics/g/endpoints", {
       body: JSON.stringify({ endpoints: [{ url: first }] }),
     });
     const made = await post("/v2/publish/g?code=secret", repeat);
@@ -68,7 +68,7 @@ describe("the response to a duplicate", () => {
   });
 
   test("has no URLs of a group's endpoints for a token without the verb read", async () => {
-    await home.ask("POST", "/v2/topics/g/endpoints", {
+    await server.ask("POST", "/v2/topics/g/endpoints", {
       body: JSON.stringify({ endpoints: [{ url: `${first}?key=secret` }] }),
     });
     const publishing = await tokenFor("publish");
@@ -98,14 +98,14 @@ describe.each(["svc", "upstash"])("%s-deduplication-window", (brand) => {
   ])(
     "%s: a repetition is a duplicate within the window, and a new message after it",
     async (text, length) => {
-      const { now } = home.clock;
+      const { now } = server.clock;
       const made = await post(`/v2/publish/${first}`, window(text));
-      home.clock.now = now + length - 1;
+      server.clock.now = now + length - 1;
       expect(await post(`/v2/publish/${first}`, window("1s"))).toMatchObject({
         status: 202,
         body: { messageId: made.body.messageId },
       });
-      home.clock.now = now + length;
+      server.clock.now = now + length;
       expect((await post(`/v2/publish/${first}`, window("1s"))).status).toBe(200);
     },
   );
@@ -113,12 +113,12 @@ describe.each(["svc", "upstash"])("%s-deduplication-window", (brand) => {
   test("of the accepted message applies, not that of the repetition", async () => {
     await post(`/v2/publish/${first}`, window("1s"));
     expect((await post(`/v2/publish/${first}`, window("7d"))).status).toBe(202);
-    home.clock.now += second;
+    server.clock.now += second;
     expect((await post(`/v2/publish/${first}`, window("1s"))).status).toBe(200);
   });
 
   test("applies to query parameters, contents, queues, batches, URL groups and schedules", async () => {
-    await home.ask("POST", "/v2/topics/g/endpoints", {
+    await server.ask("POST", "/v2/topics/g/endpoints", {
       body: JSON.stringify({ endpoints: [{ url: first }] }),
     });
     const id = { "svc-deduplication-id": "1" };
@@ -143,22 +143,24 @@ describe.each(["svc", "upstash"])("%s-deduplication-window", (brand) => {
       return doubled;
     };
     expect(await doubles()).toEqual(ways.map(() => false));
-    home.clock.now += minute - 1;
+    server.clock.now += minute - 1;
     expect(await doubles()).toEqual(ways.map(() => true));
-    home.clock.now += 1;
+    server.clock.now += 1;
     expect(await doubles()).toEqual(ways.map(() => false));
   });
 
   test("among a URL group's default headers applies only to requests with an id", async () => {
-    await home.ask("POST", "/v2/topics/g/endpoints", {
+    await server.ask("POST", "/v2/topics/g/endpoints", {
       body: JSON.stringify({ endpoints: [{ url: first }] }),
     });
     const headers = { [`${brand === "svc" ? "Svc" : "Upstash"}-Deduplication-Window`]: "1s" };
-    expect((await home.ask("PATCH", "/v2/topics/g", { body: JSON.stringify({ headers }) })).status).toBe(200);
+    expect((await server.ask("PATCH", "/v2/topics/g", { body: JSON.stringify({ headers }) })).status).toBe(
+      200,
+    );
     expect((await post("/v2/publish/g")).status).toBe(200);
     expect((await post("/v2/publish/g", { "svc-deduplication-id": "1" })).status).toBe(200);
     expect((await post("/v2/publish/g", { "svc-deduplication-id": "1" })).status).toBe(202);
-    home.clock.now += second;
+    server.clock.now += second;
     expect((await post("/v2/publish/g", { "svc-deduplication-id": "1" })).status).toBe(200);
   });
 
@@ -168,7 +170,7 @@ describe.each(["svc", "upstash"])("%s-deduplication-window", (brand) => {
       status: 400,
       body: { error: expect.stringContaining(`${brand}-deduplication-window: `) },
     });
-    expect(home.deliveries).toEqual([]);
+    expect(server.deliveries).toEqual([]);
   });
 
   test("is refused without a deduplication id or content-based deduplication", async () => {
@@ -193,7 +195,7 @@ describe.each(["svc", "upstash"])("%s-deduplication-window", (brand) => {
 test("the window of a source applies to the events of its sender", async () => {
   const verification = { scheme: "github", secret: "secret" };
   const settings = { "Svc-Deduplication-Window": "1h" };
-  const made = await home.ask("POST", "/v2/sources", {
+  const made = await server.ask("POST", "/v2/sources", {
     body: JSON.stringify({ destination: first, verification, settings }),
   });
   expect(made).toMatchObject({ status: 201 });
@@ -201,10 +203,10 @@ test("the window of a source applies to the events of its sender", async () => {
   const signature = `sha256=${createHmac("sha256", "secret").update("{}").digest("hex")}`;
   const headers = { "x-hub-signature-256": signature, "x-github-delivery": "one", "x-github-event": "push" };
   const { pathname } = new URL(made.body.url);
-  const call = async () => (await home.ask("POST", pathname, { token: null, headers, body: "{}" })).status;
+  const call = async () => (await server.ask("POST", pathname, { token: null, headers, body: "{}" })).status;
   expect(await call()).toBe(200);
-  home.clock.now += 60 * minute - 1;
+  server.clock.now += 60 * minute - 1;
   expect(await call()).toBe(202);
-  home.clock.now += 1;
+  server.clock.now += 1;
   expect(await call()).toBe(200);
 });

@@ -6,58 +6,63 @@ const url = "https://e.example/hook";
 
 /** Enqueues over a socket, which sends the target byte for byte. */
 async function enqueue(target: string, method = "POST") {
-  const home = await createTestServer();
+  const server = await createTestServer();
   const headers = [`Authorization: Bearer ${token}`];
   const reply = parseReply(
-    await send(await listen(home), request(`${method} /v2/enqueue/${target} HTTP/1.1`, headers, "b")),
+    await send(await listen(server), request(`${method} /v2/enqueue/${target} HTTP/1.1`, headers, "b")),
   );
-  return { status: reply.status, json: JSON.parse(reply.body), message: home.deliveries[0]?.message, home };
+  return {
+    status: reply.status,
+    json: JSON.parse(reply.body),
+    message: server.deliveries[0]?.message,
+    server,
+  };
 }
 
 describe("an enqueue", () => {
   test("returns the id of a message that shows its queue", async () => {
-    const home = await createTestServer();
-    const reply = await home.ask("POST", `/v2/enqueue/orders/${url}`, {
+    const server = await createTestServer();
+    const reply = await server.ask("POST", `/v2/enqueue/orders/${url}`, {
       headers: { "upstash-retries": "1" },
       body: "x",
     });
-    const { message } = home.delivery();
+    const { message } = server.delivery();
     expect(reply).toMatchObject({ status: 200, body: { messageId: message.id } });
     expect(message).toMatchObject({ url, queue: "orders", retries: 1, brand: "upstash" });
-    expect((await home.ask("GET", `/v2/messages/${message.id}`)).body).toMatchObject({
+    expect((await server.ask("GET", `/v2/messages/${message.id}`)).body).toMatchObject({
       queueName: "orders",
       body: "x",
     });
-    const { events } = (await home.ask("GET", `/v2/events?messageId=${message.id}`)).body;
+    const { events } = (await server.ask("GET", `/v2/events?messageId=${message.id}`)).body;
     expect(events.map(({ queueName }: { queueName?: string }) => queueName)).toEqual(["orders", "orders"]);
   });
 
   test("creates a queue that sends one message at a time, also to a URL group", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const endpoints = [{ url: "https://a.example" }, { url: "https://b.example" }];
-    await home.ask("POST", "/v2/topics/group/endpoints", { body: JSON.stringify({ endpoints }) });
-    const reply = await home.ask("POST", "/v2/enqueue/orders/group", { body: "x" });
+    await server.ask("POST", "/v2/topics/group/endpoints", { body: JSON.stringify({ endpoints }) });
+    const reply = await server.ask("POST", "/v2/enqueue/orders/group", { body: "x" });
     expect(reply.body).toMatchObject([{ url: "https://a.example" }, { url: "https://b.example" }]);
-    await home.ask("POST", `/v2/enqueue/orders/${url}`);
-    const first = home.delivery();
+    await server.ask("POST", `/v2/enqueue/orders/${url}`);
+    const first = server.delivery();
     expect(first.message).toMatchObject({ queue: "orders", group: "group", url: "https://a.example" });
-    await home.settle(first, { status: 200 });
-    await home.store.execute("claim", { limit: 10 });
-    expect(home.delivery().message).toMatchObject({ group: "group", url: "https://b.example" });
+    await server.settle(first, { status: 200 });
+    await server.store.execute("claim", { limit: 10 });
+    expect(server.delivery().message).toMatchObject({ group: "group", url: "https://b.example" });
   });
 
   test("with a delay takes its place in the queue when the delay is over", async () => {
-    const home = await createTestServer();
-    await home.ask("POST", `/v2/enqueue/orders/${url}/late`, { headers: { "svc-delay": "10s" } });
-    await home.ask("POST", `/v2/enqueue/orders/${url}/early`);
-    const early = home.delivery();
+    const server = await createTestServer();
+    await server.ask("POST", `/v2/enqueue/orders/${url}/late`, { headers: { "svc-delay": "10s" } });
+    await server.ask("POST", `/v2/enqueue/orders/${url}/early`);
+    const early = server.delivery();
     expect(early.message).toMatchObject({ url: `${url}/early`, notBefore: testTime });
-    await home.settle(early, { status: 200 });
-    await home.store.execute("claim", { limit: 10 });
-    expect(home.deliveries).toEqual([]);
-    home.clock.now += 10_000;
-    await home.store.execute("claim", { limit: 10 });
-    expect(home.delivery().message).toMatchObject({ url: `${url}/late`, notBefore: testTime + 10_000 });
+    await server.settle(early, { status: 200 });
+    await server.store.execute("claim", { limit: 10 });
+    expect(server.deliveries).toEqual([]);
+    server.clock.now += 10_000;
+    await server.store.execute("claim", { limit: 10 });
+    expect(server.delivery().message).toMatchObject({ url: `${url}/late`, notBefore: testTime + 10_000 });
   });
 });
 
@@ -99,7 +104,7 @@ describe("the path of an enqueue", () => {
   ])("%s is refused with %i", async (target, status, error) => {
     const answer = await enqueue(target);
     expect({ status: answer.status, json: answer.json }).toEqual({ status, json: { error } });
-    expect(answer.home.deliveries).toEqual([]);
+    expect(answer.server.deliveries).toEqual([]);
   });
 
   test("has a queue name of at most 512 characters", async () => {
@@ -117,8 +122,8 @@ describe("the path of an enqueue", () => {
   });
 
   test("is logged without the path and the query of the destination", async () => {
-    const { home } = await enqueue(`q/https://e.example/secret?svc_token=${encodeURIComponent(token)}`);
-    expect(home.lines).toMatchObject([{ path: "/v2/enqueue/q/https://e.example", status: 200 }]);
+    const { server } = await enqueue(`q/https://e.example/secret?svc_token=${encodeURIComponent(token)}`);
+    expect(server.lines).toMatchObject([{ path: "/v2/enqueue/q/https://e.example", status: 200 }]);
   });
 });
 
@@ -132,18 +137,18 @@ describe("the queue, the key and the limits of a message", () => {
   };
 
   test("are shown on message, dead letter and log, and stay when it is retried", async () => {
-    const home = await createTestServer();
-    const { ask } = home;
+    const server = await createTestServer();
+    const { ask } = server;
     await ask("POST", "/v2/topics/group/endpoints", {
       body: JSON.stringify({ endpoints: [{ url, name: "one" }] }),
     });
     await ask("POST", "/v2/enqueue/orders/group", { headers: { ...headers, "svc-retries": "0" }, body: "x" });
-    const delivery = home.delivery();
+    const delivery = server.delivery();
     const came = { topicName: "group", endpointName: "one", queueName: "orders", url };
     const shown = { ...came, flowControlKey: "shop 7", parallelism: 2, rate: 5, period: 86_400 };
     expect((await ask("GET", `/v2/messages/${delivery.message.id}`)).body).toMatchObject(shown);
-    await home.settle(delivery, { status: 500 });
-    home.deliveries.splice(0);
+    await server.settle(delivery, { status: 500 });
+    server.deliveries.splice(0);
     const [entry] = (await ask("GET", "/v2/dlq")).body.messages;
     expect(entry).toMatchObject(shown);
     const { events } = (await ask("GET", `/v2/events?messageId=${delivery.message.id}`)).body;
@@ -179,12 +184,12 @@ describe("the queue, the key and the limits of a message", () => {
   });
 
   test("are not shown of a callback that holds the queue slot of its message", async () => {
-    const home = await createTestServer();
-    await home.ask("POST", `/v2/enqueue/orders/${url}`, { headers });
-    await home.settle(home.delivery(), { status: 200 });
-    await home.store.execute("claim", { limit: 10 });
-    const { message } = home.delivery();
+    const server = await createTestServer();
+    await server.ask("POST", `/v2/enqueue/orders/${url}`, { headers });
+    await server.settle(server.delivery(), { status: 200 });
+    await server.store.execute("claim", { limit: 10 });
+    const { message } = server.delivery();
     expect(message).toMatchObject({ url: "https://c.example", queue: null, reportsOn: { kind: "callback" } });
-    expect((await home.ask("GET", `/v2/messages/${message.id}`)).body).not.toHaveProperty("queueName");
+    expect((await server.ask("GET", `/v2/messages/${message.id}`)).body).not.toHaveProperty("queueName");
   });
 });

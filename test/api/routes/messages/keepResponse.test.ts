@@ -20,18 +20,18 @@ const delivered = async ({ ask }: TestServer, query = ""): Promise<Record<string
 
 /** Publishes a message and settles its delivery like a node: with the response only if the log keeps it. */
 async function deliver(
-  home: TestServer,
+  server: TestServer,
   path: string,
   { headers = {}, outcome = answer }: { headers?: Record<string, string>; outcome?: Partial<Outcome> } = {},
 ) {
-  await home.ask("POST", path, { headers, body: "b" });
-  const delivery = home.delivery();
+  await server.ask("POST", path, { headers, body: "b" });
+  const delivery = server.delivery();
   const { keepsInLog, ...others } = { ...answer, ...outcome };
-  await home.settle(
+  await server.settle(
     delivery,
     delivery.message.keepResponse && keepsInLog ? { ...others, keepsInLog } : others,
   );
-  return delivered(home);
+  return delivered(server);
 }
 
 describe("the log entry of a delivered message", () => {
@@ -51,15 +51,15 @@ describe("the log entry of a delivered message", () => {
   });
 
   test("has the response if the URL group asks for it and the message does not decline", async () => {
-    const home = await createTestServer();
-    await home.ask("POST", "/v2/topics/g/endpoints", { body: JSON.stringify({ endpoints: [{ url }] }) });
-    await home.ask("PATCH", "/v2/topics/g", {
+    const server = await createTestServer();
+    await server.ask("POST", "/v2/topics/g/endpoints", { body: JSON.stringify({ endpoints: [{ url }] }) });
+    await server.ask("PATCH", "/v2/topics/g", {
       body: JSON.stringify({ headers: { "Svc-Keep-Response": "true" } }),
     });
-    expect(await deliver(home, "/v2/publish/g")).toMatchObject(kept);
-    home.clock.now += 10;
+    expect(await deliver(server, "/v2/publish/g")).toMatchObject(kept);
+    server.clock.now += 10;
     expect(
-      await deliver(home, "/v2/publish/g", { headers: { "svc-keep-response": "false" } }),
+      await deliver(server, "/v2/publish/g", { headers: { "svc-keep-response": "false" } }),
     ).not.toHaveProperty("responseBody");
   });
 
@@ -93,13 +93,13 @@ describe("the log entry of a delivered message", () => {
       [{}, true],
       [{ "svc-keep-response": "false" }, undefined],
     ] as const) {
-      const home = await createTestServer();
-      await home.ask("POST", `/v2/publish/${url}`, {
+      const server = await createTestServer();
+      await server.ask("POST", `/v2/publish/${url}`, {
         headers: { "svc-keep-response": "true", "svc-retries": "0" },
       });
-      await home.settle(home.delivery(), { status: 500 });
-      await home.ask("POST", "/v2/dlq/retry", { headers });
-      expect(home.delivery().message.keepResponse).toBe(expected);
+      await server.settle(server.delivery(), { status: 500 });
+      await server.ask("POST", "/v2/dlq/retry", { headers });
+      expect(server.delivery().message.keepResponse).toBe(expected);
     }
   });
 
@@ -118,13 +118,13 @@ describe("the log entry of a delivered message", () => {
 
 describe("a run", () => {
   test("keeps the responses of all of its messages and shows them in its log", async () => {
-    const home = await createTestServer();
-    const first = takeDelivery(home, await start(home, "wfr_1", { keepResponse: true }));
+    const server = await createTestServer();
+    const first = takeDelivery(server, await start(server, "wfr_1", { keepResponse: true }));
     expect(first.message.keepResponse).toBe(true);
-    await home.settle(first, { ...workflowAnswer, keepsInLog: true });
-    const next = takeDelivery(home, await step(home, "wfr_1", {}));
+    await server.settle(first, { ...workflowAnswer, keepsInLog: true });
+    const next = takeDelivery(server, await step(server, "wfr_1", {}));
     expect(next.message.keepResponse).toBe(true);
-    const { events } = (await home.ask("GET", "/v2/workflows/events?workflowRunId=wfr_1&state=DELIVERED"))
+    const { events } = (await server.ask("GET", "/v2/workflows/events?workflowRunId=wfr_1&state=DELIVERED"))
       .body;
     expect(events).toMatchObject([
       { responseStatus: 200, responseBody: "{}", responseHeaders: { "Upstash-Workflow-Sdk": ["v1.0.0"] } },
@@ -132,9 +132,9 @@ describe("a run", () => {
   });
 
   test("shows only the status by default", async () => {
-    const home = await createTestServer();
-    await home.settle(takeDelivery(home, await start(home, "wfr_1")), workflowAnswer);
-    const [event] = (await home.ask("GET", "/v2/workflows/events?workflowRunId=wfr_1&state=DELIVERED")).body
+    const server = await createTestServer();
+    await server.settle(takeDelivery(server, await start(server, "wfr_1")), workflowAnswer);
+    const [event] = (await server.ask("GET", "/v2/workflows/events?workflowRunId=wfr_1&state=DELIVERED")).body
       .events;
     expect(event).toMatchObject({ responseStatus: 200 });
     for (const name of ["responseBody", "responseHeaders"]) expect(event).not.toHaveProperty(name);

@@ -2,20 +2,20 @@ import { beforeEach, describe, expect, test } from "vitest";
 import { createTestServer, otherToken, testTime } from "../../testServer.ts";
 import type { TestServer } from "../../testServer.ts";
 
-let home: TestServer;
+let server: TestServer;
 beforeEach(async () => {
-  home = await createTestServer();
+  server = await createTestServer();
 });
 
 async function post(path: string, headers: Record<string, string> = {}): Promise<string> {
-  const { status, body } = await home.ask("POST", path, { headers, body: "hello" });
+  const { status, body } = await server.ask("POST", path, { headers, body: "hello" });
   expect(status, JSON.stringify(body)).toBe(200);
   return String(body.messageId);
 }
 const publish = (headers: Record<string, string> = {}, url = "https://e.example/x") =>
   post(`/v2/publish/${url}`, headers);
 const list = async (query = "", token?: string) =>
-  (await home.ask("GET", `/v2/messages${query}`, token === undefined ? {} : { token })).body;
+  (await server.ask("GET", `/v2/messages${query}`, token === undefined ? {} : { token })).body;
 const idsOf = (body: { messages: { messageId: string }[] }) =>
   body.messages.map(({ messageId }) => messageId);
 
@@ -61,7 +61,7 @@ describe("a listed message", () => {
 
   test("has its last result while it waits for a retry and while it is sent again", async () => {
     await publish({ "svc-retry-delay": "60000" });
-    await home.settle(home.delivery(), { status: 503 });
+    await server.settle(server.delivery(), { status: 503 });
     expect((await list()).messages[0]).toMatchObject({
       state: "retrying",
       attempts: 1,
@@ -69,8 +69,8 @@ describe("a listed message", () => {
       dueAt: testTime + 60_000,
       waitingOn: { reason: "retry", text: "retry 1 of 3 at 2027-01-15T08:01:00.000Z, after status 503" },
     });
-    home.clock.now += 60_000;
-    await home.store.execute("claim", { limit: 10 });
+    server.clock.now += 60_000;
+    await server.store.execute("claim", { limit: 10 });
     const [again] = (await list()).messages;
     expect(again).toMatchObject({
       state: "delivering",
@@ -79,17 +79,17 @@ describe("a listed message", () => {
       waitingOn: { reason: "sending" },
     });
     expect(again).not.toHaveProperty("dueAt");
-    await home.settle(home.delivery(), { status: null, error: "connection refused" });
+    await server.settle(server.delivery(), { status: null, error: "connection refused" });
     const [refused] = (await list()).messages;
     expect(refused).toMatchObject({ state: "retrying", attempts: 2, error: "connection refused" });
     expect(refused).not.toHaveProperty("responseStatus");
   });
 
   test("at a gate names the gate, and whether it is paused", async () => {
-    await home.ask("POST", "/v2/queues", { body: JSON.stringify({ queueName: "q", parallelism: 1 }) });
+    await server.ask("POST", "/v2/queues", { body: JSON.stringify({ queueName: "q", parallelism: 1 }) });
     await post("/v2/enqueue/q/https://e.example/x");
     const held = await post("/v2/enqueue/q/https://e.example/x");
-    await home.store.execute("claim", { limit: 10 });
+    await server.store.execute("claim", { limit: 10 });
     expect((await list("?gate=queue")).messages).toMatchObject([
       {
         messageId: held,
@@ -99,7 +99,7 @@ describe("a listed message", () => {
         waitingOn: { reason: "queue", text: "queue q: 1 of 1 slots in use", used: 1, limit: 1 },
       },
     ]);
-    await home.ask("POST", "/v2/queues/q/pause");
+    await server.ask("POST", "/v2/queues/q/pause");
     expect((await list("?state=held")).messages).toEqual([]);
     expect((await list("?state=paused")).messages).toMatchObject([
       { messageId: held, state: "paused", gate: "queue", waitingOn: { reason: "queue-paused" } },
@@ -107,7 +107,7 @@ describe("a listed message", () => {
   });
 
   test("of a run has the id of the run, by which it is found while the run is active", async () => {
-    const started = await home.ask("POST", "/v2/trigger/https://e.example/flow", { body: "{}" });
+    const started = await server.ask("POST", "/v2/trigger/https://e.example/flow", { body: "{}" });
     expect(started.status).toBe(200);
     const runId = String(started.body.workflowRunId);
     await publish({ "svc-delay": "1h" });
@@ -166,7 +166,7 @@ describe("the list", () => {
     ["sort=due&cursor=msg_1", "cursor: unknown; use the cursor of the previous page"],
     ["status=held", "status: unknown parameter; did you mean state?"],
   ])("with %s is refused", async (query, error) => {
-    expect(await home.ask("GET", `/v2/messages?${query}`)).toMatchObject({ status: 400, body: { error } });
+    expect(await server.ask("GET", `/v2/messages?${query}`)).toMatchObject({ status: 400, body: { error } });
   });
 
   test("with values of any size returns a page", async () => {
@@ -179,18 +179,18 @@ describe("the list", () => {
       "minAttempts=1&count=1",
       "sort=due&order=latestFirst&dueFrom=0",
     ])
-      expect([query, (await home.ask("GET", `/v2/messages?${query}`)).status]).toEqual([query, 200]);
+      expect([query, (await server.ask("GET", `/v2/messages?${query}`)).status]).toEqual([query, 200]);
     expect((await list("?dueTo=999999999999999")).messages).toHaveLength(1);
   });
 
   test("is for tokens that may read", async () => {
     const make = async (verb: string) =>
       String(
-        (await home.ask("POST", "/v2/tokens", { body: JSON.stringify({ name: verb, verbs: [verb] }) })).body
+        (await server.ask("POST", "/v2/tokens", { body: JSON.stringify({ name: verb, verbs: [verb] }) })).body
           .token,
       );
-    expect((await home.ask("GET", "/v2/messages", { token: await make("read") })).status).toBe(200);
+    expect((await server.ask("GET", "/v2/messages", { token: await make("read") })).status).toBe(200);
     for (const verb of ["publish", "manage"])
-      expect((await home.ask("GET", "/v2/messages", { token: await make(verb) })).status).toBe(403);
+      expect((await server.ask("GET", "/v2/messages", { token: await make(verb) })).status).toBe(403);
   });
 });

@@ -2,9 +2,9 @@ import { beforeEach, describe, expect, test } from "vitest";
 import { testTime, createTestServer } from "../../testServer.ts";
 import type { TestServer } from "../../testServer.ts";
 
-let home: TestServer;
+let server: TestServer;
 beforeEach(async () => {
-  home = await createTestServer();
+  server = await createTestServer();
 });
 
 const limits = (key: string, value: string) => ({
@@ -14,7 +14,7 @@ const limits = (key: string, value: string) => ({
 const ok = { status: 200 };
 
 async function post(path: string, headers: Record<string, string> = {}): Promise<string> {
-  const { status, body } = await home.ask("POST", path, { headers });
+  const { status, body } = await server.ask("POST", path, { headers });
   expect(status, JSON.stringify(body)).toBe(200);
   return String(body.messageId);
 }
@@ -22,11 +22,11 @@ const publish = (headers: Record<string, string> = {}, host = "e.example") =>
   post(`/v2/publish/https://${host}/x`, headers);
 const enqueue = (headers: Record<string, string> = {}) => post("/v2/enqueue/q/https://e.example/x", headers);
 const command = async (path: string): Promise<void> =>
-  expect((await home.ask("POST", path)).status).toBe(200);
-const claim = () => home.store.execute("claim", { limit: 100 });
-const waitingOn = async (id: string) => (await home.ask("GET", `/v2/messages/${id}`)).body.waitingOn;
+  expect((await server.ask("POST", path)).status).toBe(200);
+const claim = () => server.store.execute("claim", { limit: 100 });
+const waitingOn = async (id: string) => (await server.ask("GET", `/v2/messages/${id}`)).body.waitingOn;
 const setFreeCapacity = (free: number): void =>
-  home.store.attach({
+  server.store.attach({
     readCapacity: () => ({
       free,
       perHost: free,
@@ -34,7 +34,7 @@ const setFreeCapacity = (free: number): void =>
       runningByLane: new Map(),
       bytes: { free: 2 ** 30, perBatch: 2 ** 25, byLane: {} },
     }),
-    deliver: (delivery) => void home.deliveries.push(delivery),
+    deliver: (delivery) => void server.deliveries.push(delivery),
     abort: () => undefined,
     settled: () => undefined,
     fault: (what) => {
@@ -56,7 +56,7 @@ describe("a message waits", () => {
     expect(await waitingOn(id)).toEqual([
       { reason: "not-due", text: "due at 2027-01-15T08:01:30.000Z", until: testTime + 90_000 },
     ]);
-    home.clock.now += 91_000;
+    server.clock.now += 91_000;
     expect(await waitingOn(id)).toEqual([
       {
         reason: "due",
@@ -81,7 +81,7 @@ describe("a message waits", () => {
   test("for the response, and for nothing once it is finished", async () => {
     const id = await publish();
     expect(await waitingOn(id)).toEqual([sending]);
-    home.clock.now += 30_001;
+    server.clock.now += 30_001;
     expect(await waitingOn(id)).toEqual([
       {
         ...sending,
@@ -91,22 +91,22 @@ describe("a message waits", () => {
           "its lease expired at 2027-01-15T08:00:30.000Z, so it is sent again",
       },
     ]);
-    await home.settle(home.delivery(), ok);
-    const { status, body } = await home.ask("GET", `/v2/messages/${id}`);
+    await server.settle(server.delivery(), ok);
+    const { status, body } = await server.ask("GET", `/v2/messages/${id}`);
     expect(status).toBe(200);
     expect(body).not.toHaveProperty("waitingOn");
   });
 
   test("for its next attempt, after a response or an error", async () => {
     const id = await publish({ "svc-retries": "5", "svc-retry-delay": "10000" });
-    await home.settle(home.delivery(), { status: 500 });
+    await server.settle(server.delivery(), { status: 500 });
     const first = { reason: "retry", until: testTime + 10_000, used: 1, limit: 5 };
     expect(await waitingOn(id)).toEqual([
       { ...first, text: "retry 1 of 5 at 2027-01-15T08:00:10.000Z, after status 500", status: 500 },
     ]);
-    home.clock.now += 10_000;
+    server.clock.now += 10_000;
     await claim();
-    await home.settle(home.delivery(), { error: "connection refused" });
+    await server.settle(server.delivery(), { error: "connection refused" });
     expect(await waitingOn(id)).toEqual([
       {
         reason: "retry",
@@ -121,8 +121,8 @@ describe("a message waits", () => {
 
   test("for nothing once it is cancelled", async () => {
     const id = await publish({ "svc-delay": "1h" });
-    await home.ask("DELETE", `/v2/messages/${id}`);
-    const { status, body } = await home.ask("GET", `/v2/messages/${id}`);
+    await server.ask("DELETE", `/v2/messages/${id}`);
+    const { status, body } = await server.ask("GET", `/v2/messages/${id}`);
     expect(status).toBe(200);
     expect(body).not.toHaveProperty("waitingOn");
   });
@@ -132,12 +132,12 @@ describe("in a queue", () => {
   test("a message waits for an aborted request to end", async () => {
     const first = await enqueue();
     const second = await enqueue();
-    await home.ask("DELETE", `/v2/messages/${first}`);
+    await server.ask("DELETE", `/v2/messages/${first}`);
     const text = `message ${first} (cancelled, but its request by node nod_1 still runs)`;
     expect(await waitingOn(second)).toMatchObject([
       { reason: "queue", behind: [{ messageId: first, text }] },
     ]);
-    await home.settle(home.delivery(), { error: "aborted" });
+    await server.settle(server.delivery(), { error: "aborted" });
     expect(await waitingOn(second)).toMatchObject([{ reason: "sending" }]);
   });
 
@@ -164,11 +164,11 @@ describe("in a queue", () => {
         behind: told,
       },
     ]);
-    await home.settle(home.delivery(), { status: 500 });
+    await server.settle(server.delivery(), { status: 500 });
     expect((await waitingOn(second))[0].behind).toEqual([
       { messageId: first, text: `message ${first} (retry at 2027-01-15T08:00:10.000Z)` },
     ]);
-    await home.ask("DELETE", `/v2/messages/${first}`);
+    await server.ask("DELETE", `/v2/messages/${first}`);
     expect(await waitingOn(second)).toEqual([
       {
         reason: "turn",
@@ -183,8 +183,8 @@ describe("in a queue", () => {
   test("a message also waits for the callback of the one before it", async () => {
     const first = await enqueue({ "svc-callback": "https://c.example/", "svc-callback-retry-delay": "5000" });
     const second = await enqueue();
-    await home.settle(home.delivery(), ok);
-    const callback = home.delivery();
+    await server.settle(server.delivery(), ok);
+    const callback = server.delivery();
     const callbackId = callback.message.id;
     const [reason] = await waitingOn(second);
     expect(reason.behind).toEqual([
@@ -194,7 +194,7 @@ describe("in a queue", () => {
         text: `message ${first} (its callback ${callbackId}: being sent by node nod_1)`,
       },
     ]);
-    await home.settle(callback, { status: 500 });
+    await server.settle(callback, { status: 500 });
     expect((await waitingOn(second))[0].text).toBe(
       `queue q: 1 of 1 slots in use, behind message ${first} (its callback ${callbackId}: retry at ` +
         "2027-01-15T08:00:05.000Z); none ahead of it in the waitlist",
@@ -202,7 +202,7 @@ describe("in a queue", () => {
   });
 
   test("at most three of the messages that hold slots are named", async () => {
-    await home.ask("POST", "/v2/queues", { body: JSON.stringify({ queueName: "q", parallelism: 5 }) });
+    await server.ask("POST", "/v2/queues", { body: JSON.stringify({ queueName: "q", parallelism: 5 }) });
     const ids = await Promise.all([1, 2, 3, 4, 5].map(() => enqueue()));
     const [reason] = await waitingOn(await enqueue());
     expect(reason.behind.map(({ messageId }: { messageId: string }) => messageId)).toEqual(
@@ -237,7 +237,7 @@ describe("in a queue", () => {
 
   test("a message that holds a slot waits for its retry and for the paused queue", async () => {
     const id = await enqueue({ "svc-retry-delay": "10000" });
-    await home.settle(home.delivery(), { status: 500 });
+    await server.settle(server.delivery(), { status: 500 });
     await command("/v2/queues/q/pause");
     expect((await waitingOn(id)).map(({ reason }: { reason: string }) => reason)).toEqual([
       "retry",
@@ -280,9 +280,9 @@ describe("under a key", () => {
       text: "key k: 5 of 5 in flight; none ahead of it in the waitlist",
     };
     expect(await waitingOn(id)).toEqual([{ ...parallelism, key: "k", used: 5, limit: 5, position: 0 }, rate]);
-    for (const delivery of home.deliveries.splice(0)) await home.settle(delivery, ok);
+    for (const delivery of server.deliveries.splice(0)) await server.settle(delivery, ok);
     expect(await waitingOn(id)).toEqual([rate]);
-    home.clock.now += 60_000;
+    server.clock.now += 60_000;
     expect(await waitingOn(id)).toEqual([
       {
         reason: "turn",
@@ -294,7 +294,7 @@ describe("under a key", () => {
 
   test("a message waits while the key is paused, with its retry, and in its queue", async () => {
     const retried = await publish({ ...limits("k", "parallelism=1"), "svc-retry-delay": "10000" });
-    await home.settle(home.delivery(), { status: 503 });
+    await server.settle(server.delivery(), { status: 503 });
     await command("/v2/flowControl/k/pause");
     const id = await publish(limits("k", "parallelism=1"));
     const queued = await enqueue(limits("k", "parallelism=1"));
@@ -354,7 +354,7 @@ describe("for a host", () => {
     ]);
     expect((await waitingOn(other))[0]).toMatchObject({ host: "other.example", position: 0 });
     setFreeCapacity(100);
-    home.clock.now += 1_000;
+    server.clock.now += 1_000;
     await claim();
     expect((await waitingOn(two))[0].reason).toBe("sending");
   });

@@ -2,9 +2,9 @@ import { beforeEach, describe, expect, test } from "vitest";
 import { testTime, createTestServer, otherToken } from "../../testServer.ts";
 import type { TestServer } from "../../testServer.ts";
 
-let home: TestServer;
+let server: TestServer;
 beforeEach(async () => {
-  home = await createTestServer();
+  server = await createTestServer();
 });
 
 const second = 1000;
@@ -39,17 +39,18 @@ async function publish(
   };
   for (let times = 0; times < count; times++) {
     expect(
-      (await home.ask("POST", "/v2/publish/https://e.example", { headers, ...(token && { token }) })).status,
+      (await server.ask("POST", "/v2/publish/https://e.example", { headers, ...(token && { token }) }))
+        .status,
     ).toBe(200);
   }
 }
 
 const read = async (key = "k"): Promise<unknown> =>
-  (await home.ask("GET", `/v2/flowControl/${encodeURIComponent(key)}`)).body;
+  (await server.ask("GET", `/v2/flowControl/${encodeURIComponent(key)}`)).body;
 
 /** Sends a request that changes the key `k`, which must succeed. */
 async function change(what: string): Promise<unknown> {
-  const { status, body } = await home.ask("POST", `/v2/flowControl/k/${what}`);
+  const { status, body } = await server.ask("POST", `/v2/flowControl/k/${what}`);
   expect(body).not.toHaveProperty("error");
   expect(status).toBe(200);
   return body;
@@ -83,9 +84,9 @@ describe("a key", () => {
 
   test("shows the current period, even if no delivery has started in it", async () => {
     await publish("k", "rate=7, period=10");
-    home.clock.now += 9_999;
+    server.clock.now += 9_999;
     expect(await read()).toMatchObject({ rateCount: 1, ratePeriodStart: seconds });
-    home.clock.now += 1;
+    server.clock.now += 1;
     expect(await read()).toMatchObject({ rateCount: 0, ratePeriodStart: seconds + 10 });
   });
 
@@ -107,29 +108,29 @@ describe("a key", () => {
     const written = Buffer.from(key).toString("latin1");
     // A client resolves a path segment of dots as a folder, so such a name cannot be requested.
     const headers = { "svc-flow-control-key": written, "svc-flow-control-value": "parallelism=1" };
-    await home.ask("POST", "/v2/publish/https://e.example", { headers });
-    expect((await home.ask("GET", "/v2/flowControl")).body).toEqual([
+    await server.ask("POST", "/v2/publish/https://e.example", { headers });
+    expect((await server.ask("GET", "/v2/flowControl")).body).toEqual([
       { ...idle, flowControlKey: key, parallelismMax: 1, parallelismCount: 1 },
     ]);
     if (/^\.+$/.test(key)) return;
-    expect(await home.ask("GET", path)).toMatchObject({ status: 200, body: { flowControlKey: key } });
-    expect(await home.ask("POST", `${path}/pause`)).toMatchObject({
+    expect(await server.ask("GET", path)).toMatchObject({ status: 200, body: { flowControlKey: key } });
+    expect(await server.ask("POST", `${path}/pause`)).toMatchObject({
       status: 200,
       body: { flowControlKey: key, isPaused: true },
     });
-    expect((await home.ask("GET", "/v2/flowControl")).body).toHaveLength(1);
+    expect((await server.ask("GET", "/v2/flowControl")).body).toHaveLength(1);
   });
 
   test.each(["%00", "a%0Ab", "%7F", "x".repeat(513)])("cannot be called %s", async (key) => {
-    expect((await home.ask("GET", `/v2/flowControl/${key}`)).status).toBe(404);
+    expect((await server.ask("GET", `/v2/flowControl/${key}`)).status).toBe(404);
     for (const what of ["pause", "resume", "pin?rate=1", "unpin", "resetRate", "reset"]) {
-      const reply = await home.ask("POST", `/v2/flowControl/${key}/${what}`);
+      const reply = await server.ask("POST", `/v2/flowControl/${key}/${what}`);
       expect(reply).toMatchObject({
         status: 400,
         body: { error: expect.stringMatching(/^flowControlKey: /) },
       });
     }
-    const published = await home.ask(
+    const published = await server.ask(
       "POST",
       `/v2/publish/https://e.example?svc-flow-control-key=${key}&svc-flow-control-value=rate%3D1`,
     );
@@ -137,28 +138,31 @@ describe("a key", () => {
       status: 400,
       body: { error: expect.stringMatching(/^svc-flow-control-key: /) },
     });
-    expect((await home.ask("GET", "/v2/flowControl")).body).toEqual([]);
+    expect((await server.ask("GET", "/v2/flowControl")).body).toEqual([]);
   });
 
   test("with a lone surrogate is refused in a batch", async () => {
     const headers = { "Svc-Flow-Control-Key": "\ud800", "Svc-Flow-Control-Value": "rate=1" };
     const body = JSON.stringify([{ destination: "https://e.example", headers }]);
-    expect(await home.ask("POST", "/v2/batch", { body })).toMatchObject({ status: 400 });
+    expect(await server.ask("POST", "/v2/batch", { body })).toMatchObject({ status: 400 });
   });
 
   test("has status 404 if it is unknown", async () => {
     const error = 'flowControlKey: there is no flow-control key "unknown"';
-    expect(await home.ask("GET", "/v2/flowControl/unknown")).toMatchObject({ status: 404, body: { error } });
+    expect(await server.ask("GET", "/v2/flowControl/unknown")).toMatchObject({
+      status: 404,
+      body: { error },
+    });
   });
 
   test("belongs to one account", async () => {
     await publish("k", "parallelism=1", { count: 2 });
-    expect((await home.ask("GET", "/v2/flowControl/k", { token: otherToken })).status).toBe(404);
-    expect((await home.ask("GET", "/v2/flowControl", { token: otherToken })).body).toEqual([]);
+    expect((await server.ask("GET", "/v2/flowControl/k", { token: otherToken })).status).toBe(404);
+    expect((await server.ask("GET", "/v2/flowControl", { token: otherToken })).body).toEqual([]);
     await publish("k", "parallelism=5", { token: otherToken });
-    expect(home.deliveries.map(({ message }) => message.account)).toEqual(["acc_1", "acc_2"]);
-    await home.ask("POST", "/v2/flowControl/k/pin?parallelism=9", { token: otherToken });
-    await home.ask("POST", "/v2/flowControl/k/pause", { token: otherToken });
+    expect(server.deliveries.map(({ message }) => message.account)).toEqual(["acc_1", "acc_2"]);
+    await server.ask("POST", "/v2/flowControl/k/pin?parallelism=9", { token: otherToken });
+    await server.ask("POST", "/v2/flowControl/k/pause", { token: otherToken });
     expect(await read()).toEqual({
       ...idle,
       parallelismMax: 1,
@@ -171,13 +175,13 @@ describe("a key", () => {
 
 describe("the list of keys", () => {
   const names = async (query: string): Promise<string[]> =>
-    (await home.ask("GET", `/v2/flowControl${query}`)).body.map(
+    (await server.ask("GET", `/v2/flowControl${query}`)).body.map(
       ({ flowControlKey }: { flowControlKey: string }) => flowControlKey,
     );
 
   test("has all keys, or those whose names contain a text, in order, and no queues", async () => {
     for (const key of ["shop-2", "shop-1", "a%b", "Shop"]) await publish(key, "rate=1");
-    await home.ask("POST", "/v2/queues", { body: '{"queueName":"shop-3"}' });
+    await server.ask("POST", "/v2/queues", { body: '{"queueName":"shop-3"}' });
     expect(await names("")).toEqual(["Shop", "a%b", "shop-1", "shop-2"]);
     expect(await names("/")).toHaveLength(4);
     expect(await names("?search=shop")).toEqual(["shop-1", "shop-2"]);
@@ -196,7 +200,7 @@ describe("the list of keys", () => {
         "svc-delay": "1h",
       },
     }));
-    await home.ask("POST", "/v2/batch", { body: JSON.stringify(items) });
+    await server.ask("POST", "/v2/batch", { body: JSON.stringify(items) });
     expect(await names("")).toHaveLength(1001);
     expect(await names("?search=999")).toEqual(["k999"]);
   });
@@ -211,7 +215,7 @@ describe("pausing", () => {
       parallelismCount: 1,
       isPaused: true,
     });
-    await home.settle(home.delivery(), { status: 200 });
+    await server.settle(server.delivery(), { status: 200 });
     await publish("k", "parallelism=1");
     expect(await read()).toEqual({
       ...idle,
@@ -222,18 +226,18 @@ describe("pausing", () => {
     });
     expect(await change("pause")).toMatchObject({ isPaused: true });
     expect(await change("resume")).toMatchObject({ isPaused: false });
-    await home.store.execute("claim", { limit: 10 });
-    expect(home.deliveries).toHaveLength(1);
+    await server.store.execute("claim", { limit: 10 });
+    expect(server.deliveries).toHaveLength(1);
     expect(await change("resume")).toEqual({ ...idle, parallelismMax: 1, parallelismCount: 1 });
   });
 
   test("creates an unknown key, unlike resuming, unpinning and resetting", async () => {
     for (const what of ["resume", "unpin?rate=true", "resetRate", "reset"])
       expect(await change(what)).toEqual(idle);
-    expect((await home.ask("GET", "/v2/flowControl/k")).status).toBe(404);
+    expect((await server.ask("GET", "/v2/flowControl/k")).status).toBe(404);
     expect(await change("pause")).toEqual({ ...idle, isPaused: true });
     await publish("k", "parallelism=1");
-    expect(home.deliveries).toEqual([]);
+    expect(server.deliveries).toEqual([]);
     expect(await read()).toMatchObject({ waitListSize: 1 });
   });
 });
@@ -269,7 +273,7 @@ describe("pinning", () => {
 
   test("of one limit lets messages change the others", async () => {
     await publish("k", "parallelism=1,rate=2,period=60");
-    home.clock.now += second;
+    server.clock.now += second;
     expect(await change("pin?parallelism=4")).toMatchObject({
       parallelismMax: 4,
       isPinnedParallelism: true,
@@ -310,18 +314,18 @@ describe("pinning", () => {
     ["?rate=1&rate=2", 400, "rate: is given more than once, with different values"],
     ["?paralelism=1", 400, "paralelism: unknown parameter; did you mean parallelism?"],
   ])("with %j is refused", async (query, status, error) => {
-    expect(await home.ask("POST", `/v2/flowControl/k/pin${query}`)).toMatchObject({
+    expect(await server.ask("POST", `/v2/flowControl/k/pin${query}`)).toMatchObject({
       status,
       body: { error },
     });
-    expect((await home.ask("GET", "/v2/flowControl")).body).toEqual([]);
+    expect((await server.ask("GET", "/v2/flowControl")).body).toEqual([]);
   });
 
   test.each(["?parallelism=yes", "?rate=1", "?period=true"])(
     "stays if unpin is refused: %s",
     async (query) => {
       await change("pin?parallelism=1&rate=1");
-      expect((await home.ask("POST", `/v2/flowControl/k/unpin${query}`)).status).toBe(400);
+      expect((await server.ask("POST", `/v2/flowControl/k/unpin${query}`)).status).toBe(400);
       expect(await change("unpin")).toMatchObject({ isPinnedParallelism: true, isPinnedRate: true });
     },
   );
@@ -331,21 +335,21 @@ test.each(["resetRate", "reset"])(
   "%s starts a new period, and deliveries in flight still count",
   async (what) => {
     await publish("k", "parallelism=2, rate=2, period=60", { count: 3 });
-    home.clock.now += 5 * second;
+    server.clock.now += 5 * second;
     expect(await change(what)).toMatchObject({
       rateCount: 0,
       ratePeriodStart: seconds + 5,
       parallelismCount: 2,
       waitListSize: 1,
     });
-    await home.store.execute("claim", { limit: 10 });
+    await server.store.execute("claim", { limit: 10 });
     expect(await read()).toMatchObject({ rateCount: 0, parallelismCount: 2, waitListSize: 1 });
   },
 );
 
 test("the global parallelism is the number of deliveries of the account", async () => {
   const under = async (token?: string): Promise<unknown> => {
-    const { status, body } = await home.ask("GET", "/v2/globalParallelism", token ? { token } : {});
+    const { status, body } = await server.ask("GET", "/v2/globalParallelism", token ? { token } : {});
     expect(status).toBe(200);
     return body;
   };
@@ -355,8 +359,8 @@ test("the global parallelism is the number of deliveries of the account", async 
   await publish("k", "parallelism=9", { token: otherToken, count: 1 });
   expect(await under()).toEqual({ parallelismMax: 0, parallelismCount: 2 });
   expect(await under(otherToken)).toEqual({ parallelismMax: 0, parallelismCount: 1 });
-  const [first] = home.deliveries;
-  await home.ask("POST", "/v2/flowControl/k/pause");
-  if (first) await home.settle(first, { status: 500 });
+  const [first] = server.deliveries;
+  await server.ask("POST", "/v2/flowControl/k/pause");
+  if (first) await server.settle(first, { status: 500 });
   expect(await under()).toEqual({ parallelismMax: 0, parallelismCount: 1 });
 });

@@ -2,19 +2,19 @@ import { beforeEach, describe, expect, test } from "vitest";
 import { createTestServer, otherToken, testTime } from "../../testServer.ts";
 import type { TestServer } from "../../testServer.ts";
 
-let home: TestServer;
+let server: TestServer;
 beforeEach(async () => {
-  home = await createTestServer();
+  server = await createTestServer();
 });
 
 const url = "https://e.example/x";
 async function post(path: string, headers: Record<string, string> = {}): Promise<string> {
-  const { status, body } = await home.ask("POST", path, { headers });
+  const { status, body } = await server.ask("POST", path, { headers });
   expect(status, JSON.stringify(body)).toBe(200);
   return String(body.messageId);
 }
 const get = async (path: string, token?: string) =>
-  home.ask("GET", path, token === undefined ? {} : { token });
+  server.ask("GET", path, token === undefined ? {} : { token });
 
 describe("the holders of a queue", () => {
   test("are named, with what they do, and who waits is counted", async () => {
@@ -28,8 +28,8 @@ describe("the holders of a queue", () => {
         { ...holder, text: expect.stringMatching(`^message ${first} \\(being sent by node nod_\\w+\\)$`) },
       ],
     });
-    await home.settle(home.delivery(), { status: 200 });
-    const callback = home.delivery().message.id;
+    await server.settle(server.delivery(), { status: 200 });
+    const callback = server.delivery().message.id;
     expect((await get("/v2/queues/q/holders")).body.holders).toEqual([
       {
         ...holder,
@@ -41,7 +41,7 @@ describe("the holders of a queue", () => {
   });
 
   test("come in pages", async () => {
-    await home.ask("POST", "/v2/queues", { body: JSON.stringify({ queueName: "q", parallelism: 3 }) });
+    await server.ask("POST", "/v2/queues", { body: JSON.stringify({ queueName: "q", parallelism: 3 }) });
     const ids = [];
     for (let index = 0; index < 3; index++) ids.push(await post(`/v2/enqueue/q/${url}`));
     const { body: first } = await get("/v2/queues/q/holders?count=2");

@@ -16,8 +16,8 @@ export const post = (
   ask("POST", `/v2/schedules/${destination}`, { headers: { ...every5, ...headers }, ...more });
 
 /** Creates a schedule and returns its id. */
-export async function create(home: TestServer, destination: string, more: More = {}): Promise<string> {
-  const { status, body } = await post(home, destination, more);
+export async function create(server: TestServer, destination: string, more: More = {}): Promise<string> {
+  const { status, body } = await post(server, destination, more);
   expect({ status, body }).toEqual({ status: 200, body: { scheduleId: expect.any(String) } });
   return body.scheduleId;
 }

@@ -16,8 +16,8 @@ describe.each(["svc", "upstash"])("a schedule created with headers of %s", (bran
       });
 
   test("is shown with all of its settings", async () => {
-    const home = await createTestServer();
-    const reply = await createOn(home)(
+    const server = await createTestServer();
+    const reply = await createOn(server)(
       "https://e.example/x?y",
       {
         cron: "*/10 * * * * ",
@@ -40,7 +40,7 @@ describe.each(["svc", "upstash"])("a schedule created with headers of %s", (bran
       "ü",
     );
     expect(reply).toMatchObject({ status: 200, body: { scheduleId: "my.report_1-x" } });
-    expect(await read(home, "my.report_1-x")).toEqual({
+    expect(await read(server, "my.report_1-x")).toEqual({
       scheduleId: "my.report_1-x",
       cron: "*/10 * * * *",
       createdAt: testTime,
@@ -88,18 +88,18 @@ describe.each(["svc", "upstash"])("a schedule created with headers of %s", (bran
       nextTimes: [10, 20, 30, 40, 50].map((minutes) => testTime + minutes * minute),
     });
     // The queue and the key do not exist before the first message.
-    expect(await home.store.read.listResources("limiters", { account: "acc_1", limit: 10 })).toEqual([]);
+    expect(await server.store.read.listResources("limiters", { account: "acc_1", limit: 10 })).toEqual([]);
   });
 
   test("publishes messages of that brand, with its id and its settings", async () => {
-    const home = await createTestServer();
-    const { body } = await createOn(home)(
+    const server = await createTestServer();
+    const { body } = await createOn(server)(
       "https://e.example/x",
       { cron: "*/5 * * * *", timeout: "20s", method: "PATCH" },
       "hello",
     );
-    await come(home, testTime + 5 * minute);
-    expect(home.delivery().message).toMatchObject({
+    await come(server, testTime + 5 * minute);
+    expect(server.delivery().message).toMatchObject({
       brand,
       scheduleId: body.scheduleId,
       url: "https://e.example/x",
@@ -112,15 +112,15 @@ describe.each(["svc", "upstash"])("a schedule created with headers of %s", (bran
   });
 
   test("is replaced as a whole by a schedule with the same id", async () => {
-    const home = await createTestServer();
-    await createOn(home)(
+    const server = await createTestServer();
+    await createOn(server)(
       "https://old.example",
       { cron: "*/5 * * * *", "schedule-id": "s", label: "a", delay: "1s" },
       "old",
     );
-    home.clock.now += 1;
-    await createOn(home)("https://new.example", { cron: "0 * * * *", "schedule-id": "s" });
-    const { body } = await home.ask("GET", "/v2/schedules");
+    server.clock.now += 1;
+    await createOn(server)("https://new.example", { cron: "0 * * * *", "schedule-id": "s" });
+    const { body } = await server.ask("GET", "/v2/schedules");
     expect(body).toEqual([
       {
         scheduleId: "s",
@@ -141,20 +141,20 @@ describe.each(["svc", "upstash"])("a schedule created with headers of %s", (bran
 
 describe("the messages of a schedule's last firing", () => {
   test("are shown as in progress, succeeded or failed", async () => {
-    const home = await createTestServer();
-    await makeGroup(home, [
+    const server = await createTestServer();
+    await makeGroup(server, [
       "https://one.example/",
       "https://two.example/",
       "https://three.example/",
       "https://four.example/",
     ]);
-    const id = await create(home, "shops", { headers: { "svc-retries": "0" } });
-    await come(home, testTime + 5 * minute);
-    const [one, two, three, four] = home.deliveries.splice(0);
+    const id = await create(server, "shops", { headers: { "svc-retries": "0" } });
+    await come(server, testTime + 5 * minute);
+    const [one, two, three, four] = server.deliveries.splice(0);
     if (!one || !two || !three || !four) throw new Error("fewer than four deliveries");
-    await home.settle(one, { status: 200 });
-    await home.settle(two, { status: 500 });
-    expect(await home.ask("DELETE", `/v2/messages/${three.message.id}`)).toMatchObject({
+    await server.settle(one, { status: 200 });
+    await server.settle(two, { status: 500 });
+    expect(await server.ask("DELETE", `/v2/messages/${three.message.id}`)).toMatchObject({
       body: { cancelled: 1 },
     });
     const lastScheduleStates = {
@@ -168,45 +168,45 @@ describe("the messages of a schedule's last firing", () => {
       nextScheduleTime: testTime + 10 * minute,
       lastScheduleStates,
     };
-    expect(await read(home, id)).toMatchObject(shown);
-    expect((await home.ask("GET", "/v2/schedules")).body).toMatchObject([shown]);
-    await come(home, testTime + 10 * minute);
-    const { lastScheduleStates: later } = await read(home, id);
+    expect(await read(server, id)).toMatchObject(shown);
+    expect((await server.ask("GET", "/v2/schedules")).body).toMatchObject([shown]);
+    await come(server, testTime + 10 * minute);
+    const { lastScheduleStates: later } = await read(server, id);
     expect(Object.values(later)).toEqual(["IN_PROGRESS", "IN_PROGRESS", "IN_PROGRESS", "IN_PROGRESS"]);
     expect(Object.keys(later)).not.toContain(one.message.id);
   });
 
   test("are found in all pages of the log, even if their bodies are large", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     await makeGroup(
-      home,
+      server,
       Array.from({ length: 9 }, (_, index) => `https://e${index}.example/`),
     );
-    const id = await create(home, "shops", { body: Buffer.alloc(10 * 1024 * 1024, "x") });
-    await come(home, testTime + 5 * minute);
-    for (const delivery of home.deliveries.splice(0)) await home.settle(delivery, { status: 204 });
-    expect(Object.values((await read(home, id)).lastScheduleStates)).toEqual(
+    const id = await create(server, "shops", { body: Buffer.alloc(10 * 1024 * 1024, "x") });
+    await come(server, testTime + 5 * minute);
+    for (const delivery of server.deliveries.splice(0)) await server.settle(delivery, { status: 204 });
+    expect(Object.values((await read(server, id)).lastScheduleStates)).toEqual(
       Array.from({ length: 9 }, () => "SUCCESS"),
     );
   });
 });
 
 test("redacted parts are shown as hashes and delivered unchanged", async () => {
-  const home = await createTestServer();
+  const server = await createTestServer();
   const headers = {
     "svc-redact-fields": "body, header[X-Secret]",
     "svc-forward-x-secret": "s",
     "svc-forward-x-open": "o",
   };
-  const id = await create(home, "https://e.example", { headers, body: "secret" });
+  const id = await create(server, "https://e.example", { headers, body: "secret" });
   const hidden = {
     body: `REDACTED:${hash("sha256", "secret", "hex")}`,
     header: { "X-Secret": [`REDACTED:${hash("sha256", "s", "hex")}`], "X-Open": ["o"] },
   };
-  expect(await read(home, id)).toMatchObject(hidden);
-  expect((await home.ask("GET", "/v2/schedules")).body).toMatchObject([hidden]);
-  await come(home, testTime + 5 * minute);
-  expect(home.delivery().message).toMatchObject({
+  expect(await read(server, id)).toMatchObject(hidden);
+  expect((await server.ask("GET", "/v2/schedules")).body).toMatchObject([hidden]);
+  await come(server, testTime + 5 * minute);
+  expect(server.delivery().message).toMatchObject({
     body: Buffer.from("secret"),
     headers: expect.arrayContaining([["X-Secret", "s"]]),
   });
@@ -214,33 +214,36 @@ test("redacted parts are shown as hashes and delivered unchanged", async () => {
 
 describe.each(["PATCH", "POST"])("pausing and resuming by %s", (method) => {
   test("skips the times in between and can be repeated", async () => {
-    const home = await createTestServer();
-    const id = await create(home, "https://e.example");
+    const server = await createTestServer();
+    const id = await create(server, "https://e.example");
     for (let turn = 0; turn < 2; turn++) {
-      expect(await home.ask(method, `/v2/schedules/${id}/pause`)).toMatchObject({
+      expect(await server.ask(method, `/v2/schedules/${id}/pause`)).toMatchObject({
         status: 200,
         body: { scheduleId: id, isPaused: true },
       });
     }
-    const paused = await read(home, id);
+    const paused = await read(server, id);
     expect(paused).toMatchObject({ isPaused: true });
     expect(paused).not.toHaveProperty("nextScheduleTime");
-    await come(home, testTime + 12 * minute);
-    expect(home.deliveries).toEqual([]);
+    await come(server, testTime + 12 * minute);
+    expect(server.deliveries).toEqual([]);
     for (let turn = 0; turn < 2; turn++) {
-      expect(await home.ask(method, `/v2/schedules/${id}/resume`)).toMatchObject({
+      expect(await server.ask(method, `/v2/schedules/${id}/resume`)).toMatchObject({
         status: 200,
         body: { scheduleId: id, isPaused: false },
       });
     }
-    expect(await read(home, id)).toMatchObject({ isPaused: false, nextScheduleTime: testTime + 15 * minute });
+    expect(await read(server, id)).toMatchObject({
+      isPaused: false,
+      nextScheduleTime: testTime + 15 * minute,
+    });
   });
 
   test.each(["pause", "resume"])("%s is refused for an unknown schedule", async (what) => {
-    const home = await createTestServer();
-    await makeGroup(home, ["https://one.example/"]);
+    const server = await createTestServer();
+    await makeGroup(server, ["https://one.example/"]);
     const error = 'scheduleId: schedule "shops" does not exist';
-    expect(await home.ask(method, `/v2/schedules/shops/${what}`)).toMatchObject({
+    expect(await server.ask(method, `/v2/schedules/shops/${what}`)).toMatchObject({
       status: 404,
       body: { error },
     });
@@ -248,37 +251,37 @@ describe.each(["PATCH", "POST"])("pausing and resuming by %s", (method) => {
 });
 
 test("another account cannot see, change or replace a schedule", async () => {
-  const home = await createTestServer();
+  const server = await createTestServer();
   const token = otherToken;
-  const id = await create(home, "https://e.example", { headers: { "svc-schedule-id": "s" }, body: "mine" });
-  const before = await read(home, id);
-  expect(await home.ask("GET", "/v2/schedules/s", { token })).toMatchObject({ status: 404 });
-  expect((await home.ask("GET", "/v2/schedules", { token })).body).toEqual([]);
+  const id = await create(server, "https://e.example", { headers: { "svc-schedule-id": "s" }, body: "mine" });
+  const before = await read(server, id);
+  expect(await server.ask("GET", "/v2/schedules/s", { token })).toMatchObject({ status: 404 });
+  expect((await server.ask("GET", "/v2/schedules", { token })).body).toEqual([]);
   for (const what of ["pause", "resume"])
-    expect(await home.ask("PATCH", `/v2/schedules/s/${what}`, { token })).toMatchObject({ status: 404 });
-  expect(await home.ask("DELETE", "/v2/schedules/s", { token })).toMatchObject({
+    expect(await server.ask("PATCH", `/v2/schedules/s/${what}`, { token })).toMatchObject({ status: 404 });
+  expect(await server.ask("DELETE", "/v2/schedules/s", { token })).toMatchObject({
     status: 200,
     body: { deleted: 0 },
   });
-  await create(home, "https://other.example", { headers: { "svc-schedule-id": "s" }, token });
-  expect(await read(home, id)).toEqual(before);
+  await create(server, "https://other.example", { headers: { "svc-schedule-id": "s" }, token });
+  expect(await read(server, id)).toEqual(before);
 });
 
 test("a deleted schedule does not fire, even if it was due, and can be deleted again", async () => {
-  const home = await createTestServer();
-  const id = await create(home, "https://e.example");
-  home.clock.now = testTime + 5 * minute;
-  expect(await home.ask("DELETE", `/v2/schedules/${id}`)).toMatchObject({
+  const server = await createTestServer();
+  const id = await create(server, "https://e.example");
+  server.clock.now = testTime + 5 * minute;
+  expect(await server.ask("DELETE", `/v2/schedules/${id}`)).toMatchObject({
     status: 200,
     body: { deleted: 1 },
   });
-  expect(await home.ask("DELETE", `/v2/schedules/${id}`)).toMatchObject({
+  expect(await server.ask("DELETE", `/v2/schedules/${id}`)).toMatchObject({
     status: 200,
     body: { deleted: 0 },
   });
-  expect(await home.ask("GET", `/v2/schedules/${id}`)).toMatchObject({ status: 404 });
-  await come(home, testTime + 5 * minute);
-  expect(home.deliveries).toEqual([]);
+  expect(await server.ask("GET", `/v2/schedules/${id}`)).toMatchObject({ status: 404 });
+  await come(server, testTime + 5 * minute);
+  expect(server.deliveries).toEqual([]);
 });
 
 describe("ids and paths", () => {
@@ -309,8 +312,8 @@ describe("ids and paths", () => {
   });
 
   test("the request log has only the host of a destination", async () => {
-    const home = await createTestServer();
-    await create(home, "https://e.example/secret");
-    expect(home.lines.map(({ path }) => path)).toEqual(["/v2/schedules/https://e.example"]);
+    const server = await createTestServer();
+    await create(server, "https://e.example/secret");
+    expect(server.lines.map(({ path }) => path)).toEqual(["/v2/schedules/https://e.example"]);
   });
 });

@@ -6,10 +6,10 @@ import { come, create, makeGroup, minute, post, read } from "./scheduleRequests.
 
 describe("a schedule can be created", () => {
   test("with settings in the query, which are removed from the destination", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const target = "https://e.example/a/pause?x=1&svc-cron=0+9+*+*+*&svc-schedule-id=q";
-    expect((await home.ask("POST", `/v2/schedules/${target}`)).body).toEqual({ scheduleId: "q" });
-    expect(await read(home, "q")).toMatchObject({
+    expect((await server.ask("POST", `/v2/schedules/${target}`)).body).toEqual({ scheduleId: "q" });
+    expect(await read(server, "q")).toMatchObject({
       destination: "https://e.example/a/pause?x=1",
       cron: "0 9 * * *",
     });
@@ -22,84 +22,84 @@ describe("a schedule can be created", () => {
     "https%3A%2F%2Fpause%2Fresume",
     "http://e.example/v2/schedules/x/pause",
   ])("for %s, which is not a request to pause another schedule", async (destination) => {
-    const home = await createTestServer();
-    const id = await create(home, destination);
-    expect((await read(home, id)).destination).toMatch(/^https?:\/\//);
+    const server = await createTestServer();
+    const id = await create(server, destination);
+    expect((await read(server, id)).destination).toMatch(/^https?:\/\//);
   });
 
   test("with a body that is not UTF-8", async () => {
-    const home = await createTestServer();
-    const id = await create(home, "https://e.example", { body: Buffer.from([0xff, 0]) });
-    const shown = await read(home, id);
+    const server = await createTestServer();
+    const id = await create(server, "https://e.example", { body: Buffer.from([0xff, 0]) });
+    const shown = await read(server, id);
     expect(shown).toMatchObject({ bodyBase64: "/wA=" });
     expect(shown).not.toHaveProperty("body");
-    await come(home, testTime + 5 * minute);
-    expect(Buffer.from(home.delivery().message.body)).toEqual(Buffer.from([0xff, 0]));
+    await come(server, testTime + 5 * minute);
+    expect(Buffer.from(server.delivery().message.body)).toEqual(Buffer.from([0xff, 0]));
   });
 
   test("with a body of at most 10 MiB", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const most = 10 * 1024 * 1024;
-    const id = await create(home, "https://e.example", { body: Buffer.alloc(most, "x") });
-    expect((await read(home, id)).body).toHaveLength(most);
-    await come(home, testTime + 5 * minute);
-    expect(home.delivery().message.body).toHaveLength(most);
-    const reply = await post(home, "https://e.example", { body: Buffer.alloc(most + 1) });
+    const id = await create(server, "https://e.example", { body: Buffer.alloc(most, "x") });
+    expect((await read(server, id)).body).toHaveLength(most);
+    await come(server, testTime + 5 * minute);
+    expect(server.delivery().message.body).toHaveLength(most);
+    const reply = await post(server, "https://e.example", { body: Buffer.alloc(most + 1) });
     expect(reply).toMatchObject({ status: 413, body: { error: expect.stringContaining("10485760") } });
   });
 
   test("for a URL group, which may change or be deleted later", async () => {
-    const home = await createTestServer();
-    await makeGroup(home, ["https://one.example/", "https://two.example/"]);
-    await home.store.execute("setGroupHeaders", {
+    const server = await createTestServer();
+    await makeGroup(server, ["https://one.example/", "https://two.example/"]);
+    await server.store.execute("setGroupHeaders", {
       account: "acc_1",
       name: "shops",
       headers: [["Svc-Retries", "9"]],
     });
-    const id = await create(home, "shops", { body: "hello" });
-    expect(await read(home, id)).toMatchObject({ destination: "shops", retries: 9, body: "hello" });
-    await come(home, testTime + 5 * minute);
-    const deliveries = home.deliveries.splice(0);
-    for (const delivery of deliveries) await home.settle(delivery, { status: 200 });
+    const id = await create(server, "shops", { body: "hello" });
+    expect(await read(server, id)).toMatchObject({ destination: "shops", retries: 9, body: "hello" });
+    await come(server, testTime + 5 * minute);
+    const deliveries = server.deliveries.splice(0);
+    for (const delivery of deliveries) await server.settle(delivery, { status: 200 });
     const messages = deliveries.map(({ message }) => message);
     expect(messages.map(({ url, retries }) => [url, retries])).toEqual([
       ["https://one.example/", 9],
       ["https://two.example/", 9],
     ]);
-    await home.store.execute("deleteGroup", { account: "acc_1", name: "shops" });
-    await come(home, testTime + 10 * minute);
-    expect(await read(home, id)).toMatchObject({
+    await server.store.execute("deleteGroup", { account: "acc_1", name: "shops" });
+    await come(server, testTime + 10 * minute);
+    expect(await read(server, id)).toMatchObject({
       lastScheduleTime: testTime + 10 * minute,
       nextScheduleTime: testTime + 15 * minute,
       lastScheduleError: "nothing was published: there is no URL group shops with endpoints",
     });
-    await makeGroup(home, ["https://three.example/"]);
-    await come(home, testTime + 15 * minute);
-    expect(home.delivery().message.url).toBe("https://three.example/");
-    expect(await read(home, id)).not.toHaveProperty("lastScheduleError");
+    await makeGroup(server, ["https://three.example/"]);
+    await come(server, testTime + 15 * minute);
+    expect(server.delivery().message.url).toBe("https://three.example/");
+    expect(await read(server, id)).not.toHaveProperty("lastScheduleError");
   });
 
   test("and skips its times while its account is disabled or has spent its budget", async () => {
-    const home = await createTestServer();
-    const id = await create(home, "https://e.example", {});
+    const server = await createTestServer();
+    const id = await create(server, "https://e.example", {});
     const change = (given: AccountChange) =>
-      home.store.execute("changeAccount", { account: "acc_1", change: given });
+      server.store.execute("changeAccount", { account: "acc_1", change: given });
     await change({ state: "passive" });
-    await come(home, testTime + 5 * minute);
+    await come(server, testTime + 5 * minute);
     await change({ state: "active", budget: 20 });
-    expect(await read(home, id)).toMatchObject({
+    expect(await read(server, id)).toMatchObject({
       lastScheduleTime: testTime + 5 * minute,
       nextScheduleTime: testTime + 10 * minute,
       lastScheduleError: "nothing was published: the account was disabled",
     });
-    await home.store.execute("noteSpending", {
+    await server.store.execute("noteSpending", {
       account: "acc_1",
       dollars: 20,
       month: toMonthRange(testTime).from,
     });
-    await come(home, testTime + 10 * minute);
-    expect(home.deliveries).toEqual([]);
-    expect(await read(home, id)).toMatchObject({
+    await come(server, testTime + 10 * minute);
+    expect(server.deliveries).toEqual([]);
+    expect(await read(server, id)).toMatchObject({
       lastScheduleTime: testTime + 10 * minute,
       nextScheduleTime: testTime + 15 * minute,
       lastScheduleError: expect.stringMatching(
@@ -107,22 +107,22 @@ describe("a schedule can be created", () => {
       ),
     });
     await change({ budget: 0 });
-    await come(home, testTime + 15 * minute);
-    expect(home.delivery().message.scheduleId).toBe(id);
-    expect(await read(home, id)).not.toHaveProperty("lastScheduleError");
+    await come(server, testTime + 15 * minute);
+    expect(server.delivery().message.scheduleId).toBe(id);
+    expect(await read(server, id)).not.toHaveProperty("lastScheduleError");
   });
 
   test("once with deduplication, and still fires every time", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const headers = { "svc-deduplication-id": "d" };
-    const id = await create(home, "https://e.example", { headers });
-    const again = await post(home, "https://e.example", { headers });
+    const id = await create(server, "https://e.example", { headers });
+    const again = await post(server, "https://e.example", { headers });
     expect(again).toMatchObject({ status: 202, body: { scheduleId: id, deduplicated: true } });
     for (const time of [5, 10]) {
-      await come(home, testTime + time * minute);
-      const delivery = home.delivery();
+      await come(server, testTime + time * minute);
+      const delivery = server.delivery();
       expect(delivery.message).toMatchObject({ scheduleId: id, deduplication: null });
-      await home.settle(delivery, { status: 200 });
+      await server.settle(delivery, { status: 200 });
     }
   });
 });
@@ -189,12 +189,12 @@ describe("a schedule cannot be created", () => {
     ["with a delay beyond the limit", { "svc-delay": "400d" }, 412, /^delay: /],
     ["with more retries than the limit", { "svc-retries": "1000000" }, 412, /^retries: /],
   ])("%s", async (...[, headers, status, error]: [string, Record<string, string>, number, RegExp]) => {
-    const home = await createTestServer();
-    expect(await post(home, "https://e.example", { headers })).toMatchObject({
+    const server = await createTestServer();
+    expect(await post(server, "https://e.example", { headers })).toMatchObject({
       status,
       body: { error: expect.stringMatching(error) },
     });
-    expect((await home.ask("GET", "/v2/schedules")).body).toEqual([]);
+    expect((await server.ask("GET", "/v2/schedules")).body).toEqual([]);
   });
 
   test("without Svc-Cron", async () => {
@@ -220,8 +220,8 @@ describe("a schedule cannot be created", () => {
   });
 
   test("for the URL group of another account", async () => {
-    const home = await createTestServer();
-    await makeGroup(home, ["https://one.example/"]);
-    expect(await post(home, "shops", { token: otherToken })).toMatchObject({ status: 404 });
+    const server = await createTestServer();
+    await makeGroup(server, ["https://one.example/"]);
+    expect(await post(server, "shops", { token: otherToken })).toMatchObject({ status: 404 });
   });
 });

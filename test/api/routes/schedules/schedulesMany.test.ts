@@ -4,11 +4,11 @@ import { create, post } from "./scheduleRequests.ts";
 
 describe("many schedules", () => {
   test("are all listed in the order of their ids, with their bodies", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const ids = Array.from({ length: 23 }, (_, index) => `s${String(index).padStart(2, "0")}`);
     for (const id of ids.toReversed())
-      await create(home, "https://e.example", { headers: { "svc-schedule-id": id }, body: id });
-    const { body } = await home.ask("GET", "/v2/schedules");
+      await create(server, "https://e.example", { headers: { "svc-schedule-id": id }, body: id });
+    const { body } = await server.ask("GET", "/v2/schedules");
     expect(body.map((one: { scheduleId: string; body: string }) => [one.scheduleId, one.body])).toEqual(
       ids.map((id) => [id, id]),
     );
@@ -18,22 +18,22 @@ describe("many schedules", () => {
     "are read many at a time if they are small, and few at a time if they are large",
     { tags: "long" },
     async () => {
-      const home = await createTestServer();
+      const server = await createTestServer();
       const small = Array.from({ length: 1_200 }, (_, index) => `a${index}`);
       const large = ["b1", "b2", "b3", "b4", "b5", "b6", "b7", "b8"];
       for (const id of small)
-        await create(home, "https://e.example", { headers: { "svc-schedule-id": id }, body: id });
+        await create(server, "https://e.example", { headers: { "svc-schedule-id": id }, body: id });
       const body = Buffer.alloc(8 * 1024 * 1024, "x");
       for (const id of large)
-        await create(home, "https://e.example", { headers: { "svc-schedule-id": id }, body });
+        await create(server, "https://e.example", { headers: { "svc-schedule-id": id }, body });
       const pages: number[] = [];
-      const { listResources } = home.store.read;
-      home.store.read.listResources = async (table, range) => {
+      const { listResources } = server.store.read;
+      server.store.read.listResources = async (table, range) => {
         const page = await listResources(table, range);
         pages.push(page.length);
         return page;
       };
-      const { body: list } = await home.ask("GET", "/v2/schedules");
+      const { body: list } = await server.ask("GET", "/v2/schedules");
       expect(list.map(({ scheduleId }: { scheduleId: string }) => scheduleId)).toEqual(
         [...small, ...large].toSorted(),
       );
@@ -44,12 +44,12 @@ describe("many schedules", () => {
   );
 
   test("are listed without their bodies if these exceed the limit of a page", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const ids = ["a", "b", "c", "d", "e", "f"];
     const body = Buffer.alloc(8 * 1024 * 1024, "x");
     for (const id of ids)
-      await create(home, "https://e.example", { headers: { "svc-schedule-id": id }, body });
-    const { body: list } = await home.ask("GET", "/v2/schedules");
+      await create(server, "https://e.example", { headers: { "svc-schedule-id": id }, body });
+    const { body: list } = await server.ask("GET", "/v2/schedules");
     expect(list.map((one: { body?: string }) => one.body?.length ?? null)).toEqual([
       ...ids.slice(0, 4).map(() => body.length),
       null,
@@ -58,33 +58,33 @@ describe("many schedules", () => {
   });
 
   test("with large settings are listed in pages, each read after the one before was sent", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const callback = { "svc-callback": "https://c.example", "svc-callback-forward-x": "x".repeat(60_000) };
     const ids = Array.from({ length: 200 }, (_, at) => `s${String(at).padStart(3, "0")}`);
     for (const id of ids)
-      await create(home, "https://e.example", { headers: { ...callback, "svc-schedule-id": id } });
+      await create(server, "https://e.example", { headers: { ...callback, "svc-schedule-id": id } });
     let pages = 0;
-    const { listResources } = home.store.read;
-    home.store.read.listResources = (table, range) => {
+    const { listResources } = server.store.read;
+    server.store.read.listResources = (table, range) => {
       pages++;
       return listResources(table, range);
     };
-    const { body: list } = await home.ask("GET", "/v2/schedules");
+    const { body: list } = await server.ask("GET", "/v2/schedules");
     expect(list.map(({ scheduleId }: { scheduleId: string }) => scheduleId)).toEqual(ids);
     expect(pages).toBe(4);
   });
 
   test("are refused beyond the limit, unless they replace another schedule", async () => {
-    const home = await createTestServer();
-    await home.store.execute("changeAccount", { account: "acc_1", change: { limits: { schedules: 1 } } });
-    await create(home, "https://e.example", { headers: { "svc-schedule-id": "s" } });
+    const server = await createTestServer();
+    await server.store.execute("changeAccount", { account: "acc_1", change: { limits: { schedules: 1 } } });
+    await create(server, "https://e.example", { headers: { "svc-schedule-id": "s" } });
     const error = expect.stringMatching(
       new RegExp(
         "^schedules: there are 1, and the limit is 1; delete some that are not needed, " +
           "or raise the limit of this account ",
       ),
     );
-    expect(await post(home, "https://e.example")).toMatchObject({ status: 412, body: { error } });
-    await create(home, "https://e.example", { headers: { "svc-schedule-id": "s" } });
+    expect(await post(server, "https://e.example")).toMatchObject({ status: 412, body: { error } });
+    await create(server, "https://e.example", { headers: { "svc-schedule-id": "s" } });
   });
 });

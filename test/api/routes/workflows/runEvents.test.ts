@@ -6,18 +6,18 @@ import { workflowResponse, endpoint, start, step } from "./workflow.ts";
 
 describe("events of runs", () => {
   test("and log entries say that a step settled a delivery, which has no status", async () => {
-    const home = await createTestServer();
-    const first = await start(home, "wfr_1");
-    home.clock.now = testTime + 1_000;
-    await step(home, "wfr_1", { stepId: 1 });
+    const server = await createTestServer();
+    const first = await start(server, "wfr_1");
+    server.clock.now = testTime + 1_000;
+    await step(server, "wfr_1", { stepId: 1 });
     const time = testTime + 1_000;
-    const { body: log } = await home.ask("GET", `/v2/events?messageId=${first}&state=DELIVERED`);
+    const { body: log } = await server.ask("GET", `/v2/events?messageId=${first}&state=DELIVERED`);
     expect(log.events).toMatchObject([{ time, state: "DELIVERED", settledBy: "step" }]);
     expect(log.events[0]).not.toHaveProperty("responseStatus");
-    const { body: message } = await home.ask("GET", `/v2/messages/${first}`);
+    const { body: message } = await server.ask("GET", `/v2/messages/${first}`);
     expect(message).toMatchObject({ state: "delivered", outcomes: [{ time, settledBy: "step" }] });
     expect(message.outcomes[0]).not.toHaveProperty("responseStatus");
-    const { body } = await home.ask("GET", "/v2/workflows/events");
+    const { body } = await server.ask("GET", "/v2/workflows/events");
     const events = body.events.filter(({ messageId }: { messageId: string }) => messageId === first);
     expect(events.map(({ state, settledBy }: Record<string, unknown>) => [state, settledBy])).toEqual(
       expect.arrayContaining([
@@ -30,27 +30,27 @@ describe("events of runs", () => {
   });
 
   test("are listed run by run, in the order in which they happened, and page by page", async () => {
-    const home = await createTestServer();
-    const first = await start(home, "old", { labels: ["l"], callerIp: "192.0.2.9", retryDelay: "1000" });
-    await settleStep(home, first, { status: 500, body: bytes("no") });
-    home.clock.now = testTime + 1_000;
-    await claimDue(home);
-    await home.store.execute("wait", { account: "acc_1", runId: "old", waiter: makeEventWait("paid", 1) });
-    await settleStep(home, first);
-    home.clock.now = testTime + 2_000;
-    await home.store.execute("notify", {
+    const server = await createTestServer();
+    const first = await start(server, "old", { labels: ["l"], callerIp: "192.0.2.9", retryDelay: "1000" });
+    await settleStep(server, first, { status: 500, body: bytes("no") });
+    server.clock.now = testTime + 1_000;
+    await claimDue(server);
+    await server.store.execute("wait", { account: "acc_1", runId: "old", waiter: makeEventWait("paid", 1) });
+    await settleStep(server, first);
+    server.clock.now = testTime + 2_000;
+    await server.store.execute("notify", {
       account: "acc_1",
       event: "paid",
       body: bytes("yes"),
       runId: "old",
       kind: "event",
     });
-    const woken = home.delivery();
-    await home.settle(woken, workflowResponse);
-    home.clock.now = testTime + 3_000;
-    await finish(home, "old");
-    const fresh = await start(home, "new");
-    const { body } = await home.ask("GET", "/v2/workflows/events");
+    const woken = server.delivery();
+    await server.settle(woken, workflowResponse);
+    server.clock.now = testTime + 3_000;
+    await finish(server, "old");
+    const fresh = await start(server, "new");
+    const { body } = await server.ask("GET", "/v2/workflows/events");
     const of = {
       workflowRunId: "old",
       workflowUrl: endpoint,
@@ -119,37 +119,37 @@ describe("events of runs", () => {
       { ...later, state: "DELIVERED", responseStatus: 200 },
       { ...of, time: testTime + 3_000, state: "RUN_SUCCESS", workflowRunResponse: '"done"' },
     ]);
-    expect((await home.ask("GET", "/v2/workflows/messageLogs")).body).toEqual(body);
+    expect((await server.ask("GET", "/v2/workflows/messageLogs")).body).toEqual(body);
     const paged: unknown[] = [];
     let cursor = "";
     do {
-      const page = (await home.ask("GET", `/v2/workflows/events?count=2${cursor}`)).body;
+      const page = (await server.ask("GET", `/v2/workflows/events?count=2${cursor}`)).body;
       expect(page.events.length).toBeLessThanOrEqual(2);
       paged.push(...page.events);
       cursor = page.cursor === undefined ? "" : `&cursor=${page.cursor}`;
     } while (cursor !== "" && paged.length < 50);
     expect(paged).toEqual(body.events);
     const listStates = async (query: string) =>
-      (await home.ask("GET", `/v2/workflows/events?${query}`)).body.events.map(
+      (await server.ask("GET", `/v2/workflows/events?${query}`)).body.events.map(
         ({ state }: { state: string }) => state,
       );
     expect(await listStates("state=ERROR,WAITER_ADDED")).toEqual(["ERROR", "WAITER_ADDED"]);
     expect(await listStates("state=RUN_STARTED")).toEqual(["RUN_STARTED", "RUN_STARTED"]);
     expect(await listStates(`messageId=${woken.message.id}`)).toEqual(["CREATED", "ACTIVE", "DELIVERED"]);
-    expect((await home.ask("GET", "/v2/workflows/events", { token: otherToken })).body).toEqual({
+    expect((await server.ask("GET", "/v2/workflows/events", { token: otherToken })).body).toEqual({
       events: [],
     });
   });
 
   test("name the invoking and the invoked runs", async () => {
-    const home = await createTestServer();
-    await start(home, "parent", { retries: 0 });
-    const child = await startInvoked(home, "child", {
+    const server = await createTestServer();
+    await start(server, "parent", { retries: 0 });
+    const child = await startInvoked(server, "child", {
       step: { stepId: 1, stepName: "inv", stepType: "Invoke", concurrent: 1 },
       retries: 0,
     });
-    await settleStep(home, child, { status: 500 });
-    const { body } = await home.ask(
+    await settleStep(server, child, { status: 500 });
+    const { body } = await server.ask(
       "GET",
       "/v2/workflows/events?state=INVOKED,RUN_STARTED,RUN_FAILED,FAILED",
     );

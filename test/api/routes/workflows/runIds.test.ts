@@ -22,7 +22,7 @@ const possible = ["user:1@x.com", "...", "a..b", "é日", "a+b", "(1)", "wfr_1",
 /** Every way to choose the id of a new run. */
 const ways: readonly (readonly [
   name: string,
-  choose: (home: TestServer, runId: string) => Promise<Reply>,
+  choose: (server: TestServer, runId: string) => Promise<Reply>,
 ])[] = [
   [
     "trigger",
@@ -43,18 +43,18 @@ const ways: readonly (readonly [
     "publish",
     ({ ask }, id) => ask("POST", `/v2/publish/${endpoint}`, { headers: startHeaders(latin(id)), body: "x" }),
   ],
-  ["batch", (home, id) => sendBatch(home, [{ headers: startHeaders(id), body: "x" }])],
+  ["batch", (server, id) => sendBatch(server, [{ headers: startHeaders(id), body: "x" }])],
   [
     "resume",
-    async (home, id) =>
-      home.ask("POST", `/v2/workflows/dlq/resume/${await failRunAndRead(home, "old")}`, {
+    async (server, id) =>
+      server.ask("POST", `/v2/workflows/dlq/resume/${await failRunAndRead(server, "old")}`, {
         headers: { "svc-workflow-runid": latin(id) },
       }),
   ],
   [
     "restart",
-    async (home, id) =>
-      home.ask("POST", `/v2/workflows/dlq/restart/${await failRunAndRead(home, "old")}`, {
+    async (server, id) =>
+      server.ask("POST", `/v2/workflows/dlq/restart/${await failRunAndRead(server, "old")}`, {
         headers: { "svc-workflow-runid": latin(id) },
       }),
   ],
@@ -65,29 +65,32 @@ const latin = (text: string): string => Buffer.from(text).toString("latin1");
 
 describe.each(ways)("the id of a run, chosen by %s,", (_, choose) => {
   test.each(impossible)("is refused if no path can contain it: %j", async (runId, problem) => {
-    const home = await createTestServer();
-    const { status, body } = await choose(home, runId);
+    const server = await createTestServer();
+    const { status, body } = await choose(server, runId);
     expect(status).toBe(400);
     expect(body.error).toContain(`${JSON.stringify(runId)} ${problem}`);
     expect(body.error).toMatch(/^(message 1 of 1: )?(svc|upstash)-workflow-runid: /i);
-    expect(await home.store.read.activeRun("acc_1", runId)).toBeNull();
+    expect(await server.store.read.activeRun("acc_1", runId)).toBeNull();
   });
 
   test.each(possible)("is accepted unchanged: %j", async (runId) => {
-    const home = await createTestServer();
-    const { status } = await choose(home, runId);
+    const server = await createTestServer();
+    const { status } = await choose(server, runId);
     expect([200, 201]).toContain(status);
-    expect(await home.store.read.activeRun("acc_1", runId)).not.toBeNull();
-    const finished = await home.ask("DELETE", `/v2/workflows/runs/${encodeURIComponent(runId)}?cancel=false`);
+    expect(await server.store.read.activeRun("acc_1", runId)).not.toBeNull();
+    const finished = await server.ask(
+      "DELETE",
+      `/v2/workflows/runs/${encodeURIComponent(runId)}?cancel=false`,
+    );
     expect(finished).toMatchObject({ status: 200, body: { finished: true } });
   });
 });
 
 test("a run that invokes another run by an invalid id gets an error and does not wait forever", async () => {
-  const home = await createTestServer();
-  await sendBatch(home, [{ headers: startHeaders("parent"), body: "x" }]);
+  const server = await createTestServer();
+  await sendBatch(server, [{ headers: startHeaders("parent"), body: "x" }]);
   const step = { stepId: 1, stepName: "inv", stepType: "Invoke", concurrent: 1 };
-  const { status, body } = await home.ask("POST", `/v2/publish/${endpoint}`, {
+  const { status, body } = await server.ask("POST", `/v2/publish/${endpoint}`, {
     headers: startHeaders("a/b", { "upstash-workflow-invoke": "true" }),
     body: JSON.stringify({ body: "x", workflowRunId: "parent", workflowUrl: endpoint, step }),
   });
@@ -95,11 +98,11 @@ test("a run that invokes another run by an invalid id gets an error and does not
 });
 
 test("a run that already has an invalid id still accepts steps", async () => {
-  const home = await createTestServer();
-  await start(home, "a/b");
+  const server = await createTestServer();
+  await start(server, "a/b");
   const body = JSON.stringify({ stepId: 1, stepName: "s", stepType: "Run", out: "1", concurrent: 1 });
   expect(
-    (await sendBatch(home, [{ headers: startHeaders("a/b", { "upstash-workflow-init": "false" }), body }]))
+    (await sendBatch(server, [{ headers: startHeaders("a/b", { "upstash-workflow-init": "false" }), body }]))
       .status,
   ).toBe(200);
 });

@@ -6,30 +6,30 @@ import { finish, settleStep, startInvoked } from "./runLogFixtures.ts";
 import { endpoint, start, step } from "./workflow.ts";
 import { resume } from "./resumedRuns.ts";
 
-let home: TestServer;
+let server: TestServer;
 beforeEach(async () => {
-  home = await createTestServer();
+  server = await createTestServer();
 });
 
 const list = async (query = "", token?: string) =>
-  (await home.ask("GET", `/v2/workflows/runs${query}`, token === undefined ? {} : { token })).body;
+  (await server.ask("GET", `/v2/workflows/runs${query}`, token === undefined ? {} : { token })).body;
 const idsOf = ({ runs }: { runs: { workflowRunId: string }[] }) =>
   runs.map(({ workflowRunId }) => workflowRunId);
 /** Starts a run one second after the run before. */
 async function startNext(runId: string, more: Parameters<typeof start>[2] = {}): Promise<string> {
-  home.clock.now += 1_000;
-  return start(home, runId, more);
+  server.clock.now += 1_000;
+  return start(server, runId, more);
 }
 
 describe("a listed run", () => {
   test("has its fields, and neither its steps nor its result", async () => {
-    await start(home, "a", {
+    await start(server, "a", {
       labels: ["red", "big"],
       callerIp: "192.0.2.1",
       flowControl: { key: "k", parallelism: 5, rate: null, period: 1 },
     });
-    await step(home, "a", { out: "1" });
-    await home.store.execute("wait", { account: "acc_1", runId: "a", waiter: makeEventWait("paid", 2) });
+    await step(server, "a", { out: "1" });
+    await server.store.execute("wait", { account: "acc_1", runId: "a", waiter: makeEventWait("paid", 2) });
     const fields = {
       workflowRunId: "a",
       workflowUrl: endpoint,
@@ -41,23 +41,23 @@ describe("a listed run", () => {
       historyEntries: 2,
     };
     expect(await list()).toEqual({ runs: [{ ...fields, workflowState: "RUN_STARTED", waitingSteps: 1 }] });
-    home.clock.now += 500;
-    await finish(home, "a", "secret result");
+    server.clock.now += 500;
+    await finish(server, "a", "secret result");
     expect(await list()).toEqual({
       runs: [{ ...fields, workflowState: "RUN_SUCCESS", workflowRunCompletedAt: testTime + 500 }],
     });
   });
 
   test("that failed has its error and its dead letter, and the run that resumed it", async () => {
-    const first = await start(home, "a", { retries: 0 });
-    await settleStep(home, first, { status: 500, body: bytes("boom") });
+    const first = await start(server, "a", { retries: 0 });
+    await settleStep(server, first, { status: 500, body: bytes("boom") });
     const [{ dlqId, error, workflowState }] = (await list()).runs;
     expect({ workflowState, error }).toEqual({
       workflowState: "RUN_FAILED",
       error: expect.stringMatching(/500/),
     });
-    home.clock.now += 1_000;
-    const { body } = await resume(home, `/${dlqId}`);
+    server.clock.now += 1_000;
+    const { body } = await resume(server, `/${dlqId}`);
     const [resumed, failed] = (await list()).runs;
     expect(failed).toMatchObject({
       workflowRunId: "a",
@@ -68,8 +68,8 @@ describe("a listed run", () => {
   });
 
   test("names the run that invoked it; the log of that run names it", async () => {
-    await start(home, "parent");
-    await startInvoked(home, "child", {
+    await start(server, "parent");
+    await startInvoked(server, "child", {
       step: { stepId: 1, stepName: "inv", stepType: "Invoke", concurrent: 1 },
     });
     const parent = { workflowRunId: "parent", workflowUrl: endpoint, workflowRunCreatedAt: testTime };
@@ -81,11 +81,11 @@ describe("a listed run", () => {
     const { runs } = await list("?workflowRunId=child");
     expect(runs).toMatchObject([{ invoker: parent }]);
     const readParent = async () =>
-      (await home.ask("GET", "/v2/workflows/logs?workflowRunId=parent")).body.runs[0];
+      (await server.ask("GET", "/v2/workflows/logs?workflowRunId=parent")).body.runs[0];
     expect(await readParent()).toMatchObject({ invoked: [{ ...child, workflowState: "RUN_STARTED" }] });
-    await finish(home, "child");
+    await finish(server, "child");
     expect(await readParent()).toMatchObject({ invoked: [{ ...child, workflowState: "RUN_SUCCESS" }] });
-    const childLog = (await home.ask("GET", "/v2/workflows/logs?workflowRunId=child")).body.runs[0];
+    const childLog = (await server.ask("GET", "/v2/workflows/logs?workflowRunId=child")).body.runs[0];
     expect(childLog).toMatchObject({ invoker: parent });
     expect(childLog).not.toHaveProperty("invoked");
   });
@@ -104,7 +104,7 @@ describe("the list of runs", () => {
   test("has up to 100 runs on a page", async () => {
     for (let index = 0; index < 101; index++) await startNext(`r${index}`);
     expect((await list()).runs).toHaveLength(100);
-    const { body, headers } = await home.ask("GET", "/v2/workflows/runs?count=500");
+    const { body, headers } = await server.ask("GET", "/v2/workflows/runs?count=500");
     expect(body.runs).toHaveLength(100);
     expect(JSON.stringify(headers)).toContain("count: 500 exceeds the limit of 100");
   });
@@ -113,7 +113,7 @@ describe("the list of runs", () => {
     await startNext("a", { labels: ["red"] });
     const message = await startNext("b", { url: "https://b.example/flow", callerIp: "192.0.2.9" });
     await startNext("c", { flowControl: { key: "k", parallelism: 5, rate: null, period: 1 } });
-    await finish(home, "c");
+    await finish(server, "c");
     const [c, b, a] = (await list()).runs;
     const cases: [query: string, ids: string[]][] = [
       ["state=RUN_SUCCESS", ["c"]],
@@ -146,7 +146,7 @@ describe("the list of runs", () => {
     ["workflowRuns=a", "workflowRuns: "],
     ["nonsense=1", "nonsense: "],
   ])("refuses %s", async (query, error) => {
-    const { status, body } = await home.ask("GET", `/v2/workflows/runs?${query}`);
+    const { status, body } = await server.ask("GET", `/v2/workflows/runs?${query}`);
     expect({ status, error: body.error }).toEqual({ status: 400, error: expect.stringContaining(error) });
   });
 

@@ -17,12 +17,12 @@ describe("a failed run", () => {
     ["success", { status: 200, body: bytes('{"result":"clean"}') }, "CALLBACK_SUCCESS"],
     ["failure", { status: 418, body: bytes("teapot") }, "CALLBACK_FAIL"],
   ])("shows the %s of its failure callback", async (_, outcome, state) => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const failureUrl = "https://app.example/failed";
-    const first = await start(home, "wfr_1", { retries: 0, failureCallback: callbackTo(failureUrl) });
-    await settleStep(home, first, { status: 500, body: bytes("boom"), headers: [["X-Why", "w"]] });
-    const callback = home.delivery();
-    const [{ dlqId, failureFunction }] = await readRunLog(home);
+    const first = await start(server, "wfr_1", { retries: 0, failureCallback: callbackTo(failureUrl) });
+    await settleStep(server, first, { status: 500, body: bytes("boom"), headers: [["X-Why", "w"]] });
+    const callback = server.delivery();
+    const [{ dlqId, failureFunction }] = await readRunLog(server);
     const failure = {
       messageId: callback.message.id,
       url: failureUrl,
@@ -33,8 +33,8 @@ describe("a failed run", () => {
       failHeaders: { "X-Why": ["w"] },
     };
     expect(failureFunction).toEqual({ ...failure, state: "CALLBACK_INPROGRESS" });
-    await home.settle(callback, outcome);
-    const [after] = await readRunLog(home);
+    await server.settle(callback, outcome);
+    const [after] = await readRunLog(server);
     const body = Buffer.from(outcome.body).toString();
     expect(after.failureFunction).toMatchObject({
       ...failure,
@@ -48,23 +48,23 @@ describe("a failed run", () => {
   });
 
   test("is resumed as a new run with its steps", async () => {
-    const home = await createTestServer();
-    const first = await start(home, "wfr_1", { retries: 0 });
-    const second = await step(home, "wfr_1", { out: "1" });
-    await settleStep(home, first);
-    await settleStep(home, second, { status: 500 });
-    const [{ dlqId }] = await readRunLog(home);
-    home.clock.now = testTime + 50;
-    const { runId } = await home.store.execute("resumeRun", {
+    const server = await createTestServer();
+    const first = await start(server, "wfr_1", { retries: 0 });
+    const second = await step(server, "wfr_1", { out: "1" });
+    await settleStep(server, first);
+    await settleStep(server, second, { status: 500 });
+    const [{ dlqId }] = await readRunLog(server);
+    server.clock.now = testTime + 50;
+    const { runId } = await server.store.execute("resumeRun", {
       account: "acc_1",
       dlqId,
       from: "failure",
       overrides: {},
       logRetention: 1_000,
     });
-    const [newest, oldest] = await readRunLog(home);
+    const [newest, oldest] = await readRunLog(server);
     expect(oldest).toMatchObject({ workflowRunId: "wfr_1", workflowState: "RUN_FAILED" });
-    const again = home.delivery().message.id;
+    const again = server.delivery().message.id;
     expect(newest).toMatchObject({
       workflowRunId: runId,
       workflowState: "RUN_STARTED",
@@ -76,7 +76,7 @@ describe("a failed run", () => {
       { type: "next", steps: [{ messageId: again, state: "STEP_PROGRESS" }] },
     ]);
     // The events of the failed run are not listed again for the new run.
-    const { body } = await home.ask("GET", `/v2/workflows/messageLogs?workflowRunId=${runId}`);
+    const { body } = await server.ask("GET", `/v2/workflows/messageLogs?workflowRunId=${runId}`);
     expect(body.events.map(({ state }: { state: string }) => state)).toEqual([
       "RUN_STARTED",
       "CREATED",
@@ -90,7 +90,7 @@ describe("redacted content", () => {
     expect.stringMatching(new RegExp(`^REDACTED:[0-9a-f]{64}$|^(?!.*${text})$`));
 
   test("appears nowhere: payload, outputs, results, bodies of calls and errors", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const secret = "top-secret";
     const redaction = { body: true, headers: ["X-Key"] };
     const headers = [
@@ -98,16 +98,16 @@ describe("redacted content", () => {
       ["X-Open", "o"],
     ] as const;
     const failureCallback = callbackTo("https://app.example/failed");
-    const first = await start(home, "wfr_1", {
+    const first = await start(server, "wfr_1", {
       retries: 1,
       body: bytes(secret),
       headers,
       redaction,
       failureCallback,
     });
-    await settleStep(home, first, { status: 500, body: bytes(secret) });
-    home.clock.now = testTime + 86_400;
-    await claimDue(home);
+    await settleStep(server, first, { status: 500, body: bytes(secret) });
+    server.clock.now = testTime + 86_400;
+    await claimDue(server);
     const head = { stepId: 1, stepName: "get", stepType: "Call", concurrent: 1 };
     const call = makeInput({
       url: "https://third.example",
@@ -115,34 +115,34 @@ describe("redacted content", () => {
       callback: callbackTo(endpoint),
       body: bytes(secret),
     });
-    const called = await post(home, { ...call, post: { kind: "call", runId: "wfr_1", head } });
-    await settleStep(home, first);
-    expect(JSON.stringify(await readRunLog(home))).not.toContain(secret);
-    await settleStep(home, called, { status: 400, body: bytes(secret) });
-    const result = home.delivery().message.id;
-    expect(JSON.stringify(await readRunLog(home))).not.toContain(secret);
-    const made = await step(home, "wfr_1", { ...head, out: secret });
-    const text = JSON.stringify(await readRunLog(home));
+    const called = await post(server, { ...call, post: { kind: "call", runId: "wfr_1", head } });
+    await settleStep(server, first);
+    expect(JSON.stringify(await readRunLog(server))).not.toContain(secret);
+    await settleStep(server, called, { status: 400, body: bytes(secret) });
+    const result = server.delivery().message.id;
+    expect(JSON.stringify(await readRunLog(server))).not.toContain(secret);
+    const made = await step(server, "wfr_1", { ...head, out: secret });
+    const text = JSON.stringify(await readRunLog(server));
     expect(text).not.toContain(secret);
     expect(text).not.toContain(btoa(secret));
-    expect((await readRunLog(home))[0].steps[0].steps[0]).toMatchObject({
+    expect((await readRunLog(server))[0].steps[0].steps[0]).toMatchObject({
       out: hidden(secret),
       headers: { "X-Key": [hidden(secret)], "X-Open": ["o"] },
     });
     expect(result).not.toBe(made);
-    await finish(home, "wfr_1", secret);
-    expect((await readRunLog(home))[0].workflowRunResponse).toMatch(/^REDACTED:/);
-    const events = JSON.stringify((await home.ask("GET", "/v2/workflows/events")).body);
+    await finish(server, "wfr_1", secret);
+    expect((await readRunLog(server))[0].workflowRunResponse).toMatch(/^REDACTED:/);
+    const events = JSON.stringify((await server.ask("GET", "/v2/workflows/events")).body);
     expect(events).toContain("REDACTED");
     expect(events).not.toContain(secret);
   });
 
   test("of an invoked run is also hidden in the run that invoked it", async () => {
-    const home = await createTestServer();
-    await start(home, "parent");
+    const server = await createTestServer();
+    await start(server, "parent");
     const invoking = { stepId: 1, stepName: "inv", stepType: "Invoke", concurrent: 1 };
-    await startInvoked(home, "child", { step: invoking, redaction: { body: true, headers: true } });
-    const [, group] = await readSteps(home, "?workflowRunId=parent");
+    await startInvoked(server, "child", { step: invoking, redaction: { body: true, headers: true } });
+    const [, group] = await readSteps(server, "?workflowRunId=parent");
     expect(group.steps[0].invokedWorkflowRunBody).toMatch(/^REDACTED:/);
     expect(group.steps[0].invokedWorkflowRunHeaders["X-Child"][0]).toMatch(/^REDACTED:/);
     expect(group.steps[0].headers).toEqual(versioned);
@@ -151,13 +151,13 @@ describe("redacted content", () => {
 
 describe("bodies", () => {
   test("are cut or omitted on request", async () => {
-    const home = await createTestServer();
-    const first = await start(home, "wfr_1", { body: bytes("grüße") });
-    await step(home, "wfr_1", { out: "0123456789" });
-    await settleStep(home, first);
-    await finish(home, "wfr_1", "result");
+    const server = await createTestServer();
+    const first = await start(server, "wfr_1", { body: bytes("grüße") });
+    await step(server, "wfr_1", { out: "0123456789" });
+    await settleStep(server, first);
+    await finish(server, "wfr_1", "result");
     const shown = async (query: string) => {
-      const [run] = await readRunLog(home, query);
+      const [run] = await readRunLog(server, query);
       return [run.steps[0].steps[0].out, run.steps[1].steps[0].out, run.workflowRunResponse];
     };
     expect(await shown("")).toEqual(["grüße", "0123456789", "result"]);
@@ -171,21 +171,21 @@ describe("bodies", () => {
     "that exceed a page end it early; a run too large for any page is shown without bodies",
     { tags: "long" },
     async () => {
-      const home = await createTestServer();
+      const server = await createTestServer();
       const large = bytes(
         `{"stepId":1,"stepName":"s","stepType":"Run","concurrent":1,"out":"${"x".repeat(7 * 1024 * 1024)}"}`,
       );
       for (const runId of ["wfr_1", "wfr_2", "wfr_3"]) {
-        await start(home, runId);
+        await start(server, runId);
         for (let stepId = 1; stepId <= (runId === "wfr_1" ? 6 : 2); stepId++)
-          await step(home, runId, { stepId, message: { body: large } });
+          await step(server, runId, { stepId, message: { body: large } });
       }
-      const first = (await home.ask("GET", "/v2/workflows/logs")).body;
+      const first = (await server.ask("GET", "/v2/workflows/logs")).body;
       expect(first.runs.map(({ workflowRunId }: { workflowRunId: string }) => workflowRunId)).toEqual([
         "wfr_3",
         "wfr_2",
       ]);
-      const second = (await home.ask("GET", `/v2/workflows/logs?cursor=${first.cursor}`)).body;
+      const second = (await server.ask("GET", `/v2/workflows/logs?cursor=${first.cursor}`)).body;
       expect(second.cursor).toBeUndefined();
       const steps: { steps: [{ out?: string; truncated?: boolean; stepId?: number; headers?: object }] }[] =
         second.runs[0].steps;
@@ -203,10 +203,10 @@ describe("bodies", () => {
         // The endpoint is still called with the first message, because it has not responded yet.
         [undefined, 0, undefined, false],
       ]);
-      const events = (await home.ask("GET", "/v2/workflows/events?count=1000")).body;
+      const events = (await server.ask("GET", "/v2/workflows/events?count=1000")).body;
       const runIds = events.events.map(({ workflowRunId }: { workflowRunId: string }) => workflowRunId);
       expect([...new Set(runIds)]).toEqual(["wfr_3", "wfr_2"]);
-      const others = (await home.ask("GET", `/v2/workflows/events?cursor=${events.cursor}`)).body;
+      const others = (await server.ask("GET", `/v2/workflows/events?cursor=${events.cursor}`)).body;
       expect(others.events.filter(({ state }: { state: string }) => state === "CREATED")).toHaveLength(7);
     },
   );
@@ -214,14 +214,14 @@ describe("bodies", () => {
 
 describe("the list of runs", () => {
   test("is filtered and paged, newest first, and shows only the account's runs", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const other = "https://app.example/other";
     const firsts: string[] = [];
     for (const [index, runId] of ["a", "b", "c"].entries()) {
-      home.clock.now = testTime + index;
+      server.clock.now = testTime + index;
       const flowControl = { key: `key-${runId}`, parallelism: 5, rate: null, period: null };
       firsts.push(
-        await start(home, runId, {
+        await start(server, runId, {
           url: runId === "b" ? other : endpoint,
           labels: [runId, "all"],
           callerIp: `192.0.2.${index}`,
@@ -229,10 +229,10 @@ describe("the list of runs", () => {
         }),
       );
     }
-    await start(home, "a", { as: "acc_2", labels: ["all"] });
-    await finish(home, "b");
+    await start(server, "a", { as: "acc_2", labels: ["all"] });
+    await finish(server, "b");
     const found = async (query: string) =>
-      (await readRunLog(home, `?${query}`)).map(
+      (await readRunLog(server, `?${query}`)).map(
         ({ workflowRunId }: { workflowRunId: string }) => workflowRunId,
       );
     expect(await found("")).toEqual(["c", "b", "a"]);
@@ -260,14 +260,14 @@ describe("the list of runs", () => {
     expect(await found(`messageId=${firsts[2]}&label=b`)).toEqual([]);
     expect(await found("messageId=msg_none")).toEqual([]);
     expect(
-      (await home.ask("GET", `/v2/workflows/logs?messageId=${firsts[2]}`, { token: otherToken })).body,
+      (await server.ask("GET", `/v2/workflows/logs?messageId=${firsts[2]}`, { token: otherToken })).body,
     ).toEqual({ runs: [] });
     expect(
-      (await home.ask("GET", "/v2/workflows/logs?label=all", { token: otherToken })).body.runs,
+      (await server.ask("GET", "/v2/workflows/logs?label=all", { token: otherToken })).body.runs,
     ).toHaveLength(1);
     const pages: string[] = [];
     for (let cursor = ""; pages.length < 5;) {
-      const { body } = await home.ask("GET", `/v2/workflows/events?groupBy=workflowRunId&count=1${cursor}`);
+      const { body } = await server.ask("GET", `/v2/workflows/events?groupBy=workflowRunId&count=1${cursor}`);
       pages.push(...body.runs.map(({ workflowRunId }: { workflowRunId: string }) => workflowRunId));
       if (body.cursor === undefined) break;
       cursor = `&cursor=${body.cursor}`;

@@ -16,31 +16,35 @@ import { endpoint, post, start, step } from "./workflow.ts";
 
 describe("a step", () => {
   test("that its endpoint posted is not shown as the next one while the request still runs", async () => {
-    const home = await createTestServer();
-    const first = await start(home, "wfr_1", {
+    const server = await createTestServer();
+    const first = await start(server, "wfr_1", {
       retries: 2,
       flowControl: { key: "k", parallelism: 2, rate: null, period: null },
     });
-    await settleStep(home, first, { status: 503 });
-    home.clock.now = testTime + 3_600_000;
-    await claimDue(home);
-    home.clock.now++;
-    await home.store.execute("wait", { account: "acc_1", runId: "wfr_1", waiter: makeEventWait("paid", 1) });
-    expect(home.memory.tables.messages.get(`acc_1\n${first}`)).toMatchObject({ state: "settled" });
-    expect((await readSteps(home)).map(({ type }: { type: string }) => type)).toEqual([
+    await settleStep(server, first, { status: 503 });
+    server.clock.now = testTime + 3_600_000;
+    await claimDue(server);
+    server.clock.now++;
+    await server.store.execute("wait", {
+      account: "acc_1",
+      runId: "wfr_1",
+      waiter: makeEventWait("paid", 1),
+    });
+    expect(server.memory.tables.messages.get(`acc_1\n${first}`)).toMatchObject({ state: "settled" });
+    expect((await readSteps(server)).map(({ type }: { type: string }) => type)).toEqual([
       "sequential",
       "sequential",
     ]);
-    await settleStep(home, first);
-    expect(await readSteps(home)).toHaveLength(2);
+    await settleStep(server, first);
+    expect(await readSteps(server)).toHaveLength(2);
   });
 
   test("that invokes a run is in progress until that run ends, and shows it afterwards", async () => {
-    const home = await createTestServer();
-    const first = await start(home, "parent");
+    const server = await createTestServer();
+    const first = await start(server, "parent");
     const invoking = { stepId: 1, stepName: "inv", stepType: "Invoke", concurrent: 1 };
-    const child = await startInvoked(home, "child", { step: invoking });
-    await settleStep(home, first);
+    const child = await startInvoked(server, "child", { step: invoking });
+    await settleStep(server, first);
     const known = {
       stepId: 1,
       stepName: "inv",
@@ -51,12 +55,12 @@ describe("a step", () => {
       invokedWorkflowRunBody: "payload",
       invokedWorkflowRunHeaders: { ...versioned, "X-Child": ["c"] },
     };
-    expect(await readSteps(home, "?workflowRunId=parent")).toEqual([
+    expect(await readSteps(server, "?workflowRunId=parent")).toEqual([
       makeInitialGroup(first),
       makeSingleGroup({ ...known, messageId: child, state: "STEP_PROGRESS" }),
     ]);
-    await home.store.execute("cancelRuns", { account: "acc_1", runIds: ["child"] });
-    const [, done, next] = await readSteps(home, "?workflowRunId=parent");
+    await server.store.execute("cancelRuns", { account: "acc_1", runIds: ["child"] });
+    const [, done, next] = await readSteps(server, "?workflowRunId=parent");
     const messageId = next.steps[0].messageId;
     expect(done).toEqual(
       makeSingleGroup({ ...known, messageId, out: '{"isCanceled":true,"isFailed":false}' }),
@@ -64,11 +68,15 @@ describe("a step", () => {
   });
 
   test("that waits shows its event, its deadline and how the wait ended", async () => {
-    const home = await createTestServer();
-    const first = await start(home, "wfr_1");
-    home.clock.now = testTime + 10;
-    await home.store.execute("wait", { account: "acc_1", runId: "wfr_1", waiter: makeEventWait("paid", 1) });
-    await settleStep(home, first);
+    const server = await createTestServer();
+    const first = await start(server, "wfr_1");
+    server.clock.now = testTime + 10;
+    await server.store.execute("wait", {
+      account: "acc_1",
+      runId: "wfr_1",
+      waiter: makeEventWait("paid", 1),
+    });
+    await settleStep(server, first);
     const wait = {
       stepId: 1,
       stepName: "w",
@@ -77,7 +85,7 @@ describe("a step", () => {
       waitTimeoutDuration: "1h",
     };
     const deadline = { waitTimeoutDeadline: testTime + 3_600_010 };
-    expect((await readSteps(home)).slice(1)).toEqual([
+    expect((await readSteps(server)).slice(1)).toEqual([
       makeSingleGroup({
         ...wait,
         ...deadline,
@@ -86,14 +94,14 @@ describe("a step", () => {
         createdAt: testTime + 10,
       }),
     ]);
-    await home.store.execute("notify", {
+    await server.store.execute("notify", {
       account: "acc_1",
       event: "paid",
       body: bytes("yes"),
       runId: "wfr_1",
       kind: "event",
     });
-    const [, notified] = await readSteps(home);
+    const [, notified] = await readSteps(server);
     const { messageId } = notified.steps[0];
     expect(notified).toEqual(
       makeSingleGroup({
@@ -106,11 +114,15 @@ describe("a step", () => {
         createdAt: testTime + 10,
       }),
     );
-    await home.store.execute("wait", { account: "acc_1", runId: "wfr_1", waiter: makeEventWait("late", 2) });
-    await settleStep(home, messageId);
-    home.clock.now = testTime + 3_600_010;
-    await claimDue(home);
-    const [, , over] = await readSteps(home);
+    await server.store.execute("wait", {
+      account: "acc_1",
+      runId: "wfr_1",
+      waiter: makeEventWait("late", 2),
+    });
+    await settleStep(server, messageId);
+    server.clock.now = testTime + 3_600_010;
+    await claimDue(server);
+    const [, , over] = await readSteps(server);
     expect(over.steps).toMatchObject([
       { stepId: 2, waitEventId: "late", waitTimeout: true, waitTimeoutDeadline: testTime + 3_600_010 },
     ]);
@@ -134,26 +146,30 @@ describe("a step", () => {
       { out: expect.stringMatching(/^REDACTED:/) },
     ],
   ])("that has waited shows its event: %s", async ([, body, more, shown]) => {
-    const home = await createTestServer();
-    await settleStep(home, await start(home, "wfr_1", more));
-    await home.store.execute("wait", { account: "acc_1", runId: "wfr_1", waiter: makeEventWait("paid", 1) });
-    await home.store.execute("notify", {
+    const server = await createTestServer();
+    await settleStep(server, await start(server, "wfr_1", more));
+    await server.store.execute("wait", {
+      account: "acc_1",
+      runId: "wfr_1",
+      waiter: makeEventWait("paid", 1),
+    });
+    await server.store.execute("notify", {
       account: "acc_1",
       event: "paid",
       body,
       runId: "wfr_1",
       kind: "event",
     });
-    const [, { steps }] = await readSteps(home);
+    const [, { steps }] = await readSteps(server);
     expect(steps).toMatchObject([shown]);
     if (!("eventData" in shown) && !("redaction" in more)) expect(steps[0]).not.toHaveProperty("eventData");
-    const [, left] = await readSteps(home, "?trimBody=-1");
+    const [, left] = await readSteps(server, "?trimBody=-1");
     expect(left.steps[0]).not.toHaveProperty("eventData");
   });
 
   test("that calls a third party shows the request, the response and the result", async () => {
-    const home = await createTestServer();
-    const first = await start(home, "wfr_1");
+    const server = await createTestServer();
+    const first = await start(server, "wfr_1");
     const head = { stepId: 1, stepName: "get", stepType: "Call", concurrent: 1 };
     const url = "https://third.example/x";
     const callback = { ...callbackTo(endpoint), headers: [["Upstash-Workflow-Callback", "true"]] as const };
@@ -166,15 +182,15 @@ describe("a step", () => {
       body: bytes("ask"),
       headers: [["X-Ask", "a"]] as const,
     };
-    const call = await post(home, makeInput({ ...request, post: { kind: "call", runId: "wfr_1", head } }));
-    await settleStep(home, first);
+    const call = await post(server, makeInput({ ...request, post: { kind: "call", runId: "wfr_1", head } }));
+    await settleStep(server, first);
     const asked = { callUrl: url, callMethod: "PUT", callHeaders: { "X-Ask": ["a"] }, callBody: "ask" };
     const known = { stepId: 1, stepName: "get", stepType: "Call", retries: 1, retryDelay: "1000", ...asked };
     const calling = { ...known, callType: "toCallback", messageId: call, headers: { "X-Ask": ["a"] } };
-    expect((await readSteps(home)).slice(1)).toEqual([
+    expect((await readSteps(server)).slice(1)).toEqual([
       makeSingleGroup({ ...calling, state: "STEP_PROGRESS" }),
     ]);
-    await settleStep(home, call, { status: 503, body: bytes("busy") });
+    await settleStep(server, call, { status: 503, body: bytes("busy") });
     const error = {
       error: "the destination answered with status 503",
       body: "busy",
@@ -183,7 +199,7 @@ describe("a step", () => {
       time: testTime,
       explanation: expect.stringMatching(/^A proxy in front of the destination cannot reach/),
     };
-    expect((await readSteps(home)).slice(1)).toEqual([
+    expect((await readSteps(server)).slice(1)).toEqual([
       makeSingleGroup({
         ...calling,
         state: "STEP_RETRY",
@@ -191,9 +207,9 @@ describe("a step", () => {
         errors: [error],
       }),
     ]);
-    home.clock.now = testTime + 1_000;
-    await claimDue(home);
-    await settleStep(home, call, { status: 401, body: Buffer.from([255, 0]), headers: [["X-Tell", "t"]] });
+    server.clock.now = testTime + 1_000;
+    await claimDue(server);
+    await settleStep(server, call, { status: 401, body: Buffer.from([255, 0]), headers: [["X-Tell", "t"]] });
     const again = {
       error: "the destination answered with status 401",
       bodyBase64: "/wA=",
@@ -208,9 +224,9 @@ describe("a step", () => {
       callResponseHeaders: { "X-Tell": ["t"] },
       errors: [error, again],
     };
-    const [{ message: result } = { message: { id: "" } }] = home.deliveries;
+    const [{ message: result } = { message: { id: "" } }] = server.deliveries;
     const headers = { "Content-Type": ["application/json"], "Upstash-Workflow-Callback": ["true"] };
-    const [, answered] = await readSteps(home);
+    const [, answered] = await readSteps(server);
     expect(answered).toEqual(
       makeSingleGroup({
         ...known,
@@ -222,9 +238,9 @@ describe("a step", () => {
         headers: expect.objectContaining(headers),
       }),
     );
-    const made = await step(home, "wfr_1", { ...head, out: '{"status":401}' });
-    await settleStep(home, result.id);
-    const [, done, next] = await readSteps(home);
+    const made = await step(server, "wfr_1", { ...head, out: '{"status":401}' });
+    await settleStep(server, result.id);
+    const [, done, next] = await readSteps(server);
     expect(done).toEqual(
       makeSingleGroup({
         ...known,
@@ -238,20 +254,23 @@ describe("a step", () => {
   });
 
   test("that waited for a webhook hides the whole call if one of its headers is hidden", async () => {
-    const home = await createTestServer();
-    await settleStep(home, await start(home, "wfr_1", { redaction: { body: false, headers: ["X-Tell"] } }));
+    const server = await createTestServer();
+    await settleStep(
+      server,
+      await start(server, "wfr_1", { redaction: { body: false, headers: ["X-Tell"] } }),
+    );
     const waiter = makeEventWait("hook", 1);
     const call = {
       ...waiter,
       kind: "webhook",
       step: { ...waiter.step, stepType: "WaitForWebhook" },
     } as const;
-    await home.store.execute("wait", { account: "acc_1", runId: "wfr_1", waiter: call });
-    await home.ask("POST", "/v2/workflows/hooks/acc_1/wfr_1/hook", {
+    await server.store.execute("wait", { account: "acc_1", runId: "wfr_1", waiter: call });
+    await server.ask("POST", "/v2/workflows/hooks/acc_1/wfr_1/hook", {
       headers: { "x-tell": "secret" },
       token: null,
     });
-    const [, { steps }] = await readSteps(home);
+    const [, { steps }] = await readSteps(server);
     expect(steps).toMatchObject([
       { stepType: "WaitForWebhook", waitTimeout: false, eventData: expect.stringMatching(/^REDACTED:/) },
     ]);
@@ -260,18 +279,18 @@ describe("a step", () => {
   });
 
   test("that called hides its whole result if one of the response headers is hidden", async () => {
-    const home = await createTestServer();
-    const first = await start(home, "wfr_1", { redaction: { body: false, headers: ["X-Tell"] } });
+    const server = await createTestServer();
+    const first = await start(server, "wfr_1", { redaction: { body: false, headers: ["X-Tell"] } });
     const head = { stepId: 1, stepName: "get", stepType: "Call", concurrent: 1 };
     const callback = { ...callbackTo(endpoint), headers: [["Upstash-Workflow-Callback", "true"]] as const };
     const call = await post(
-      home,
+      server,
       makeInput({ url: "https://third.example/x", callback, post: { kind: "call", runId: "wfr_1", head } }),
     );
-    await settleStep(home, first);
-    await settleStep(home, call, { headers: [["X-Tell", "secret"]] });
-    await step(home, "wfr_1", { ...head, out: '{"header":{"X-Tell":["secret"]}}' });
-    const [, { steps }] = await readSteps(home);
+    await settleStep(server, first);
+    await settleStep(server, call, { headers: [["X-Tell", "secret"]] });
+    await step(server, "wfr_1", { ...head, out: '{"header":{"X-Tell":["secret"]}}' });
+    const [, { steps }] = await readSteps(server);
     expect(steps).toMatchObject([{ out: expect.stringMatching(/^REDACTED:/) }]);
     expect(JSON.stringify(steps)).not.toContain("secret");
   });

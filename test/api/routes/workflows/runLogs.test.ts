@@ -17,15 +17,15 @@ import { endpoint, start, step } from "./workflow.ts";
 
 describe("a run", () => {
   test("that finished shows its steps and its result", async () => {
-    const home = await createTestServer();
-    const first = await start(home, "wfr_1", { labels: ["red", "blue"], callerIp: "192.0.2.1" });
-    home.clock.now = testTime + 5;
-    const second = await step(home, "wfr_1", { out: "1" });
-    await settleStep(home, first);
-    home.clock.now = testTime + 9;
-    await finish(home, "wfr_1");
-    await settleStep(home, second);
-    expect((await home.ask("GET", "/v2/workflows/logs")).body).toEqual({
+    const server = await createTestServer();
+    const first = await start(server, "wfr_1", { labels: ["red", "blue"], callerIp: "192.0.2.1" });
+    server.clock.now = testTime + 5;
+    const second = await step(server, "wfr_1", { out: "1" });
+    await settleStep(server, first);
+    server.clock.now = testTime + 9;
+    await finish(server, "wfr_1");
+    await settleStep(server, second);
+    expect((await server.ask("GET", "/v2/workflows/logs")).body).toEqual({
       runs: [
         {
           workflowRunId: "wfr_1",
@@ -54,10 +54,10 @@ describe("a run", () => {
   });
 
   test("without a payload has an initial step without output", async () => {
-    const home = await createTestServer();
-    await home.ask("POST", "/v2/trigger/https://e.example/without");
-    await home.ask("POST", "/v2/trigger/https://e.example/with", { body: "payload" });
-    const { body } = await home.ask("GET", "/v2/workflows/logs");
+    const server = await createTestServer();
+    await server.ask("POST", "/v2/trigger/https://e.example/without");
+    await server.ask("POST", "/v2/trigger/https://e.example/with", { body: "payload" });
+    const { body } = await server.ask("GET", "/v2/workflows/logs");
     const shown = body.runs.map(
       ({ workflowUrl, steps }: { workflowUrl: string; steps: { steps: object[] }[] }) => {
         const [initialStep = {}] = steps[0]?.steps ?? [];
@@ -71,13 +71,13 @@ describe("a run", () => {
   });
 
   test("that is active shows the calls to its endpoint, with retries and errors", async () => {
-    const home = await createTestServer();
-    const first = await start(home, "wfr_1", { retryDelay: "60000" });
+    const server = await createTestServer();
+    const first = await start(server, "wfr_1", { retryDelay: "60000" });
     const next = { messageId: first, retries: 3, retryDelay: "60000" };
-    const nextOf = async () => (await readSteps(home)).slice(1);
+    const nextOf = async () => (await readSteps(server)).slice(1);
     expect(await nextOf()).toEqual([{ type: "next", steps: [{ ...next, state: "STEP_PROGRESS" }] }]);
     const headers = [["Upstash-Error-Step-Name", "pay"]] as const;
-    await settleStep(home, first, { status: 500, body: bytes("oh"), headers });
+    await settleStep(server, first, { status: 500, body: bytes("oh"), headers });
     const error = {
       error: "the destination answered with status 500",
       body: "oh",
@@ -89,12 +89,12 @@ describe("a run", () => {
     expect(await nextOf()).toEqual([
       { type: "next", steps: [{ ...retried, state: "STEP_RETRY", nextDeliveryTime: testTime + 60_000 }] },
     ]);
-    home.clock.now = testTime + 60_000;
-    await claimDue(home);
+    server.clock.now = testTime + 60_000;
+    await claimDue(server);
     expect(await nextOf()).toEqual([{ type: "next", steps: [{ ...retried, state: "STEP_PROGRESS" }] }]);
     // When the result of the step arrives, the errors belong to the step.
-    const second = await step(home, "wfr_1", { out: "1" });
-    await settleStep(home, first);
+    const second = await step(server, "wfr_1", { out: "1" });
+    await settleStep(server, first);
     expect(await nextOf()).toEqual([
       makeSingleGroup({
         stepId: 1,
@@ -111,7 +111,7 @@ describe("a run", () => {
         steps: [{ messageId: second, retries: 3, retryDelay: "60000", state: "STEP_PROGRESS" }],
       },
     ]);
-    await settleStep(home, second, {
+    await settleStep(server, second, {
       status: 489,
       headers: [["Upstash-Nonretryable-Error", "true"]],
       body: bytes("never"),
@@ -121,15 +121,15 @@ describe("a run", () => {
       type: "next",
       steps: [{ ...failed, errors: [{ status: 489, body: "never" }] }],
     });
-    expect(await readRunLog(home)).toMatchObject([
+    expect(await readRunLog(server)).toMatchObject([
       { workflowState: "RUN_FAILED", dlqId: expect.any(String) },
     ]);
   });
 
   test("whose endpoint is not a workflow has two groups and one error", async () => {
-    const home = await createTestServer();
-    const first = await start(home, "wfr_1");
-    await settleStep(home, first, { status: 200, body: bytes("hello") });
+    const server = await createTestServer();
+    const first = await start(server, "wfr_1");
+    await settleStep(server, first, { status: 200, body: bytes("hello") });
     const error = {
       error: expect.stringMatching(/^detected a non-workflow destination for trigger\/invoke\. make sure/),
       explanation: expect.stringMatching(/^The URL responded, but not as a workflow/),
@@ -138,63 +138,63 @@ describe("a run", () => {
       status: 200,
       time: testTime,
     };
-    expect(await readSteps(home)).toEqual([
+    expect(await readSteps(server)).toEqual([
       makeInitialGroup(first),
       { type: "next", steps: [{ messageId: first, retries: 3, state: "STEP_FAILED", errors: [error] }] },
     ]);
   });
 
   test("that was cancelled shows its steps so far", async () => {
-    const home = await createTestServer();
-    const first = await start(home, "wfr_1");
-    await home.store.execute("cancelRuns", { account: "acc_1", runIds: ["wfr_1"] });
-    expect(await readRunLog(home)).toMatchObject([
+    const server = await createTestServer();
+    const first = await start(server, "wfr_1");
+    await server.store.execute("cancelRuns", { account: "acc_1", runIds: ["wfr_1"] });
+    expect(await readRunLog(server)).toMatchObject([
       {
         workflowState: "RUN_CANCELED",
         workflowRunCompletedAt: testTime,
         steps: [{}, { type: "next", steps: [{ messageId: first, state: "STEP_CANCELED" }] }],
       },
     ]);
-    const other = await start(home, "wfr_2");
-    const nap = await step(home, "wfr_2", { stepType: "SleepFor", sleepFor: 5, message: { delay: 5_000 } });
-    await settleStep(home, other);
+    const other = await start(server, "wfr_2");
+    const nap = await step(server, "wfr_2", { stepType: "SleepFor", sleepFor: 5, message: { delay: 5_000 } });
+    await settleStep(server, other);
     const sleeping = { stepId: 1, stepName: "s", stepType: "SleepFor", messageId: nap, sleepFor: 5 };
-    expect(await readSteps(home)).toEqual([
+    expect(await readSteps(server)).toEqual([
       makeInitialGroup(other),
       makeSingleGroup({ ...sleeping, state: "STEP_PROGRESS" }),
     ]);
-    await home.store.execute("cancelRuns", { account: "acc_1", runIds: ["wfr_2"] });
-    expect(await readSteps(home)).toEqual([
+    await server.store.execute("cancelRuns", { account: "acc_1", runIds: ["wfr_2"] });
+    expect(await readSteps(server)).toEqual([
       makeInitialGroup(other),
       makeSingleGroup({ ...sleeping, state: "STEP_CANCELED", endedAt: testTime }),
     ]);
   });
 
   test("sleeps until the due time, then calls its endpoint for the next step", async () => {
-    const home = await createTestServer();
-    const first = await start(home, "wfr_1", { delay: 1_000 });
+    const server = await createTestServer();
+    const first = await start(server, "wfr_1", { delay: 1_000 });
     const { endedAt: _none, ...init } = makeInitialGroup(first).steps[0] ?? {};
-    expect(await readSteps(home)).toEqual([
+    expect(await readSteps(server)).toEqual([
       { type: "sequential", steps: [{ ...init, state: "STEP_PROGRESS" }] },
     ]);
-    home.clock.now = testTime + 1_000;
-    await claimDue(home);
-    expect(await readSteps(home)).toMatchObject([
+    server.clock.now = testTime + 1_000;
+    await claimDue(server);
+    expect(await readSteps(server)).toMatchObject([
       { steps: [{ state: "STEP_SUCCESS", createdAt: testTime, endedAt: testTime + 1_000 }] },
       { type: "next", steps: [{ state: "STEP_PROGRESS" }] },
     ]);
-    const until = await step(home, "wfr_1", {
+    const until = await step(server, "wfr_1", {
       stepType: "SleepUntil",
       sleepUntil: 1_800_000_100,
       message: { notBefore: testTime + 100_000 },
     });
-    await settleStep(home, first);
-    expect((await readSteps(home))[1]).toMatchObject({
+    await settleStep(server, first);
+    expect((await readSteps(server))[1]).toMatchObject({
       steps: [{ messageId: until, state: "STEP_PROGRESS", sleepUntil: 1_800_000_100 }],
     });
-    home.clock.now = testTime + 100_000;
-    await claimDue(home);
-    expect(await readSteps(home)).toMatchObject([
+    server.clock.now = testTime + 100_000;
+    await claimDue(server);
+    expect(await readSteps(server)).toMatchObject([
       {},
       { steps: [{ state: "STEP_SUCCESS", createdAt: testTime + 1_000, endedAt: testTime + 100_000 }] },
       { type: "next", steps: [{ messageId: until }] },
@@ -212,11 +212,11 @@ describe("parallel steps", () => {
   });
 
   test("are one group: with a result, without a result, and failed", async () => {
-    const home = await createTestServer();
-    const first = await start(home, "wfr_1", { retries: 1, retryDelay: "1000" });
-    const one = await step(home, "wfr_1", plan(1));
-    const two = await step(home, "wfr_1", plan(2));
-    await settleStep(home, first);
+    const server = await createTestServer();
+    const first = await start(server, "wfr_1", { retries: 1, retryDelay: "1000" });
+    const one = await step(server, "wfr_1", plan(1));
+    const two = await step(server, "wfr_1", plan(2));
+    await settleStep(server, first);
     const branch = (stepId: number, fields: object) => ({
       stepId,
       stepName: `b${stepId}`,
@@ -230,18 +230,18 @@ describe("parallel steps", () => {
       ...fields,
     });
     const open = { state: "STEP_PROGRESS" };
-    const groupOf = async () => (await readSteps(home)).slice(1);
+    const groupOf = async () => (await readSteps(server)).slice(1);
     expect(await groupOf()).toEqual([
       {
         type: "parallel",
         steps: [branch(1, { ...open, messageId: one }), branch(2, { ...open, messageId: two })],
       },
     ]);
-    const result = await step(home, "wfr_1", { ...plan(1), stepId: 1, targetStep: undefined, out: "x" });
-    await settleStep(home, one);
-    await settleStep(home, result);
+    const result = await step(server, "wfr_1", { ...plan(1), stepId: 1, targetStep: undefined, out: "x" });
+    await settleStep(server, one);
+    await settleStep(server, result);
     const done = branch(1, { state: "STEP_SUCCESS", messageId: result, out: "x", endedAt: testTime });
-    await settleStep(home, two, { status: 500, body: bytes("no") });
+    await settleStep(server, two, { status: 500, body: bytes("no") });
     const error = { error: "the destination answered with status 500", body: "no", headers: {}, status: 500 };
     const retry = {
       messageId: two,
@@ -250,9 +250,9 @@ describe("parallel steps", () => {
       errors: [{ ...error, time: testTime }],
     };
     expect(await groupOf()).toEqual([{ type: "parallel", steps: [done, branch(2, retry)] }]);
-    home.clock.now = testTime + 1_000;
-    await claimDue(home);
-    await settleStep(home, two, { status: 500, body: bytes("no") });
+    server.clock.now = testTime + 1_000;
+    await claimDue(server);
+    await settleStep(server, two, { status: 500, body: bytes("no") });
     const failed = {
       messageId: two,
       state: "STEP_FAILED",
@@ -266,14 +266,14 @@ describe("parallel steps", () => {
   });
 
   test("can wait and invoke; events after the failure of the run are also listed", async () => {
-    const home = await createTestServer();
-    const first = await start(home, "parent", { retries: 0 });
-    const one = await step(home, "parent", plan(1));
-    const two = await step(home, "parent", plan(2, { stepType: "Invoke" }));
-    await settleStep(home, first);
+    const server = await createTestServer();
+    const first = await start(server, "parent", { retries: 0 });
+    const one = await step(server, "parent", plan(1));
+    const two = await step(server, "parent", plan(2, { stepType: "Invoke" }));
+    await settleStep(server, first);
     const invoker = { stepId: 2, stepName: "b2", stepType: "Invoke", concurrent: 2 };
-    await startInvoked(home, "child", { step: invoker });
-    await settleStep(home, two);
+    await startInvoked(server, "child", { step: invoker });
+    await settleStep(server, two);
     const child = {
       invokedWorkflowRunId: "child",
       invokedWorkflowUrl: `${endpoint}/child`,
@@ -284,20 +284,20 @@ describe("parallel steps", () => {
       invokedWorkflowRunBody: "payload",
       invokedWorkflowRunHeaders: { ...versioned, "X-Child": ["c"] },
     };
-    expect((await readSteps(home, "?workflowRunId=parent"))[1]).toMatchObject({
+    expect((await readSteps(server, "?workflowRunId=parent"))[1]).toMatchObject({
       type: "parallel",
       steps: [
         { messageId: one, state: "STEP_PROGRESS" },
         { messageId: two, state: "STEP_PROGRESS", stepType: "Invoke", ...given },
       ],
     });
-    await settleStep(home, one, { status: 489, headers: [["Upstash-Nonretryable-Error", "true"]] });
-    expect((await readSteps(home, "?workflowRunId=parent"))[1].steps).toMatchObject([
+    await settleStep(server, one, { status: 489, headers: [["Upstash-Nonretryable-Error", "true"]] });
+    expect((await readSteps(server, "?workflowRunId=parent"))[1].steps).toMatchObject([
       { state: "STEP_FAILED", errors: [{ status: 489 }] },
       { state: "STEP_CANCELED" },
     ]);
-    await finish(home, "child", '"c"');
-    const parent = await readSteps(home, "?workflowRunId=parent");
+    await finish(server, "child", '"c"');
+    const parent = await readSteps(server, "?workflowRunId=parent");
     expect(parent).toHaveLength(2);
     expect(parent[1].steps).toMatchObject([
       { state: "STEP_FAILED" },
@@ -309,7 +309,7 @@ describe("parallel steps", () => {
         ...given,
       },
     ]);
-    expect((await readRunLog(home, "?workflowRunId=child"))[0].invoker).toEqual({
+    expect((await readRunLog(server, "?workflowRunId=child"))[0].invoker).toEqual({
       workflowRunId: "parent",
       workflowUrl: endpoint,
       workflowRunCreatedAt: testTime,

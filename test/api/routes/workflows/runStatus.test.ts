@@ -4,26 +4,27 @@ import { testTime, createTestServer, otherToken } from "../../testServer.ts";
 import type { TestServer } from "../../testServer.ts";
 import { workflowResponse, endpoint, modernFeatures, post, start, step } from "./workflow.ts";
 
-const status = (home: TestServer, runId = "wfr_1") => home.ask("GET", `/v2/workflows/runs/${runId}/status`);
+const status = (server: TestServer, runId = "wfr_1") =>
+  server.ask("GET", `/v2/workflows/runs/${runId}/status`);
 
 async function waitingRun(more: Parameters<typeof start>[2] = {}): Promise<TestServer> {
-  const home = await createTestServer();
-  await start(home, "wfr_1", more);
-  await home.settle(home.delivery(), workflowResponse);
-  return home;
+  const server = await createTestServer();
+  await start(server, "wfr_1", more);
+  await server.settle(server.delivery(), workflowResponse);
+  return server;
 }
 
 describe("the status of a run", () => {
   test("shows what the run waits for, and until when", async () => {
-    const home = await waitingRun({
+    const server = await waitingRun({
       labels: ["l"],
       flowControl: { key: "k", parallelism: 1, rate: null, period: null },
     });
     const head = { stepId: 1, stepName: "w", stepType: "Wait" };
     const body = JSON.stringify({ url: endpoint, timeout: "1h", step: head });
-    await home.ask("POST", "/v2/wait/paid", { headers: { "upstash-workflow-runid": "wfr_1" }, body });
-    await home.ask("POST", "/v2/notify/wfr_1/payed", { body: "typo" });
-    const reply = await status(home);
+    await server.ask("POST", "/v2/wait/paid", { headers: { "upstash-workflow-runid": "wfr_1" }, body });
+    await server.ask("POST", "/v2/notify/wfr_1/payed", { body: "typo" });
+    const reply = await status(server);
     expect(reply.status).toBe(200);
     expect(reply.body).toEqual({
       workflowRunId: "wfr_1",
@@ -52,9 +53,9 @@ describe("the status of a run", () => {
   });
 
   test("shows unfinished messages with their own wait reasons", async () => {
-    const home = await waitingRun({ retries: 2 });
-    const messageId = await step(home, "wfr_1", { stepId: 1, stepName: "pay" });
-    await home.settle(home.delivery(), { status: 503 });
+    const server = await waitingRun({ retries: 2 });
+    const messageId = await step(server, "wfr_1", { stepId: 1, stepName: "pay" });
+    await server.settle(server.delivery(), { status: 503 });
     // It does not follow step 1, so it does not settle the call that carries it.
     const head = { stepId: 3, stepName: "get", stepType: "Call", concurrent: 1 };
     const call = makeInput({
@@ -63,8 +64,8 @@ describe("the status of a run", () => {
       delay: 5_000,
       post: { kind: "call", runId: "wfr_1", head },
     });
-    const callId = await post(home, call);
-    const { body } = await status(home);
+    const callId = await post(server, call);
+    const { body } = await status(server);
     expect(body).toMatchObject({
       stepsDone: 1,
       lastStep: { stepId: 1, stepName: "pay", stepType: "Run", time: testTime },
@@ -86,7 +87,7 @@ describe("the status of a run", () => {
       },
     ]);
     expect(body.waitingOn[0].waitingOn).toEqual(
-      (await home.ask("GET", `/v2/messages/${messageId}`)).body.waitingOn,
+      (await server.ask("GET", `/v2/messages/${messageId}`)).body.waitingOn,
     );
   });
 
@@ -100,21 +101,21 @@ describe("the status of a run", () => {
       "retry 1 of 2 at 2027-01-15T08:00:12.000Z, after status 500",
     ],
   ])("shows why a retried step failed, with the status: %j", async (more, words) => {
-    const home = await waitingRun({ retries: 2, retryDelay: "12000", ...more });
-    await step(home, "wfr_1", { stepId: 1, stepName: "pay" });
+    const server = await waitingRun({ retries: 2, retryDelay: "12000", ...more });
+    await step(server, "wfr_1", { stepId: 1, stepName: "pay" });
     const body = bytes('{"error":"TypeError","message":"cards.charge is not a function"}');
-    await home.settle(home.delivery(), { status: 500, body });
-    expect((await status(home)).body.waitingOn).toMatchObject([
+    await server.settle(server.delivery(), { status: 500, body });
+    expect((await status(server)).body.waitingOn).toMatchObject([
       { reason: "endpoint", text: expect.stringContaining(words) },
     ]);
-    expect((await status(home)).body.text.endsWith(words)).toBe(true);
+    expect((await status(server)).body.text.endsWith(words)).toBe(true);
   });
 
   test("counts a sleep as done when it has ended", async () => {
-    const home = await waitingRun();
-    await step(home, "wfr_1", { stepId: 1, stepName: "pay" });
-    await home.settle(home.delivery(), workflowResponse);
-    await step(home, "wfr_1", {
+    const server = await waitingRun();
+    await step(server, "wfr_1", { stepId: 1, stepName: "pay" });
+    await server.settle(server.delivery(), workflowResponse);
+    await step(server, "wfr_1", {
       stepId: 2,
       stepName: "long",
       stepType: "SleepFor",
@@ -125,9 +126,9 @@ describe("the status of a run", () => {
       stepsDone: 1,
       lastStep: { stepId: 1 },
     };
-    expect((await status(home)).body).toMatchObject(sleeping);
-    home.clock.now += 5_000;
-    expect((await status(home)).body).toMatchObject({ stepsDone: 2, lastStep: { stepId: 2 } });
+    expect((await status(server)).body).toMatchObject(sleeping);
+    server.clock.now += 5_000;
+    expect((await status(server)).body).toMatchObject({ stepsDone: 2, lastStep: { stepId: 2 } });
     for (const [delay, stepsDone] of [
       [5_000, 0],
       [1_000, 1],
@@ -141,8 +142,8 @@ describe("the status of a run", () => {
   });
 
   test("shows the run that it invoked, or that nothing is in flight", async () => {
-    const home = await waitingRun();
-    expect((await status(home)).body.waitingOn).toMatchObject([{ reason: "nothing", since: testTime }]);
+    const server = await waitingRun();
+    expect((await status(server)).body.waitingOn).toMatchObject([{ reason: "nothing", since: testTime }]);
     const invoker = {
       runId: "wfr_1",
       createdAt: testTime,
@@ -150,7 +151,7 @@ describe("the status of a run", () => {
       headers: [],
       step: { stepId: 1, stepName: "i", stepType: "Invoke", concurrent: 1 },
     };
-    await start(home, "child", {
+    await start(server, "child", {
       url: "https://c.example/c",
       post: {
         kind: "start",
@@ -161,15 +162,15 @@ describe("the status of a run", () => {
         invoker,
       },
     });
-    expect((await status(home)).body.waitingOn).toMatchObject([
+    expect((await status(server)).body.waitingOn).toMatchObject([
       { reason: "run", workflowRunId: "child", workflowUrl: "https://c.example/c", stepName: "i" },
     ]);
   });
 
   test("shows how the run ended, with its result cut between characters", async () => {
-    const home = await waitingRun();
-    await home.ask("DELETE", "/v2/workflows/runs/wfr_1?cancel=false", { body: `"${"ü".repeat(10_000)}"` });
-    const { body } = await status(home);
+    const server = await waitingRun();
+    await server.ask("DELETE", "/v2/workflows/runs/wfr_1?cancel=false", { body: `"${"ü".repeat(10_000)}"` });
+    const { body } = await status(server);
     expect(body).toMatchObject({
       workflowState: "RUN_SUCCESS",
       workflowRunCompletedAt: testTime,
@@ -186,12 +187,15 @@ describe("the status of a run", () => {
   });
 
   test("shows why the run failed, and the state of its failure callback", async () => {
-    const home = await waitingRun({ retries: 0, failureCallback: callbackTo("https://app.example/failed") });
-    const messageId = await step(home, "wfr_1", { stepId: 1, stepName: "pay" });
-    await home.settle(home.delivery(), { status: 500, body: bytes("secret") });
-    const { body } = await status(home);
+    const server = await waitingRun({
+      retries: 0,
+      failureCallback: callbackTo("https://app.example/failed"),
+    });
+    const messageId = await step(server, "wfr_1", { stepId: 1, stepName: "pay" });
+    await server.settle(server.delivery(), { status: 500, body: bytes("secret") });
+    const { body } = await status(server);
     const [letter] = (
-      await home.store.read.deadLetters({
+      await server.store.read.deadLetters({
         account: "acc_1",
         filter: {},
         order: "latestFirst",
@@ -231,71 +235,71 @@ describe("the status of a run", () => {
           ["Upstash-Nonretryable-Error", "true"],
         ] as const,
       };
-      const home = await waitingRun({ retries: 0 });
-      await step(home, "wfr_1", { stepId: 1, stepName: "before" });
-      await home.settle(home.delivery(), failing);
-      const { body } = await status(home);
+      const server = await waitingRun({ retries: 0 });
+      await step(server, "wfr_1", { stepId: 1, stepName: "before" });
+      await server.settle(server.delivery(), failing);
+      const { body } = await status(server);
       expect(body).toMatchObject({
         text: expect.stringMatching(/^failed at .*, 1 step done, at step "boom": always 17$/),
         failure: { error: "always 17", stepName: "boom", responseStatus },
       });
       for (const field of ["stepId", "afterStep"]) expect(body.failure).not.toHaveProperty(field);
-      const [entry] = (await home.ask("GET", "/v2/workflows/dlq")).body.messages;
-      const [group] = (await home.ask("GET", "/v2/workflows/dlq/groups")).body.groups;
+      const [entry] = (await server.ask("GET", "/v2/workflows/dlq")).body.messages;
+      const [group] = (await server.ask("GET", "/v2/workflows/dlq/groups")).body.groups;
       for (const one of [entry, group]) {
         expect(one).toMatchObject({ stepName: "boom" });
         expect(one).not.toHaveProperty("afterStep");
       }
-      expect((await home.ask("GET", "/v2/workflows/events?state=RUN_FAILED")).body.events).toMatchObject([
+      expect((await server.ask("GET", "/v2/workflows/events?state=RUN_FAILED")).body.events).toMatchObject([
         { error: "always 17" },
       ]);
     },
   );
 
   test("names the step that the endpoint was called to run", async () => {
-    const home = await waitingRun({ retries: 0 });
-    await step(home, "wfr_1", { stepId: 0, targetStep: 2, stepName: "pay", concurrent: 2 });
-    await home.settle(home.delivery(), { status: 500 });
-    expect((await status(home)).body.failure).toMatchObject({ stepId: 2, stepName: "pay" });
+    const server = await waitingRun({ retries: 0 });
+    await step(server, "wfr_1", { stepId: 0, targetStep: 2, stepName: "pay", concurrent: 2 });
+    await server.settle(server.delivery(), { status: 500 });
+    expect((await status(server)).body.failure).toMatchObject({ stepId: 2, stepName: "pay" });
   });
 
   test("hides the error of the endpoint if bodies are hidden", async () => {
-    const home = await waitingRun({ retries: 0, redaction: { body: true, headers: false } });
-    await step(home, "wfr_1", { stepId: 1 });
-    await home.settle(home.delivery(), { status: 500, body: bytes('{"message":"secret"}') });
+    const server = await waitingRun({ retries: 0, redaction: { body: true, headers: false } });
+    await step(server, "wfr_1", { stepId: 1 });
+    await server.settle(server.delivery(), { status: 500, body: bytes('{"message":"secret"}') });
     for (const path of ["runs/wfr_1/status", "dlq/groups", "events?state=RUN_FAILED"])
-      expect(JSON.stringify((await home.ask("GET", `/v2/workflows/${path}`)).body)).toMatch(
+      expect(JSON.stringify((await server.ask("GET", `/v2/workflows/${path}`)).body)).toMatch(
         /answered with status (500|…)(?!.*secret)/,
       );
   });
 
   test("is that of the account's newest run with this id", async () => {
-    const home = await waitingRun();
-    await home.ask("DELETE", "/v2/workflows/runs/wfr_1");
-    expect((await status(home)).body).toMatchObject({ workflowState: "RUN_CANCELED" });
-    home.clock.now++;
-    await start(home, "wfr_1");
-    expect((await status(home)).body).toMatchObject({
+    const server = await waitingRun();
+    await server.ask("DELETE", "/v2/workflows/runs/wfr_1");
+    expect((await status(server)).body).toMatchObject({ workflowState: "RUN_CANCELED" });
+    server.clock.now++;
+    await start(server, "wfr_1");
+    expect((await status(server)).body).toMatchObject({
       workflowState: "RUN_STARTED",
       workflowRunCreatedAt: testTime + 1,
     });
-    expect((await home.ask("GET", "/v2/workflows/runs/wfr_1/status", { token: otherToken })).status).toBe(
+    expect((await server.ask("GET", "/v2/workflows/runs/wfr_1/status", { token: otherToken })).status).toBe(
       404,
     );
-    expect(await status(home, "unknown")).toMatchObject({
+    expect(await status(server, "unknown")).toMatchObject({
       status: 404,
       body: { error: expect.stringContaining("unknown") },
     });
-    expect((await status(home, "a%00")).status).toBe(400);
+    expect((await status(server, "a%00")).status).toBe(400);
   });
 
   test("shows the first 50 of many waits", async () => {
-    const home = await waitingRun();
+    const server = await waitingRun();
     for (let stepId = 1; stepId <= 60; stepId++) {
       const body = JSON.stringify({ url: endpoint, step: { stepId, stepName: "w", stepType: "Wait" } });
-      await home.ask("POST", "/v2/wait/paid", { headers: { "upstash-workflow-runid": "wfr_1" }, body });
+      await server.ask("POST", "/v2/wait/paid", { headers: { "upstash-workflow-runid": "wfr_1" }, body });
     }
-    const { body } = await status(home);
+    const { body } = await status(server);
     expect(body).toMatchObject({ more: true, waitingOn: { length: 50 } });
   });
 });

@@ -13,13 +13,13 @@ const trigger = (
 const batch = ({ ask }: TestServer, items: unknown): Promise<Reply> =>
   ask("POST", "/v2/batch/trigger", { body: JSON.stringify(items) });
 const headersOf = ({ message }: Delivery): Headers => Object.fromEntries(message.headers);
-const runOf = async (home: TestServer, runId: string) =>
-  (await home.store.read.activeRun("acc_1", runId))?.run;
+const runOf = async (server: TestServer, runId: string) =>
+  (await server.store.read.activeRun("acc_1", runId))?.run;
 
 describe("a trigger", () => {
   test("starts a run as the workflow client would", async () => {
-    const home = await createTestServer();
-    const reply = await trigger(home, {
+    const server = await createTestServer();
+    const reply = await trigger(server, {
       "content-type": "text/plain",
       "svc-forward-my-header": "v",
       "svc-label": "a, b",
@@ -29,7 +29,7 @@ describe("a trigger", () => {
       body: { workflowRunId: expect.stringMatching(/^wfr_\w{20,}$/), workflowCreatedAt: testTime },
     });
     expect(Object.keys(reply.body)).toEqual(["workflowRunId", "workflowCreatedAt"]);
-    const [delivery] = home.deliveries;
+    const [delivery] = server.deliveries;
     expect(delivery?.message).toMatchObject({
       url: endpoint,
       method: "POST",
@@ -43,8 +43,8 @@ describe("a trigger", () => {
       "Svc-Workflow-Sdk-Version": "1",
       "Svc-Label": "a,b",
     });
-    expect(takeHistories(home)).toEqual([["payload"]]);
-    expect(await runOf(home, reply.body.workflowRunId)).toMatchObject({
+    expect(takeHistories(server)).toEqual([["payload"]]);
+    expect(await runOf(server, reply.body.workflowRunId)).toMatchObject({
       url: endpoint,
       features: modernFeatures,
       state: "RUN_STARTED",
@@ -52,9 +52,9 @@ describe("a trigger", () => {
   });
 
   test("reports a failure to the workflow itself, with the same retry and key settings", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const policy = { "upstash-retries": "0", "upstash-retry-delay": "7", "upstash-flow-control-key": "k" };
-    const { body } = await trigger(home, {
+    const { body } = await trigger(server, {
       ...policy,
       "upstash-flow-control-value": "rate=1",
       "upstash-forward-my-header": "v",
@@ -62,16 +62,16 @@ describe("a trigger", () => {
       "upstash-failure-callback": "",
       "upstash-failure-callback-forward-mine": "f",
     });
-    const first = home.delivery();
-    const run = await runOf(home, body.workflowRunId);
+    const first = server.delivery();
+    const run = await runOf(server, body.workflowRunId);
     expect(run?.settings.failureCallback).toMatchObject({
       url: endpoint,
       retryDelay: "7",
       flowControl: { key: "k", rate: 1 },
     });
-    home.clock.now += 1_000;
-    await home.settle(first, { status: 500 });
-    const callback = home.delivery();
+    server.clock.now += 1_000;
+    await server.settle(first, { status: 500 });
+    const callback = server.delivery();
     expect(callback.message).toMatchObject({
       url: endpoint,
       retries: 0,
@@ -88,15 +88,15 @@ describe("a trigger", () => {
   });
 
   test("keeps a given failure callback, with the same headers and its own settings", async () => {
-    const home = await createTestServer();
-    const { body } = await trigger(home, {
+    const server = await createTestServer();
+    const { body } = await trigger(server, {
       "svc-failure-callback": "https://else.example",
       "svc-failure-callback-retry-delay": "9",
       "svc-retry-delay": "7",
       "svc-forward-my-header": "v",
       "svc-failure-callback-forward-my-header": "w",
     });
-    expect((await runOf(home, body.workflowRunId))?.settings.failureCallback).toMatchObject({
+    expect((await runOf(server, body.workflowRunId))?.settings.failureCallback).toMatchObject({
       url: "https://else.example",
       retryDelay: "9",
       headers: [
@@ -108,43 +108,43 @@ describe("a trigger", () => {
   });
 
   test("without prefixed headers uses Upstash- names and the content type application/json", async () => {
-    const home = await createTestServer();
-    await trigger(home);
-    expect(home.deliveries[0]?.message.brand).toBe("upstash");
-    expect(headersOf(home.delivery())).toEqual({
+    const server = await createTestServer();
+    await trigger(server);
+    expect(server.deliveries[0]?.message.brand).toBe("upstash");
+    expect(headersOf(server.delivery())).toEqual({
       "Content-Type": "application/json",
       "Upstash-Workflow-Sdk-Version": "1",
     });
   });
 
   test("with Unknown-Sdk asks the endpoint to start the run itself", async () => {
-    const home = await createTestServer();
-    const { body } = await trigger(home, {
+    const server = await createTestServer();
+    const { body } = await trigger(server, {
       "upstash-workflow-unknown-sdk": "true",
       "upstash-workflow-runid": "mine",
     });
     expect(body).toEqual({ workflowRunId: "mine", workflowCreatedAt: testTime });
-    expect(headersOf(home.delivery())).toMatchObject({
+    expect(headersOf(server.delivery())).toMatchObject({
       "Upstash-Workflow-Sdk-Version": "1",
       "Upstash-Workflow-Unknown-Sdk": "true",
     });
   });
 
   test("with the id of an active run starts none", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const first = await trigger(
-      home,
+      server,
       {},
       {
         body: "x",
         path: `/v2/trigger/${endpoint}?svc-workflow-runid=mine`,
       },
     );
-    home.clock.now += 5;
-    const again = await trigger(home, { "svc-workflow-runid": "mine" });
+    server.clock.now += 5;
+    const again = await trigger(server, { "svc-workflow-runid": "mine" });
     expect(again).toMatchObject({ status: 200, body: { ...first.body, deduplicated: true } });
-    expect(home.deliveries).toHaveLength(1);
-    const foreign = await home.ask("POST", `/v2/trigger/${endpoint}`, {
+    expect(server.deliveries).toHaveLength(1);
+    const foreign = await server.ask("POST", `/v2/trigger/${endpoint}`, {
       headers: { "svc-workflow-runid": "mine" },
       token: otherToken,
     });
@@ -152,15 +152,15 @@ describe("a trigger", () => {
   });
 
   test("goes to the URL in its path, byte for byte, and may be delayed", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const url = "https://app.example/a%2fb?x=1&y=%20";
-    await trigger(home, {}, { body: "", path: `/v2/trigger/${url}&svc-delay=10s` });
-    expect(home.deliveries).toEqual([]);
-    home.clock.now += 10_000;
-    await home.store.execute("claim", { limit: 10 });
-    expect(home.deliveries[0]?.message.url).toBe(url);
-    expect(takeHistories(home)).toEqual([[""]]);
-    expect(home.lines).toMatchObject([{ path: "/v2/trigger/https://app.example" }]);
+    await trigger(server, {}, { body: "", path: `/v2/trigger/${url}&svc-delay=10s` });
+    expect(server.deliveries).toEqual([]);
+    server.clock.now += 10_000;
+    await server.store.execute("claim", { limit: 10 });
+    expect(server.deliveries[0]?.message.url).toBe(url);
+    expect(takeHistories(server)).toEqual([[""]]);
+    expect(server.lines).toMatchObject([{ path: "/v2/trigger/https://app.example" }]);
   });
 
   test.for<[what: string, path: string, headers: Headers, status: number, error: RegExp]>([
@@ -218,18 +218,18 @@ describe("a trigger", () => {
       /^svc-cron: only valid for schedules; use /,
     ],
   ])("with %s is refused", async ([, path, headers, status, error]) => {
-    const home = await createTestServer();
-    expect(await trigger(home, headers, { body: "x", path })).toMatchObject({
+    const server = await createTestServer();
+    expect(await trigger(server, headers, { body: "x", path })).toMatchObject({
       status,
       body: { error: expect.stringMatching(error) },
     });
-    expect(home.deliveries).toEqual([]);
+    expect(server.deliveries).toEqual([]);
   });
 });
 
 describe("a batch of triggers", () => {
   test("starts a run for each item, in order", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const items = [
       { destination: endpoint, body: "1" },
       {
@@ -239,7 +239,7 @@ describe("a batch of triggers", () => {
       },
       { destination: endpoint, headers: { "svc-workflow-runid": "mine" } },
     ];
-    const reply = await batch(home, items);
+    const reply = await batch(server, items);
     expect(reply).toMatchObject({
       status: 201,
       body: [
@@ -248,15 +248,15 @@ describe("a batch of triggers", () => {
         { workflowRunId: "mine", workflowCreatedAt: testTime, deduplicated: true },
       ],
     });
-    expect(home.deliveries.map(({ message: { brand, url } }) => [brand, url])).toEqual([
+    expect(server.deliveries.map(({ message: { brand, url } }) => [brand, url])).toEqual([
       ["upstash", endpoint],
       ["svc", "https://app.example/else"],
     ]);
-    expect(headersOf(home.deliveries[1] as Delivery)["Svc-Label"]).toBe(
+    expect(headersOf(server.deliveries[1] as Delivery)["Svc-Label"]).toBe(
       Buffer.from("é日").toString("latin1"),
     );
-    expect(takeHistories(home)).toEqual([["1"], ["2"]]);
-    expect((await batch(home, [])).body).toEqual([]);
+    expect(takeHistories(server)).toEqual([["1"], ["2"]]);
+    expect((await batch(server, [])).body).toEqual([]);
   });
 
   test.for<[what: string, item: unknown, status: number, error: RegExp]>([
@@ -282,20 +282,20 @@ describe("a batch of triggers", () => {
       /label: /,
     ],
   ])("starts no run if an item %s", async ([, item, status, error]) => {
-    const home = await createTestServer();
-    expect(await batch(home, [{ destination: endpoint }, item])).toMatchObject({
+    const server = await createTestServer();
+    expect(await batch(server, [{ destination: endpoint }, item])).toMatchObject({
       status,
       body: { error: expect.stringMatching(error) },
     });
-    expect(home.deliveries).toEqual([]);
+    expect(server.deliveries).toEqual([]);
   });
 
   test("is limited to the number of items of a batch", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     expect(
       (
         await batch(
-          home,
+          server,
           Array.from({ length: 10_001 }, () => ({ destination: endpoint })),
         )
       ).status,

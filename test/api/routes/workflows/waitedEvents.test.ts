@@ -5,18 +5,18 @@ import { wait, waitingRun } from "./waitingRuns.ts";
 
 describe("GET /v2/waiters", () => {
   test("lists the events that runs wait for, and not the runs that wait for other runs", async () => {
-    const home = await createTestServer();
-    await waitingRun(home, "parent");
-    await waitingRun(home, "r1");
-    await wait(home, "r1", { event: "paid" });
-    await waitingRun(home, "r2");
-    await wait(home, "r2", { event: "paid", timeout: "1h" });
-    await wait(home, "r2", { event: "order shipped", stepId: 2 });
-    await startInvoked(home, "child", {
+    const server = await createTestServer();
+    await waitingRun(server, "parent");
+    await waitingRun(server, "r1");
+    await wait(server, "r1", { event: "paid" });
+    await waitingRun(server, "r2");
+    await wait(server, "r2", { event: "paid", timeout: "1h" });
+    await wait(server, "r2", { event: "order shipped", stepId: 2 });
+    await startInvoked(server, "child", {
       step: { stepId: 1, stepName: "inv", stepType: "Invoke", concurrent: 1 },
     });
     const week = 7 * 86_400_000;
-    const { status, body } = await home.ask("GET", "/v2/waiters");
+    const { status, body } = await server.ask("GET", "/v2/waiters");
     expect({ status, body }).toEqual({
       status: 200,
       body: {
@@ -34,14 +34,14 @@ describe("GET /v2/waiters", () => {
         ],
       },
     });
-    const first = (await home.ask("GET", "/v2/waiters?count=1")).body;
+    const first = (await server.ask("GET", "/v2/waiters?count=1")).body;
     expect(first).toMatchObject({ events: [{ eventId: "order shipped" }], cursor: "order shipped" });
-    const second = await home.ask("GET", `/v2/waiters?count=1&cursor=${encodeURIComponent(first.cursor)}`);
+    const second = await server.ask("GET", `/v2/waiters?count=1&cursor=${encodeURIComponent(first.cursor)}`);
     expect(second.body).toMatchObject({ events: [{ eventId: "paid" }] });
     expect(second.body).not.toHaveProperty("cursor");
-    await home.ask("POST", "/v2/notify/paid");
-    expect((await home.ask("GET", "/v2/waiters")).body.events).toHaveLength(1);
-    expect((await home.ask("GET", "/v2/waiters", { token: otherToken })).body).toEqual({ events: [] });
+    await server.ask("POST", "/v2/notify/paid");
+    expect((await server.ask("GET", "/v2/waiters")).body.events).toHaveLength(1);
+    expect((await server.ask("GET", "/v2/waiters", { token: otherToken })).body).toEqual({ events: [] });
   });
 
   test.each([
@@ -50,8 +50,8 @@ describe("GET /v2/waiters", () => {
     ["count=0", "count: "],
     ["event=paid", "event: "],
   ])("refuses %s", async (query, error) => {
-    const home = await createTestServer();
-    const { status, body } = await home.ask("GET", `/v2/waiters?${query}`);
+    const server = await createTestServer();
+    const { status, body } = await server.ask("GET", `/v2/waiters?${query}`);
     expect({ status, error: body.error }).toEqual({ status: 400, error: expect.stringContaining(error) });
   });
 });

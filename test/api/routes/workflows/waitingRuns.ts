@@ -30,21 +30,21 @@ export function waiting(runId: string, { stepId = 1, ...more }: Record<string, u
 
 /** Makes a step of a run wait for an event, by default `paid`. */
 export const wait = (
-  home: TestServer,
+  server: TestServer,
   runId: string,
   { event = "paid", ...more }: Record<string, unknown> & { event?: string } = {},
-): Promise<Reply> => home.ask("POST", `/v2/wait/${encodeURIComponent(event)}`, waiting(runId, more));
+): Promise<Reply> => server.ask("POST", `/v2/wait/${encodeURIComponent(event)}`, waiting(runId, more));
 
 /** Starts a run whose first message is delivered. */
 export async function waitingRun(
-  home: TestServer,
+  server: TestServer,
   runId: string,
   more: Parameters<typeof start>[2] = {},
 ): Promise<void> {
-  await start(home, runId, more);
-  await home.settle(home.delivery(), workflowResponse);
+  await start(server, runId, more);
+  await server.settle(server.delivery(), workflowResponse);
 }
 
 /** Returns the result at this position of the history in the next delivery. */
-export const resultIn = (home: TestServer, position = 1): Record<string, unknown> =>
-  JSON.parse(takeHistories(home)[0]?.[position] ?? "null");
+export const resultIn = (server: TestServer, position = 1): Record<string, unknown> =>
+  JSON.parse(takeHistories(server)[0]?.[position] ?? "null");

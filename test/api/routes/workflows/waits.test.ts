@@ -7,8 +7,8 @@ import type { TestServer, Reply } from "../../testServer.ts";
 
 describe("a waiting step", () => {
   test("shows no headers that its run hides", async () => {
-    const home = await createTestServer();
-    await waitingRun(home, "wfr_1", { redaction: { body: false, headers: ["X-Secret"] } });
+    const server = await createTestServer();
+    await waitingRun(server, "wfr_1", { redaction: { body: false, headers: ["X-Secret"] } });
     const { headers, body } = waiting("wfr_1");
     const secrets = { "Upstash-Forward-X-Secret": "s3cret", "Upstash-Forward-X-Open": "open" };
     const timeoutHeaders = { ...JSON.parse(body).timeoutHeaders, "upstash-forward-x-secret": ["s3cret"] };
@@ -16,22 +16,22 @@ describe("a waiting step", () => {
       headers: { ...headers, ...secrets },
       body: JSON.stringify({ ...JSON.parse(body), timeoutHeaders }),
     };
-    expect((await home.ask("POST", "/v2/wait/paid", posted)).status).toBe(200);
-    const shown = await home.ask("GET", "/v2/waiters/paid");
-    const notified = await home.ask("POST", "/v2/notify/paid");
+    expect((await server.ask("POST", "/v2/wait/paid", posted)).status).toBe(200);
+    const shown = await server.ask("GET", "/v2/waiters/paid");
+    const notified = await server.ask("POST", "/v2/notify/paid");
     expect(shown.body[0].headers).toMatchObject({
       "Upstash-Forward-X-Secret": [expect.stringMatching(/^REDACTED:/)],
       "Upstash-Forward-X-Open": ["open"],
     });
     expect(notified.body[0].waiter).toEqual(shown.body[0]);
     expect(JSON.stringify([shown.body, notified.body])).not.toContain("s3cret");
-    expect(home.delivery().message.headers).toContainEqual(["X-Secret", "s3cret"]);
+    expect(server.delivery().message.headers).toContainEqual(["X-Secret", "s3cret"]);
   });
 
   test("is shown without headers to tokens that may only publish", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const verbs = (of: string[]): Promise<Reply> =>
-      home.ask("POST", "/v2/tokens", { body: JSON.stringify({ verbs: of }) });
+      server.ask("POST", "/v2/tokens", { body: JSON.stringify({ verbs: of }) });
     const publishing = await verbs(["publish"]);
     const both = await verbs(["publish", "read"]);
     const shownHeaders: unknown[] = [];
@@ -41,11 +41,11 @@ describe("a waiting step", () => {
       [both, "paid"],
     ] as const) {
       const runId = `wfr_${shownHeaders.length + 1}`;
-      await waitingRun(home, runId);
+      await waitingRun(server, runId);
       const { headers, body } = waiting(runId);
       const posted = { headers: { ...headers, "Upstash-Forward-Authorization": "Bearer s3cret" }, body };
-      expect((await home.ask("POST", "/v2/wait/paid", posted)).status).toBe(200);
-      const reply = await home.ask("POST", `/v2/notify/${path}`, { token: token.body.token });
+      expect((await server.ask("POST", "/v2/wait/paid", posted)).status).toBe(200);
+      const reply = await server.ask("POST", `/v2/notify/${path}`, { token: token.body.token });
       const known = [
         path === "paid" && token === publishing ? "" : runId,
         token === publishing ? "" : endpoint,
@@ -55,7 +55,7 @@ describe("a waiting step", () => {
         body: [{ workflowRunId: known[0], waiter: { url: known[1] } }],
       });
       shownHeaders.push(reply.body[0].waiter.headers);
-      home.delivery();
+      server.delivery();
     }
     expect(shownHeaders).toEqual([
       {},
@@ -65,10 +65,10 @@ describe("a waiting step", () => {
   });
 
   test("is shown with the headers of its request, and continues on a notification", async () => {
-    const home = await createTestServer();
-    await waitingRun(home, "wfr_1");
-    expect(await wait(home, "wfr_1")).toMatchObject({ status: 200, body: { waits: true } });
-    const shown = await home.ask("GET", "/v2/waiters/paid");
+    const server = await createTestServer();
+    await waitingRun(server, "wfr_1");
+    expect(await wait(server, "wfr_1")).toMatchObject({ status: 200, body: { waits: true } });
+    const shown = await server.ask("GET", "/v2/waiters/paid");
     expect(shown).toMatchObject({
       status: 200,
       headers: { "content-type": "application/json; charset=utf-8" },
@@ -88,7 +88,7 @@ describe("a waiting step", () => {
       },
     ]);
     expect(JSON.stringify(shown.body)).not.toMatch(/bearer|authorization/i);
-    const reply = await home.ask("POST", "/v2/notify/paid", { body: "yes ✓" });
+    const reply = await server.ask("POST", "/v2/notify/paid", { body: "yes ✓" });
     expect(reply.body).toEqual([
       {
         waiter: shown.body[0],
@@ -99,7 +99,7 @@ describe("a waiting step", () => {
         deduplicated: false,
       },
     ]);
-    expect(home.deliveries[0]?.message).toMatchObject({
+    expect(server.deliveries[0]?.message).toMatchObject({
       id: reply.body[0].messageId,
       url: endpoint,
       headers: expect.arrayContaining([
@@ -107,7 +107,7 @@ describe("a waiting step", () => {
         ["Content-Type", "application/json"],
       ]),
     });
-    expect(resultIn(home)).toEqual({
+    expect(resultIn(server)).toEqual({
       stepId: 1,
       stepType: "Wait",
       stepName: "w",
@@ -117,16 +117,16 @@ describe("a waiting step", () => {
       out: Buffer.from("yes ✓").toString("base64"),
       waitTimeout: false,
     });
-    expect((await home.ask("GET", "/v2/waiters/paid")).body).toEqual([]);
-    expect((await home.ask("POST", "/v2/notify/paid", { body: "again" })).body).toEqual([]);
+    expect((await server.ask("GET", "/v2/waiters/paid")).body).toEqual([]);
+    expect((await server.ask("POST", "/v2/notify/paid", { body: "again" })).body).toEqual([]);
   });
 
   test("posted twice waits once", async () => {
-    const home = await createTestServer();
-    await waitingRun(home, "wfr_1");
-    await wait(home, "wfr_1");
-    expect(await wait(home, "wfr_1")).toMatchObject({ status: 200, body: { waits: false } });
-    expect((await home.ask("POST", "/v2/notify/paid")).body).toHaveLength(1);
+    const server = await createTestServer();
+    await waitingRun(server, "wfr_1");
+    await wait(server, "wfr_1");
+    expect(await wait(server, "wfr_1")).toMatchObject({ status: 200, body: { waits: false } });
+    expect((await server.ask("POST", "/v2/notify/paid")).body).toHaveLength(1);
   });
 
   test.each([
@@ -136,55 +136,55 @@ describe("a waiting step", () => {
     ["1y", 365 * 86_400_000],
     ["366d", 366 * 86_400_000],
   ])("with the timeout %s continues by itself", async (timeout, millis) => {
-    const home = await createTestServer();
-    await waitingRun(home, "wfr_1");
+    const server = await createTestServer();
+    await waitingRun(server, "wfr_1");
     expect(
       (
-        await wait(home, "wfr_1", {
+        await wait(server, "wfr_1", {
           timeout,
           timeoutUrl: "https://app.example/late",
           timeoutBody: null,
         })
       ).status,
     ).toBe(200);
-    home.clock.now = testTime + millis - 1;
-    if (millis > 0) expect(await claimed(home)).toBe(0);
-    home.clock.now++;
-    expect(await claimed(home)).toBe(1);
-    expect(home.deliveries[0]?.message.url).toBe("https://app.example/late");
-    expect(resultIn(home)).toMatchObject({
+    server.clock.now = testTime + millis - 1;
+    if (millis > 0) expect(await claimed(server)).toBe(0);
+    server.clock.now++;
+    expect(await claimed(server)).toBe(1);
+    expect(server.deliveries[0]?.message.url).toBe("https://app.example/late");
+    expect(resultIn(server)).toMatchObject({
       waitTimeout: true,
       timeout: typeof timeout === "number" ? `${timeout}s` : timeout,
     });
   });
 
-  const claimed = async (home: TestServer): Promise<number> => {
-    await home.store.execute("claim", { limit: 10 });
-    return home.deliveries.length;
+  const claimed = async (server: TestServer): Promise<number> => {
+    await server.store.execute("claim", { limit: 10 });
+    return server.deliveries.length;
   };
 
   test("without a timeout waits at most 7 days", async () => {
-    const home = await createTestServer();
-    await waitingRun(home, "wfr_1");
-    await wait(home, "wfr_1", {
+    const server = await createTestServer();
+    await waitingRun(server, "wfr_1");
+    await wait(server, "wfr_1", {
       timeout: undefined,
       timeoutUrl: undefined,
       timeoutHeaders: undefined,
     });
-    expect((await home.ask("GET", "/v2/waiters/paid")).body).toMatchObject([
+    expect((await server.ask("GET", "/v2/waiters/paid")).body).toMatchObject([
       { deadline: testTime / 1000 + 7 * 86_400, timeoutUrl: endpoint, timeoutHeaders: {} },
     ]);
   });
 
   test("cannot have its result set in advance", async () => {
-    const home = await createTestServer();
-    await waitingRun(home, "wfr_1");
-    await wait(home, "wfr_1", {
+    const server = await createTestServer();
+    await waitingRun(server, "wfr_1");
+    await wait(server, "wfr_1", {
       timeout: "0s",
       step: { stepId: 1, stepType: "Wait", stepName: "w", out: "forged", waitTimeout: false, concurrent: 1 },
     });
-    await claimed(home);
-    const result = resultIn(home);
+    await claimed(server);
+    const result = resultIn(server);
     expect(result).toMatchObject({ waitTimeout: true });
     expect(result).not.toHaveProperty("out");
   });
@@ -223,22 +223,22 @@ describe("a waiting step", () => {
   ];
 
   test.for(refused)("is refused with %s", async ([, change, status, error]) => {
-    const home = await createTestServer();
-    await waitingRun(home, "wfr_1");
-    expect(await wait(home, "wfr_1", change)).toMatchObject({
+    const server = await createTestServer();
+    await waitingRun(server, "wfr_1");
+    expect(await wait(server, "wfr_1", change)).toMatchObject({
       status,
       body: { error: expect.stringMatching(error) },
     });
-    expect((await home.ask("GET", "/v2/waiters/paid")).body).toEqual([]);
+    expect((await server.ask("GET", "/v2/waiters/paid")).body).toEqual([]);
   });
 
   test.each(["", "[]", "null", "{", '"text"', Buffer.from([0xff])])(
     "is refused with a body that is not a JSON object: %o",
     async (body) => {
-      const home = await createTestServer();
-      await waitingRun(home, "wfr_1");
+      const server = await createTestServer();
+      await waitingRun(server, "wfr_1");
       const { headers } = waiting("wfr_1");
-      expect(await home.ask("POST", "/v2/wait/paid", { headers, body })).toMatchObject({
+      expect(await server.ask("POST", "/v2/wait/paid", { headers, body })).toMatchObject({
         status: 412,
         body: { error: expect.stringMatching(/^body: /) },
       });
@@ -246,36 +246,36 @@ describe("a waiting step", () => {
   );
 
   test("is refused with 400 without an active run of the account", async () => {
-    const home = await createTestServer();
-    await waitingRun(home, "wfr_1");
-    await home.ask("DELETE", "/v2/workflows/runs/wfr_1?cancel=false");
-    await waitingRun(home, "theirs", { as: "acc_2" });
+    const server = await createTestServer();
+    await waitingRun(server, "wfr_1");
+    await server.ask("DELETE", "/v2/workflows/runs/wfr_1?cancel=false");
+    await waitingRun(server, "theirs", { as: "acc_2" });
     for (const runId of ["wfr_1", "unknown", "theirs"])
-      expect(await wait(home, runId)).toMatchObject({
+      expect(await wait(server, runId)).toMatchObject({
         status: 400,
         body: { error: expect.stringContaining(`no active run "${runId}"`) },
       });
     const { body } = waiting("wfr_1");
-    expect(await home.ask("POST", "/v2/wait/paid", { body })).toMatchObject({
+    expect(await server.ask("POST", "/v2/wait/paid", { body })).toMatchObject({
       status: 400,
       body: { error: expect.stringMatching(/^workflow-runid: missing/) },
     });
     const two = { "svc-workflow-runid": "a", "upstash-workflow-runid": "b" };
-    expect(await home.ask("POST", "/v2/wait/paid", { body, headers: two })).toMatchObject({
+    expect(await server.ask("POST", "/v2/wait/paid", { body, headers: two })).toMatchObject({
       status: 400,
       body: { error: expect.stringMatching(/^workflow-runid: given twice/) },
     });
   });
 
   test("never shows the token", async () => {
-    const home = await createTestServer();
-    await waitingRun(home, "wfr_1");
+    const server = await createTestServer();
+    await waitingRun(server, "wfr_1");
     const { headers, body } = waiting("wfr_1");
-    await home.ask("POST", "/v2/wait/paid", {
+    await server.ask("POST", "/v2/wait/paid", {
       headers: { ...headers, "upstash-forward-x": `Bearer ${token}`, cookie: "c" },
       body,
     });
-    const text = JSON.stringify((await home.ask("GET", "/v2/waiters/paid")).body);
+    const text = JSON.stringify((await server.ask("GET", "/v2/waiters/paid")).body);
     expect(text).not.toContain(token);
     expect(text).not.toMatch(/cookie/i);
   });
@@ -283,15 +283,15 @@ describe("a waiting step", () => {
 
 describe("ids of events", () => {
   test.each(["a/b", "ünïcödé 🎉", "x".repeat(512), "100%", "a?b#c", " "])("%s is accepted", async (event) => {
-    const home = await createTestServer();
-    await waitingRun(home, "wfr_1");
-    expect((await wait(home, "wfr_1", { event })).status).toBe(200);
+    const server = await createTestServer();
+    await waitingRun(server, "wfr_1");
+    expect((await wait(server, "wfr_1", { event })).status).toBe(200);
     const path = encodeURIComponent(event);
-    expect((await home.ask("GET", `/v2/waiters/${path}`)).body).toHaveLength(1);
-    expect((await home.ask("POST", `/v2/notify/wfr_1/${path}`, { body: "e" })).body).toMatchObject([
+    expect((await server.ask("GET", `/v2/waiters/${path}`)).body).toHaveLength(1);
+    expect((await server.ask("POST", `/v2/notify/wfr_1/${path}`, { body: "e" })).body).toMatchObject([
       { workflowRunId: "wfr_1" },
     ]);
-    expect(resultIn(home)).toMatchObject({ waitEventId: event });
+    expect(resultIn(server)).toMatchObject({ waitEventId: event });
   });
 
   test.each(["\u0000", "\ud800", "a\udfffb", ""])("%j is refused as a part of a path", (text) => {
@@ -299,8 +299,8 @@ describe("ids of events", () => {
   });
 
   test.each(["a%00b", "%0a", "x".repeat(513), "%ed%b0%80", "%zz"])("%s is refused", async (event) => {
-    const home = await createTestServer();
-    await waitingRun(home, "wfr_1");
+    const server = await createTestServer();
+    await waitingRun(server, "wfr_1");
     for (const [method, url] of [
       ["POST", `/v2/wait/${event}`],
       ["POST", `/v2/notify/${event}`],
@@ -308,7 +308,7 @@ describe("ids of events", () => {
       ["POST", `/v2/notify/${event}/paid`],
       ["GET", `/v2/waiters/${event}`],
     ] as const) {
-      const reply = await home.ask(method, url, method === "GET" ? {} : waiting("wfr_1"));
+      const reply = await server.ask(method, url, method === "GET" ? {} : waiting("wfr_1"));
       const status = url.startsWith("/v2/wait/") ? 412 : 400;
       expect([url, reply.status, reply.body.error]).toEqual([
         url,

@@ -11,26 +11,30 @@ const runIds = async ({ ask }: TestServer, query = "", path = "/v2/workflows/dlq
 
 /** Creates four failed runs, one second apart, and a dead letter of a message. */
 async function failFour() {
-  const home = await createTestServer();
+  const server = await createTestServer();
   const withCallback = { failureCallback: callbackTo("https://app.example/failed") };
   const flowControl = { key: "k%", parallelism: null, rate: 5, period: null };
-  const a = await failRunAndRead(home, "order-1", { ...withCallback, labels: ["x"], callerIp: "192.0.2.1" });
-  const [callback] = home.deliveries.splice(0);
+  const a = await failRunAndRead(server, "order-1", {
+    ...withCallback,
+    labels: ["x"],
+    callerIp: "192.0.2.1",
+  });
+  const [callback] = server.deliveries.splice(0);
   if (callback)
-    await home.settle(callback, { status: 489, headers: [["Upstash-Nonretryable-Error", "true"]] });
-  const b = await failRunAndRead(home, "order-10", { labels: ["x", "y"], flowControl });
-  const c = await failRunAndRead(home, "order_%1", {
+    await server.settle(callback, { status: 489, headers: [["Upstash-Nonretryable-Error", "true"]] });
+  const b = await failRunAndRead(server, "order-10", { labels: ["x", "y"], flowControl });
+  const c = await failRunAndRead(server, "order_%1", {
     url: "https://other.example/flow",
     outcome: { status: 404 },
   });
-  const d = await failRunAndRead(home, "ORDER-1", withCallback);
+  const d = await failRunAndRead(server, "ORDER-1", withCallback);
   const started = testTime + 1_000;
-  await home.store.execute("publish", { account: "acc_1", inputs: [] });
-  const { body } = await home.ask("POST", "/v2/publish/https://m.example", {
+  await server.store.execute("publish", { account: "acc_1", inputs: [] });
+  const { body } = await server.ask("POST", "/v2/publish/https://m.example", {
     headers: { "svc-retries": "0", "svc-label": "x" },
   });
-  await home.settle(takeDelivery(home, body.messageId), { status: 500 });
-  return { home, a, b, c, d, started };
+  await server.settle(takeDelivery(server, body.messageId), { status: 500 });
+  return { server, a, b, c, d, started };
 }
 
 describe("the list of failed runs", () => {
@@ -64,39 +68,39 @@ describe("the list of failed runs", () => {
     ["?responseStatus=404&responseStatus=500&label=y", "order-10"],
     ["?messageId=msg_unknown", ""],
   ])("filtered by %s", async (query, expected) => {
-    const { home } = await failFour();
+    const { server } = await failFour();
     const words = expected === "" ? [] : expected.split(" ");
-    expect(await runIds(home, query)).toEqual(words);
-    expect(await runIds(home, `${query === "" ? "?" : `${query}&`}source=workflow`, "/v2/dlq")).toEqual(
+    expect(await runIds(server, query)).toEqual(words);
+    expect(await runIds(server, `${query === "" ? "?" : `${query}&`}source=workflow`, "/v2/dlq")).toEqual(
       words,
     );
   });
 
   test("by ids has only runs and ignores other filters", async () => {
-    const { home, a, c } = await failFour();
-    const { body } = await home.ask("GET", "/v2/dlq");
+    const { server, a, c } = await failFour();
+    const { body } = await server.ask("GET", "/v2/dlq");
     expect(body.messages).toMatchObject([{ url: "https://m.example" }]);
     expect(
-      await runIds(home, `?dlqIds=${c}&dlqIds=${a}&dlqIds=${body.messages[0].dlqId}&dlqIds=1-1&label=z`),
+      await runIds(server, `?dlqIds=${c}&dlqIds=${a}&dlqIds=${body.messages[0].dlqId}&dlqIds=1-1&label=z`),
     ).toEqual(["order-1", "order_%1"]);
   });
 
   test("is paged", async () => {
-    const { home } = await failFour();
-    const first = (await home.ask("GET", "/v2/workflows/dlq?count=3")).body;
+    const { server } = await failFour();
+    const first = (await server.ask("GET", "/v2/workflows/dlq?count=3")).body;
     expect(first.messages).toHaveLength(3);
-    expect(await runIds(home, `?count=3&cursor=${first.cursor}`)).toEqual(["ORDER-1"]);
+    expect(await runIds(server, `?count=3&cursor=${first.cursor}`)).toEqual(["ORDER-1"]);
     expect(
-      (await home.ask("GET", `/v2/workflows/dlq?count=3&cursor=${first.cursor}`)).body,
+      (await server.ask("GET", `/v2/workflows/dlq?count=3&cursor=${first.cursor}`)).body,
     ).not.toHaveProperty("cursor");
   });
 
   test("of another account is empty, and its actions find nothing", async () => {
-    const { home, a } = await failFour();
-    expect((await home.ask("GET", "/v2/workflows/dlq", { token: otherToken })).body).toEqual({
+    const { server, a } = await failFour();
+    expect((await server.ask("GET", "/v2/workflows/dlq", { token: otherToken })).body).toEqual({
       messages: [],
     });
-    expect((await home.ask("GET", `/v2/workflows/dlq?dlqIds=${a}`, { token: otherToken })).body).toEqual({
+    expect((await server.ask("GET", `/v2/workflows/dlq?dlqIds=${a}`, { token: otherToken })).body).toEqual({
       messages: [],
     });
     for (const [method, path] of [
@@ -107,32 +111,34 @@ describe("the list of failed runs", () => {
       ["POST", "callback/"],
       ["DELETE", "callback/"],
     ] as const) {
-      expect(await home.ask(method, `/v2/workflows/dlq/${path}${a}`, { token: otherToken })).toMatchObject({
+      expect(await server.ask(method, `/v2/workflows/dlq/${path}${a}`, { token: otherToken })).toMatchObject({
         status: 404,
       });
     }
-    expect((await home.ask("DELETE", `/v2/workflows/dlq?dlqIds=${a}`, { token: otherToken })).body).toEqual({
-      deleted: 0,
-      failed: [{ id: a, reason: expect.stringMatching(/no failed run/) }],
-    });
+    expect((await server.ask("DELETE", `/v2/workflows/dlq?dlqIds=${a}`, { token: otherToken })).body).toEqual(
+      {
+        deleted: 0,
+        failed: [{ id: a, reason: expect.stringMatching(/no failed run/) }],
+      },
+    );
     expect(
-      (await home.ask("POST", `/v2/workflows/dlq/resume?dlqIds=${a}`, { token: otherToken })).body,
+      (await server.ask("POST", `/v2/workflows/dlq/resume?dlqIds=${a}`, { token: otherToken })).body,
     ).toEqual({
       workflowRuns: [],
       cursor: "",
       failed: [{ id: a, reason: expect.stringMatching(/no failed run/) }],
     });
-    expect(await runIds(home)).toHaveLength(4);
+    expect(await runIds(server)).toHaveLength(4);
   });
 
   test("reports each unknown id once, on the page that covers it", async () => {
-    const { home, a, b, c } = await failFour();
+    const { server, a, b, c } = await failFour();
     const before = "1000000000000-1";
     const between = `${b}9`;
     const behind = "9999999999999-1";
     const named = [before, a, between, behind, c].map((id) => `dlqIds=${id}`).join("&");
     const failedOf = async (cursor: string): Promise<[number, string[]]> => {
-      const { body } = await home.ask("DELETE", `/v2/workflows/dlq?${named}${cursor}`);
+      const { body } = await server.ask("DELETE", `/v2/workflows/dlq?${named}${cursor}`);
       return [body.deleted, (body.failed ?? []).map(({ id }: { id: string }) => id)];
     };
     expect(await failedOf(`&cursor=${c}`)).toEqual([0, [behind]]);
@@ -161,77 +167,77 @@ describe("the list of failed runs", () => {
 
 describe("deleting failed runs", () => {
   test("deletes one run", async () => {
-    const { home, a } = await failFour();
-    expect(await home.ask("DELETE", `/v2/workflows/dlq/${a}`)).toMatchObject({
+    const { server, a } = await failFour();
+    expect(await server.ask("DELETE", `/v2/workflows/dlq/${a}`)).toMatchObject({
       status: 200,
       body: { deleted: 1 },
     });
-    expect(await home.ask("DELETE", `/v2/workflows/dlq/${a}`)).toMatchObject({ status: 404 });
-    expect(await runIds(home)).toEqual(["order-10", "order_%1", "ORDER-1"]);
+    expect(await server.ask("DELETE", `/v2/workflows/dlq/${a}`)).toMatchObject({ status: 404 });
+    expect(await runIds(server)).toEqual(["order-10", "order_%1", "ORDER-1"]);
   });
 
   test("deletes many runs by ids or filters, page by page, but never a message", async () => {
-    const { home, b } = await failFour();
-    const [{ dlqId: message }] = (await home.ask("GET", "/v2/dlq")).body.messages;
+    const { server, b } = await failFour();
+    const [{ dlqId: message }] = (await server.ask("GET", "/v2/dlq")).body.messages;
     const missing = (id: string) => ({ id, reason: `dlqId: no failed run "${id}"` });
     expect(
-      (await home.ask("DELETE", "/v2/workflows/dlq", { body: JSON.stringify({ dlqIds: ["1-1"] }) })).body,
+      (await server.ask("DELETE", "/v2/workflows/dlq", { body: JSON.stringify({ dlqIds: ["1-1"] }) })).body,
     ).toEqual({
       deleted: 0,
       failed: [missing("1-1")],
     });
     expect(
-      (await home.ask("DELETE", `/v2/workflows/dlq?dlqIds=${b},${message},1-1,${message}`)).body,
+      (await server.ask("DELETE", `/v2/workflows/dlq?dlqIds=${b},${message},1-1,${message}`)).body,
     ).toEqual({
       deleted: 1,
       failed: [missing(message), missing("1-1")],
     });
-    expect((await home.ask("DELETE", "/v2/workflows/dlq?label=x")).body).toEqual({ deleted: 1 });
-    const { cursor, ...first } = (await home.ask("DELETE", "/v2/workflows/dlq?count=1")).body;
+    expect((await server.ask("DELETE", "/v2/workflows/dlq?label=x")).body).toEqual({ deleted: 1 });
+    const { cursor, ...first } = (await server.ask("DELETE", "/v2/workflows/dlq?count=1")).body;
     expect(first).toEqual({ deleted: 1 });
-    expect((await home.ask("DELETE", `/v2/workflows/dlq?count=1&cursor=${cursor}`)).body).toEqual({
+    expect((await server.ask("DELETE", `/v2/workflows/dlq?count=1&cursor=${cursor}`)).body).toEqual({
       deleted: 1,
     });
-    expect((await home.ask("GET", "/v2/dlq")).body.messages).toHaveLength(1);
+    expect((await server.ask("GET", "/v2/dlq")).body.messages).toHaveLength(1);
   });
 
   test("by a run id does not delete runs that only begin with it", async () => {
-    const { home } = await failFour();
-    expect((await home.ask("DELETE", "/v2/workflows/dlq?workflowRunId=order-1")).body).toEqual({
+    const { server } = await failFour();
+    expect((await server.ask("DELETE", "/v2/workflows/dlq?workflowRunId=order-1")).body).toEqual({
       deleted: 1,
     });
-    expect(await runIds(home)).toEqual(["order-10", "order_%1", "ORDER-1"]);
+    expect(await runIds(server)).toEqual(["order-10", "order_%1", "ORDER-1"]);
   });
 
   test("through the routes for messages deletes a run only if its id is given", async () => {
-    const { home, a } = await failFour();
-    expect((await home.ask("DELETE", "/v2/dlq")).body).toEqual({ deleted: 1 });
-    expect(await runIds(home)).toHaveLength(4);
-    expect((await home.ask("DELETE", `/v2/dlq/${a}`)).body).toEqual({ deleted: 1 });
-    expect(await runIds(home)).toHaveLength(3);
+    const { server, a } = await failFour();
+    expect((await server.ask("DELETE", "/v2/dlq")).body).toEqual({ deleted: 1 });
+    expect(await runIds(server)).toHaveLength(4);
+    expect((await server.ask("DELETE", `/v2/dlq/${a}`)).body).toEqual({ deleted: 1 });
+    expect(await runIds(server)).toHaveLength(3);
   });
 });
 
 describe("retrying a run as a message", () => {
   test("is refused with the path that resumes it", async () => {
-    const { home, a } = await failFour();
-    const reply = await home.ask("POST", `/v2/dlq/retry/${a}`);
+    const { server, a } = await failFour();
+    const reply = await server.ask("POST", `/v2/dlq/retry/${a}`);
     expect(reply).toMatchObject({
       status: 400,
       body: { error: expect.stringContaining(`/v2/workflows/dlq/resume/${a}`) },
     });
-    expect((await home.ask("POST", `/v2/dlq/retry?dlqIds=${a}`)).body).toEqual({
+    expect((await server.ask("POST", `/v2/dlq/retry?dlqIds=${a}`)).body).toEqual({
       cursor: "",
       responses: [],
       failed: [{ id: a, reason: expect.stringContaining(`/v2/workflows/dlq/resume/${a}`) }],
     });
-    expect(await runIds(home)).toHaveLength(4);
+    expect(await runIds(server)).toHaveLength(4);
   });
 });
 
 describe("dry runs", () => {
   test("return the number of entries and change nothing", async () => {
-    const { home, a, b, c, d } = await failFour();
+    const { server, a, b, c, d } = await failFour();
     const wanted: [method: string, url: string, count: number, sample?: string[]][] = [
       ["POST", "/v2/workflows/dlq/resume", 4, [a, b, c, d]],
       ["POST", "/v2/workflows/dlq/restart?label=x", 2, [a, b]],
@@ -252,20 +258,20 @@ describe("dry runs", () => {
       ["DELETE", "/v2/messages", 1],
     ];
     for (const [method, url, count, sample] of wanted) {
-      const { status, body } = await home.ask(method, `${url}${url.includes("?") ? "&" : "?"}dryRun=true`);
+      const { status, body } = await server.ask(method, `${url}${url.includes("?") ? "&" : "?"}dryRun=true`);
       expect([url, status < 300, body]).toEqual([
         url,
         true,
         { dryRun: true, count, sample: sample ?? [expect.any(String)] },
       ]);
       for (const given of ["true", true]) {
-        const reply = await home.ask(method, url, { body: JSON.stringify({ dryRun: given }) });
+        const reply = await server.ask(method, url, { body: JSON.stringify({ dryRun: given }) });
         expect([url, reply.status, reply.body]).toEqual([url, status, body]);
       }
     }
-    expect(await runIds(home)).toHaveLength(4);
-    expect((await home.ask("GET", "/v2/dlq")).body.messages).toHaveLength(1);
-    expect((await home.ask("DELETE", "/v2/messages")).body).toEqual({ cancelled: 1 });
+    expect(await runIds(server)).toHaveLength(4);
+    expect((await server.ask("GET", "/v2/dlq")).body.messages).toHaveLength(1);
+    expect((await server.ask("DELETE", "/v2/messages")).body).toEqual({ cancelled: 1 });
   });
 
   test("of an unknown entry are 404", async () => {

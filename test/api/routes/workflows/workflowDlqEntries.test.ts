@@ -15,18 +15,19 @@ import type { TestServer } from "../../testServer.ts";
 
 describe("an entry of a failed run", () => {
   test("shows the message, its response, its run and the state of the failure callback", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const failureCallback = { ...callbackTo("https://app.example/failed"), headers: [["X-F", "1"]] as const };
     const flowControl = { key: "k", parallelism: 2, rate: null, period: null };
-    const dlqId = await failRunAndRead(home, "wfr_1", {
+    const dlqId = await failRunAndRead(server, "wfr_1", {
       failureCallback,
       labels: ["a", "b"],
       callerIp: "192.0.2.7",
       flowControl,
     });
-    const created = home.clock.now;
-    const [callback] = home.deliveries.splice(0);
-    if (callback) await home.settle(callback, { status: 202, headers: [["X-B", "1"]], body: bytes("seen") });
+    const created = server.clock.now;
+    const [callback] = server.deliveries.splice(0);
+    if (callback)
+      await server.settle(callback, { status: 202, headers: [["X-B", "1"]], body: bytes("seen") });
     const entry = {
       dlqId,
       messageId: expect.stringMatching(/^msg_/),
@@ -61,12 +62,12 @@ describe("an entry of a failed run", () => {
       },
     };
     for (const url of [`/v2/workflows/dlq/${dlqId}`, `/v2/dlq/${dlqId}`]) {
-      expect(await home.ask("GET", url)).toMatchObject({ status: 200, body: entry });
-      expect((await home.ask("GET", url)).body).toEqual(entry);
+      expect(await server.ask("GET", url)).toMatchObject({ status: 200, body: entry });
+      expect((await server.ask("GET", url)).body).toEqual(entry);
     }
     for (const url of ["/v2/workflows/dlq", "/v2/dlq?source=workflow"])
-      expect((await home.ask("GET", url)).body).toEqual({ messages: [entry] });
-    expect((await home.ask("GET", "/v2/dlq")).body).toEqual({ messages: [] });
+      expect((await server.ask("GET", url)).body).toEqual({ messages: [entry] });
+    expect((await server.ask("GET", "/v2/dlq")).body).toEqual({ messages: [] });
   });
 
   test.each([
@@ -84,28 +85,28 @@ describe("an entry of a failed run", () => {
     ],
     ["an invalid error", { body: bytes('{"message":7}') }, "the endpoint answered with status 500"],
   ])("after %s shows why the run failed", async (_, outcome, error) => {
-    const home = await createTestServer();
-    await failRunAndRead(home, "wfr_1", { outcome });
-    expect((await home.ask("GET", "/v2/workflows/dlq")).body.messages).toMatchObject([{ error }]);
+    const server = await createTestServer();
+    await failRunAndRead(server, "wfr_1", { outcome });
+    expect((await server.ask("GET", "/v2/workflows/dlq")).body.messages).toMatchObject([{ error }]);
   });
 
   test("names the failed step, or the step before it", async () => {
-    const home = await createTestServer();
-    const first = await start(home, "wfr_1");
-    await home.settle(takeDelivery(home, first), workflowAnswer);
-    const plan = await step(home, "wfr_1", { stepId: 0, targetStep: 1, stepName: "charge card" });
-    await home.settle(takeDelivery(home, plan), {
+    const server = await createTestServer();
+    const first = await start(server, "wfr_1");
+    await server.settle(takeDelivery(server, first), workflowAnswer);
+    const plan = await step(server, "wfr_1", { stepId: 0, targetStep: 1, stepName: "charge card" });
+    await server.settle(takeDelivery(server, plan), {
       status: 489,
       headers: [["Upstash-Nonretryable-Error", "true"]],
     });
-    home.clock.now += 1;
-    await home.settle(takeDelivery(home, await start(home, "wfr_2")), workflowAnswer);
-    const result = await step(home, "wfr_2", { stepName: "reserve" });
-    await home.settle(takeDelivery(home, result), {
+    server.clock.now += 1;
+    await server.settle(takeDelivery(server, await start(server, "wfr_2")), workflowAnswer);
+    const result = await step(server, "wfr_2", { stepName: "reserve" });
+    await server.settle(takeDelivery(server, result), {
       status: 489,
       headers: [["Upstash-Nonretryable-Error", "true"]],
     });
-    const { messages } = (await home.ask("GET", "/v2/workflows/dlq")).body;
+    const { messages } = (await server.ask("GET", "/v2/workflows/dlq")).body;
     expect(messages.map(({ stepName = null, afterStep = null }) => [stepName, afterStep])).toEqual([
       ["charge card", null],
       [null, "reserve"],
@@ -113,80 +114,80 @@ describe("an entry of a failed run", () => {
   });
 
   test("hides redacted content, also in the headers of its failure callback", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const secret = [["X-Key", "secret"]] as const;
-    await failRunAndRead(home, "wfr_1", {
+    await failRunAndRead(server, "wfr_1", {
       headers: secret,
       body: bytes("secret"),
       failureCallback: { ...callbackTo("https://f.example"), headers: secret },
       redaction: { body: true, headers: true },
       outcome: { headers: secret, body: bytes('{"message":"secret"}') },
     });
-    const { body } = await home.ask("GET", "/v2/workflows/dlq");
+    const { body } = await server.ask("GET", "/v2/workflows/dlq");
     expect(body.messages).toHaveLength(1);
     expect(JSON.stringify(body)).not.toContain("secret");
   });
 });
 
 describe("the body of an entry", () => {
-  const all = async (home: TestServer, dlqId: string): Promise<unknown[]> => [
-    (await home.ask("GET", `/v2/workflows/dlq/${dlqId}`)).body,
-    (await home.ask("GET", `/v2/dlq/${dlqId}`)).body,
-    (await home.ask("GET", "/v2/workflows/dlq")).body.messages[0],
-    (await home.ask("GET", "/v2/dlq?source=workflow")).body.messages[0],
+  const all = async (server: TestServer, dlqId: string): Promise<unknown[]> => [
+    (await server.ask("GET", `/v2/workflows/dlq/${dlqId}`)).body,
+    (await server.ask("GET", `/v2/dlq/${dlqId}`)).body,
+    (await server.ask("GET", "/v2/workflows/dlq")).body.messages[0],
+    (await server.ask("GET", "/v2/dlq?source=workflow")).body.messages[0],
   ];
 
   test("is the initial payload of the run, regardless of the failed step", async () => {
-    const home = await createTestServer();
-    const first = takeDelivery(home, await start(home, "wfr_1", { body: bytes('{"order":1}') }));
-    await home.settle(first, workflowAnswer);
-    await home.settle(takeDelivery(home, await step(home, "wfr_1", {})), {
+    const server = await createTestServer();
+    const first = takeDelivery(server, await start(server, "wfr_1", { body: bytes('{"order":1}') }));
+    await server.settle(first, workflowAnswer);
+    await server.settle(takeDelivery(server, await step(server, "wfr_1", {})), {
       status: 500,
       body: bytes("boom"),
     });
-    const [{ dlqId }] = (await home.ask("GET", "/v2/workflows/dlq")).body.messages;
-    for (const entry of await all(home, dlqId))
+    const [{ dlqId }] = (await server.ask("GET", "/v2/workflows/dlq")).body.messages;
+    for (const entry of await all(server, dlqId))
       expect(entry).toMatchObject({ dlqId, body: '{"order":1}', responseBody: "boom" });
   });
 
   test("is in base64 if it is not UTF-8, and hidden if the run hides its bodies", async () => {
-    const home = await createTestServer();
-    const binary = await failRunAndRead(home, "wfr_1", { body: Buffer.from([0xff]) });
-    for (const entry of await all(home, binary)) {
+    const server = await createTestServer();
+    const binary = await failRunAndRead(server, "wfr_1", { body: Buffer.from([0xff]) });
+    for (const entry of await all(server, binary)) {
       expect(entry).toMatchObject({ bodyBase64: "/w==" });
       expect(entry).not.toHaveProperty("body");
     }
-    await home.ask("DELETE", "/v2/workflows/dlq");
+    await server.ask("DELETE", "/v2/workflows/dlq");
     const redaction = { body: true, headers: false } as const;
-    const hidden = await failRunAndRead(home, "wfr_2", { body: bytes("secret"), redaction });
-    for (const entry of await all(home, hidden)) {
+    const hidden = await failRunAndRead(server, "wfr_2", { body: bytes("secret"), redaction });
+    for (const entry of await all(server, hidden)) {
       expect(entry).toMatchObject({ body: expect.stringMatching(/^REDACTED:[0-9a-f]{64}$/) });
       expect(JSON.stringify(entry)).not.toContain("secret");
     }
   });
 
   test("counts towards the size of a page", async () => {
-    const home = await createTestServer();
-    for (const id of "abcdef") await failRunAndRead(home, id, { body: Buffer.alloc(8 * 1024 * 1024, "x") });
-    const first = (await home.ask("GET", "/v2/workflows/dlq")).body;
-    const second = (await home.ask("GET", `/v2/workflows/dlq?cursor=${first.cursor}`)).body;
+    const server = await createTestServer();
+    for (const id of "abcdef") await failRunAndRead(server, id, { body: Buffer.alloc(8 * 1024 * 1024, "x") });
+    const first = (await server.ask("GET", "/v2/workflows/dlq")).body;
+    const second = (await server.ask("GET", `/v2/workflows/dlq?cursor=${first.cursor}`)).body;
     expect([first.messages.length, second.messages.length, second.cursor]).toEqual([3, 3, undefined]);
   });
 });
 
 describe("grouping failed runs", () => {
   test("groups runs that failed at the same step with the same error", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const failWith = (message: string) => ({
       outcome: { body: bytes(JSON.stringify({ error: "Error", message })) },
     });
-    await failRunAndRead(home, "a", failWith("order 1 of user 'ann' is gone"));
-    const last = await failRunAndRead(home, "b", failWith("order 22 of user 'bob' is gone"));
-    const other = await failRunAndRead(home, "c", {
+    await failRunAndRead(server, "a", failWith("order 1 of user 'ann' is gone"));
+    const last = await failRunAndRead(server, "b", failWith("order 22 of user 'bob' is gone"));
+    const other = await failRunAndRead(server, "c", {
       url: "https://other.example",
       ...failWith("order 3 of user 'x' is gone"),
     });
-    expect((await home.ask("GET", "/v2/workflows/dlq/groups")).body).toEqual({
+    expect((await server.ask("GET", "/v2/workflows/dlq/groups")).body).toEqual({
       entries: 3,
       groups: [
         {
@@ -207,26 +208,26 @@ describe("grouping failed runs", () => {
         },
       ],
     });
-    expect((await home.ask("GET", "/v2/workflows/dlq/groups?workflowRunId=c")).body).toMatchObject({
+    expect((await server.ask("GET", "/v2/workflows/dlq/groups?workflowRunId=c")).body).toMatchObject({
       entries: 1,
       groups: [{ count: 1 }],
     });
-    expect((await home.ask("GET", "/v2/workflows/dlq/groups", { token: otherToken })).body).toEqual({
+    expect((await server.ask("GET", "/v2/workflows/dlq/groups", { token: otherToken })).body).toEqual({
       entries: 0,
       groups: [],
     });
   });
 
   test("groups the latest 1,000 runs and continues with older ones by cursor", async () => {
-    const home = await createTestServer();
-    for (let n = 0; n < 1_050; n++) await failRun(home, `run-${n}`);
-    const { cursor, ...first } = (await home.ask("GET", "/v2/workflows/dlq/groups")).body;
+    const server = await createTestServer();
+    for (let n = 0; n < 1_050; n++) await failRun(server, `run-${n}`);
+    const { cursor, ...first } = (await server.ask("GET", "/v2/workflows/dlq/groups")).body;
     expect(first).toMatchObject({
       entries: 1_000,
       more: true,
-      groups: [{ count: 1_000, lastFailedAt: home.clock.now }],
+      groups: [{ count: 1_000, lastFailedAt: server.clock.now }],
     });
-    const { body } = await home.ask("GET", `/v2/workflows/dlq/groups?cursor=${cursor}`);
+    const { body } = await server.ask("GET", `/v2/workflows/dlq/groups?cursor=${cursor}`);
     expect(body).toMatchObject({ entries: 50, groups: [{ count: 50, firstFailedAt: testTime + 1_000 }] });
     expect(body).not.toHaveProperty("cursor");
   });

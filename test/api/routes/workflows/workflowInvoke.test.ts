@@ -28,11 +28,11 @@ describe("an invocation", () => {
       ...more,
     });
   const invoke = (
-    home: TestServer,
+    server: TestServer,
     body: string,
     { headers = {}, token }: { headers?: Headers; token?: string } = {},
   ): Promise<Reply> =>
-    home.ask("POST", `/v2/publish/${child}`, {
+    server.ask("POST", `/v2/publish/${child}`, {
       headers: startHeaders("child", {
         "upstash-workflow-url": child,
         "upstash-workflow-invoke": "true",
@@ -44,33 +44,35 @@ describe("an invocation", () => {
     });
 
   test("of client 0.2.9, which names the invoked run, reports to the run of its headers", async () => {
-    const home = await createTestServer();
-    await start(home, "parent");
+    const server = await createTestServer();
+    await start(server, "parent");
     const body = invoking({ workflowRunId: "child", workflowRunCreatedAt: undefined });
-    expect(await invoke(home, body)).toMatchObject({ status: 200 });
-    takeHistories(home);
-    await home.store.execute("finishRun", { account: "acc_1", runId: "child", body: Buffer.from('"r"') });
-    expect(home.deliveries[0]?.message).toMatchObject({ url: endpoint, run: { runId: "parent" } });
+    expect(await invoke(server, body)).toMatchObject({ status: 200 });
+    takeHistories(server);
+    await server.store.execute("finishRun", { account: "acc_1", runId: "child", body: Buffer.from('"r"') });
+    expect(server.deliveries[0]?.message).toMatchObject({ url: endpoint, run: { runId: "parent" } });
   });
 
   test("starts a run with the payload, whose end is a step of the invoking run", async () => {
-    const home = await createTestServer();
-    await start(home, "parent");
-    takeHistories(home);
-    expect(await invoke(home, invoking())).toMatchObject({
+    const server = await createTestServer();
+    await start(server, "parent");
+    takeHistories(server);
+    expect(await invoke(server, invoking())).toMatchObject({
       status: 200,
       body: { messageId: expect.any(String) },
     });
-    expect(toHeaders(home.deliveries[0] as Delivery)).toMatchObject({ "Upstash-Workflow-Invoke-Count": "1" });
-    expect(takeHistories(home)).toEqual([["x"]]);
-    await home.store.execute("finishRun", { account: "acc_1", runId: "child", body: Buffer.from('"r"') });
-    expect(home.deliveries[0]?.message).toMatchObject({ url: endpoint, run: { runId: "parent" } });
-    expect(toHeaders(home.deliveries[0] as Delivery)).toEqual({
+    expect(toHeaders(server.deliveries[0] as Delivery)).toMatchObject({
+      "Upstash-Workflow-Invoke-Count": "1",
+    });
+    expect(takeHistories(server)).toEqual([["x"]]);
+    await server.store.execute("finishRun", { account: "acc_1", runId: "child", body: Buffer.from('"r"') });
+    expect(server.deliveries[0]?.message).toMatchObject({ url: endpoint, run: { runId: "parent" } });
+    expect(toHeaders(server.deliveries[0] as Delivery)).toEqual({
       "Content-Type": "application/json",
       "Upstash-Workflow-Sdk-Version": "1",
       X: "1",
     });
-    const [[, result] = []] = takeHistories(home);
+    const [[, result] = []] = takeHistories(server);
     expect(JSON.parse(result ?? "")).toEqual({
       stepId: 1,
       stepName: "inv",
@@ -81,11 +83,11 @@ describe("an invocation", () => {
   });
 
   test("without a payload starts a run with an empty one", async () => {
-    const home = await createTestServer();
-    await start(home, "parent");
-    takeHistories(home);
-    expect((await invoke(home, invoking({ body: undefined }))).status).toBe(200);
-    expect(takeHistories(home)).toEqual([[""]]);
+    const server = await createTestServer();
+    await start(server, "parent");
+    takeHistories(server);
+    expect((await invoke(server, invoking({ body: undefined }))).status).toBe(200);
+    expect(takeHistories(server)).toEqual([[""]]);
   });
 
   test.for<[what: string, body: string, headers: Headers, status: number, error: RegExp]>([
@@ -145,30 +147,30 @@ describe("an invocation", () => {
       /the limit is 100/,
     ],
   ])("with %s is refused and starts nothing", async ([, body, headers, status, error]) => {
-    const home = await createTestServer();
-    await start(home, "parent");
-    home.deliveries.splice(0);
-    expect(await invoke(home, body, { headers })).toMatchObject({
+    const server = await createTestServer();
+    await start(server, "parent");
+    server.deliveries.splice(0);
+    expect(await invoke(server, body, { headers })).toMatchObject({
       status,
       body: { error: expect.stringMatching(error) },
     });
-    expect(home.deliveries).toEqual([]);
-    expect(await home.store.read.activeRun("acc_1", "child")).toBeNull();
+    expect(server.deliveries).toEqual([]);
+    expect(await server.store.read.activeRun("acc_1", "child")).toBeNull();
   });
 
   test("for a run of another account is refused", async () => {
-    const home = await createTestServer();
-    await start(home, "parent");
-    expect((await invoke(home, invoking(), { token: otherToken })).status).toBe(400);
-    expect(await home.store.read.activeRun("acc_2", "child")).toBeNull();
+    const server = await createTestServer();
+    await start(server, "parent");
+    expect((await invoke(server, invoking(), { token: otherToken })).status).toBe(400);
+    expect(await server.store.read.activeRun("acc_2", "child")).toBeNull();
   });
 
   test("may be 99 levels deep", async () => {
-    const home = await createTestServer();
-    await start(home, "parent");
+    const server = await createTestServer();
+    await start(server, "parent");
     expect(
       (
-        await invoke(home, invoking(), {
+        await invoke(server, invoking(), {
           headers: { "upstash-forward-upstash-workflow-invoke-count": "99" },
         })
       ).status,

@@ -117,38 +117,38 @@ describe("a post for a run is refused", () => {
       /upstash-forward-x: /,
     ],
   ])("with %s", async (_, item, error) => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     // With 400, the client of an active run would conclude that the run has ended.
     const status = item.headers?.["upstash-workflow-init"] === "false" ? 412 : 400;
-    expect(await sendBatch(home, [item])).toMatchObject({
+    expect(await sendBatch(server, [item])).toMatchObject({
       status,
       body: { error: expect.stringMatching(error) },
     });
-    expect(home.deliveries).toEqual([]);
+    expect(server.deliveries).toEqual([]);
   });
 
   test.each<[what: string, path: string, more: Headers]>([
     ["a queue", `/v2/enqueue/q/${endpoint}`, {}],
     ["a schedule", `/v2/schedules/${endpoint}`, { "upstash-cron": "* * * * *" }],
   ])("by %s", async (_, path, more) => {
-    const home = await createTestServer();
-    const reply = await home.ask("POST", path, { headers: startHeaders("a", more), body: "x" });
+    const server = await createTestServer();
+    const reply = await server.ask("POST", path, { headers: startHeaders("a", more), body: "x" });
     expect(reply).toMatchObject({ status: 400, body: { error: expect.stringMatching(/run/) } });
-    expect(home.deliveries).toEqual([]);
+    expect(server.deliveries).toEqual([]);
   });
 
   test("to a URL group, or in settings that apply to later messages", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const body = JSON.stringify({ endpoints: [{ url: "https://e.example" }] });
-    await home.ask("POST", "/v2/topics/g/endpoints", { body });
-    expect(await sendBatch(home, [{ destination: "g", headers: startHeaders("a") }])).toMatchObject({
+    await server.ask("POST", "/v2/topics/g/endpoints", { body });
+    expect(await sendBatch(server, [{ destination: "g", headers: startHeaders("a") }])).toMatchObject({
       status: 400,
       body: {
         error: expect.stringMatching(/destination: a workflow run cannot use a URL group/),
       },
     });
     const settings = JSON.stringify({ headers: { "Svc-Workflow-RunId": "a", "Svc-Workflow-Init": "true" } });
-    expect(await home.ask("PATCH", "/v2/topics/g", { body: settings })).toMatchObject({
+    expect(await server.ask("PATCH", "/v2/topics/g", { body: settings })).toMatchObject({
       status: 400,
       body: { error: expect.stringMatching(/only valid for messages of a workflow run/) },
     });
@@ -157,6 +157,6 @@ describe("a post for a run is refused", () => {
       destination: endpoint,
       headers: { "Svc-Workflow-RunId": "a", "Svc-Workflow-Init": "true" },
     };
-    expect((await home.ask("POST", "/v2/sources", { body: JSON.stringify(source) })).status).toBe(400);
+    expect((await server.ask("POST", "/v2/sources", { body: JSON.stringify(source) })).status).toBe(400);
   });
 });

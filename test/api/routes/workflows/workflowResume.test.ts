@@ -16,25 +16,27 @@ import { countFailedRuns, restart, resume, takeDeliveries } from "./resumedRuns.
 const nonRetryable = { status: 489, headers: [["Upstash-Nonretryable-Error", "true"]] } as const;
 
 /** Creates a run whose first step succeeded and whose second step failed. Returns the id of its entry. */
-async function failedAtTwo(home: TestServer, runId: string): Promise<string> {
-  await home.settle(takeDelivery(home, await start(home, runId)), workflowAnswer);
-  await home.settle(takeDelivery(home, await step(home, runId, { stepName: "one" })), { ...nonRetryable });
-  const { messages } = (await home.ask("GET", `/v2/workflows/dlq?workflowRunId=${runId}`)).body;
+async function failedAtTwo(server: TestServer, runId: string): Promise<string> {
+  await server.settle(takeDelivery(server, await start(server, runId)), workflowAnswer);
+  await server.settle(takeDelivery(server, await step(server, runId, { stepName: "one" })), {
+    ...nonRetryable,
+  });
+  const { messages } = (await server.ask("GET", `/v2/workflows/dlq?workflowRunId=${runId}`)).body;
   return messages[0].dlqId;
 }
 
 describe("a failed run", () => {
   test("is resumed as a new run with its results, and its entry is removed", async () => {
-    const home = await createTestServer();
-    const dlqId = await failedAtTwo(home, "wfr_1");
-    home.clock.now += 5_000;
-    const { status, body } = await resume(home, `/${dlqId}`);
+    const server = await createTestServer();
+    const dlqId = await failedAtTwo(server, "wfr_1");
+    server.clock.now += 5_000;
+    const { status, body } = await resume(server, `/${dlqId}`);
     expect([status, body]).toEqual([
       200,
-      { workflowRunId: expect.stringMatching(/^wfr_/), workflowCreatedAt: home.clock.now, dlqId },
+      { workflowRunId: expect.stringMatching(/^wfr_/), workflowCreatedAt: server.clock.now, dlqId },
     ]);
     expect(body.workflowRunId).not.toBe("wfr_1");
-    const [delivery, ...others] = takeDeliveries(home);
+    const [delivery, ...others] = takeDeliveries(server);
     expect(others).toEqual([]);
     expect(delivery && listHistoryBodies(delivery)).toEqual([
       "payload",
@@ -42,27 +44,27 @@ describe("a failed run", () => {
     ]);
     expect(delivery?.message.run).toMatchObject({
       runId: body.workflowRunId,
-      createdAt: home.clock.now,
+      createdAt: server.clock.now,
       stepKey: "r1",
       position: 1,
     });
-    expect(await countFailedRuns(home)).toBe(0);
-    expect(await resume(home, `/${dlqId}`)).toMatchObject({ status: 404 });
+    expect(await countFailedRuns(server)).toBe(0);
+    expect(await resume(server, `/${dlqId}`)).toMatchObject({ status: 404 });
   });
 
   test("and the run that resumes it name each other, and the removed entry is no longer shown", async () => {
-    const home = await createTestServer();
-    const { now } = home.clock;
-    const dlqId = await failedAtTwo(home, "wfr_1");
+    const server = await createTestServer();
+    const { now } = server.clock;
+    const dlqId = await failedAtTwo(server, "wfr_1");
     const readViews = async (runId: string) => {
-      const { runs } = (await home.ask("GET", `/v2/workflows/logs?workflowRunId=${runId}`)).body;
-      const { events } = (await home.ask("GET", `/v2/workflows/events?workflowRunId=${runId}`)).body;
-      const status = (await home.ask("GET", `/v2/workflows/runs/${runId}/status`)).body;
+      const { runs } = (await server.ask("GET", `/v2/workflows/logs?workflowRunId=${runId}`)).body;
+      const { events } = (await server.ask("GET", `/v2/workflows/events?workflowRunId=${runId}`)).body;
+      const status = (await server.ask("GET", `/v2/workflows/runs/${runId}/status`)).body;
       return { events, both: [runs[0], status], status };
     };
     expect(JSON.stringify(await readViews("wfr_1"))).toContain(`"dlqId":"${dlqId}"`);
-    home.clock.now += 5_000;
-    const { workflowRunId } = (await resume(home, `/${dlqId}`)).body;
+    server.clock.now += 5_000;
+    const { workflowRunId } = (await resume(server, `/${dlqId}`)).body;
     const older = await readViews("wfr_1");
     const newer = await readViews(workflowRunId);
     for (const one of older.both)
@@ -81,9 +83,9 @@ describe("a failed run", () => {
   });
 
   test("can be restarted instead, without its results", async () => {
-    const home = await createTestServer();
-    const { body } = await restart(home, `/${await failedAtTwo(home, "wfr_1")}`);
-    const deliveries = takeDeliveries(home);
+    const server = await createTestServer();
+    const { body } = await restart(server, `/${await failedAtTwo(server, "wfr_1")}`);
+    const deliveries = takeDeliveries(server);
     expect(deliveries.map(listHistoryBodies)).toEqual([["payload"]]);
     expect(deliveries[0]?.message.run).toMatchObject({
       runId: body.workflowRunId,
@@ -93,45 +95,45 @@ describe("a failed run", () => {
   });
 
   test("can fail and be resumed repeatedly, and then be restarted", async () => {
-    const home = await createTestServer();
-    let dlqId = await failedAtTwo(home, "wfr_1");
+    const server = await createTestServer();
+    let dlqId = await failedAtTwo(server, "wfr_1");
     for (let round = 0; round < 3; round++) {
-      const { body } = await resume(home, `/${dlqId}`);
-      const [delivery] = takeDeliveries(home);
-      if (delivery) await home.settle(delivery, { ...nonRetryable });
+      const { body } = await resume(server, `/${dlqId}`);
+      const [delivery] = takeDeliveries(server);
+      if (delivery) await server.settle(delivery, { ...nonRetryable });
       ({ dlqId } = (
-        await home.ask("GET", `/v2/workflows/dlq?workflowRunId=${body.workflowRunId}`)
+        await server.ask("GET", `/v2/workflows/dlq?workflowRunId=${body.workflowRunId}`)
       ).body.messages[0]);
       expect(delivery && listHistoryBodies(delivery)).toHaveLength(2);
     }
-    const { body } = await restart(home, `/${dlqId}`);
-    const [delivery] = takeDeliveries(home);
+    const { body } = await restart(server, `/${dlqId}`);
+    const [delivery] = takeDeliveries(server);
     expect(delivery && listHistoryBodies(delivery)).toEqual(["payload"]);
-    expect(await step(home, body.workflowRunId, { stepName: "one" })).toMatch(/^msg_/);
-    expect(await countFailedRuns(home)).toBe(0);
+    expect(await step(server, body.workflowRunId, { stepName: "one" })).toMatch(/^msg_/);
+    expect(await countFailedRuns(server)).toBe(0);
   });
 
   test("whose endpoint is not a workflow fails again when it is resumed", async () => {
-    const home = await createTestServer();
-    const dlqId = await failRunAndRead(home, "wfr_1", {
+    const server = await createTestServer();
+    const dlqId = await failRunAndRead(server, "wfr_1", {
       outcome: { status: 200, headers: [], body: bytes("hello") },
     });
-    await resume(home, `/${dlqId}`);
-    const [delivery] = takeDeliveries(home);
-    if (delivery) await home.settle(delivery, { status: 200, headers: [], body: bytes("hello") });
-    const { messages } = (await home.ask("GET", "/v2/workflows/dlq")).body;
+    await resume(server, `/${dlqId}`);
+    const [delivery] = takeDeliveries(server);
+    if (delivery) await server.settle(delivery, { status: 200, headers: [], body: bytes("hello") });
+    const { messages } = (await server.ask("GET", "/v2/workflows/dlq")).body;
     expect(messages).toMatchObject([
       { error: expect.stringMatching(/^detected a non-workflow destination/) },
     ]);
   });
 
   test("resumed twice at the same time becomes one new run", async () => {
-    const home = await createTestServer();
-    const dlqId = await failedAtTwo(home, "wfr_1");
+    const server = await createTestServer();
+    const dlqId = await failedAtTwo(server, "wfr_1");
     const replies = await Promise.all([
-      resume(home, `/${dlqId}`),
-      restart(home, `/${dlqId}`),
-      resume(home, `?dlqIds=${dlqId}`),
+      resume(server, `/${dlqId}`),
+      restart(server, `/${dlqId}`),
+      resume(server, `?dlqIds=${dlqId}`),
     ]);
     expect(replies.map(({ status }) => status)).toEqual([200, 404, 200]);
     expect(replies[2]?.body).toEqual({
@@ -139,11 +141,11 @@ describe("a failed run", () => {
       cursor: "",
       failed: [{ id: dlqId, reason: expect.stringContaining("no failed run") }],
     });
-    expect(takeDeliveries(home)).toHaveLength(1);
+    expect(takeDeliveries(server)).toHaveLength(1);
   });
 
   test("keeps its settings when it is resumed, except for those that are given", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const failureCallback = {
       ...callbackTo("https://app.example/failed"),
       headers: [["Upstash-Workflow-Is-Failure", "true"]] as const,
@@ -155,14 +157,14 @@ describe("a failed run", () => {
     };
     const ids: string[] = [];
     for (let n = 0; n < 5; n++)
-      ids.push(await failRunAndRead(home, `wfr_${n}`, { ...given, retryDelay: "1000" }));
-    takeDeliveries(home);
+      ids.push(await failRunAndRead(server, `wfr_${n}`, { ...given, retryDelay: "1000" }));
+    takeDeliveries(server);
     const runOf = async (dlqId: string | undefined, headers: Record<string, string>) => {
-      const { status, body } = await resume(home, `/${dlqId}`, { headers });
+      const { status, body } = await resume(server, `/${dlqId}`, { headers });
       expect(status).toBe(200);
-      const [delivery] = takeDeliveries(home);
-      const going = await home.store.read.activeRun("acc_1", body.workflowRunId);
-      if (delivery) await home.settle(delivery, workflowAnswer);
+      const [delivery] = takeDeliveries(server);
+      const going = await server.store.read.activeRun("acc_1", body.workflowRunId);
+      if (delivery) await server.settle(delivery, workflowAnswer);
       return { run: going?.run, message: delivery?.message };
     };
     const plain = await runOf(ids[0], {});
@@ -200,12 +202,12 @@ describe("a failed run", () => {
   });
 
   test("without a failure callback gets one with the headers that endpoints expect", async () => {
-    const home = await createTestServer();
-    const dlqId = await failRunAndRead(home, "wfr_1", {});
-    await resume(home, `/${dlqId}`, { headers: { "svc-failure-callback": "https://new.example" } });
-    const [delivery] = takeDeliveries(home);
-    if (delivery) await home.settle(delivery, { ...nonRetryable });
-    expect(takeDeliveries(home).map(({ message: { url, headers } }) => [url, headers])).toEqual([
+    const server = await createTestServer();
+    const dlqId = await failRunAndRead(server, "wfr_1", {});
+    await resume(server, `/${dlqId}`, { headers: { "svc-failure-callback": "https://new.example" } });
+    const [delivery] = takeDeliveries(server);
+    if (delivery) await server.settle(delivery, { ...nonRetryable });
+    expect(takeDeliveries(server).map(({ message: { url, headers } }) => [url, headers])).toEqual([
       [
         "https://new.example",
         [
@@ -218,13 +220,13 @@ describe("a failed run", () => {
   });
 
   test("is resumed after the given delay", async () => {
-    const home = await createTestServer();
-    const dlqId = await failedAtTwo(home, "wfr_1");
-    const { body } = await resume(home, `/${dlqId}`, { headers: { "svc-delay": "10s" } });
-    expect(takeDeliveries(home)).toEqual([]);
-    const going = await home.store.read.activeRun("acc_1", body.workflowRunId);
-    const states = await home.store.read.listRunMessages("acc_1", going?.run.id ?? "");
-    expect(states.map(({ dueAt }) => dueAt)).toEqual([home.clock.now + 10_000]);
+    const server = await createTestServer();
+    const dlqId = await failedAtTwo(server, "wfr_1");
+    const { body } = await resume(server, `/${dlqId}`, { headers: { "svc-delay": "10s" } });
+    expect(takeDeliveries(server)).toEqual([]);
+    const going = await server.store.read.activeRun("acc_1", body.workflowRunId);
+    const states = await server.store.read.listRunMessages("acc_1", going?.run.id ?? "");
+    expect(states.map(({ dueAt }) => dueAt)).toEqual([server.clock.now + 10_000]);
   });
 
   test.each([
@@ -246,26 +248,26 @@ describe("a failed run", () => {
   ])(
     "is not resumed with %o, and stays in the dead letter queue",
     async (headers: Record<string, string>, error) => {
-      const home = await createTestServer();
-      const dlqId = await failRunAndRead(home, "wfr_1");
-      await start(home, "going");
-      const reply = await resume(home, `/${dlqId}`, { headers });
+      const server = await createTestServer();
+      const dlqId = await failRunAndRead(server, "wfr_1");
+      await start(server, "going");
+      const reply = await resume(server, `/${dlqId}`, { headers });
       expect(reply).toMatchObject({ status: 400, body: { error: expect.stringContaining(error) } });
-      expect(await countFailedRuns(home)).toBe(1);
+      expect(await countFailedRuns(server)).toBe(1);
     },
   );
 
   test.each(["/v2/workflows/dlq/resume/", "/v2/workflows/dlq/restart/"])(
     "must be a run: %s refuses a message with the path that retries it",
     async (path) => {
-      const home = await createTestServer();
-      const { body } = await home.ask("POST", "/v2/publish/https://m.example", {
+      const server = await createTestServer();
+      const { body } = await server.ask("POST", "/v2/publish/https://m.example", {
         headers: { "svc-retries": "0" },
       });
-      await home.settle(takeDelivery(home, body.messageId), { status: 500 });
-      const [{ dlqId }] = (await home.ask("GET", "/v2/dlq")).body.messages;
+      await server.settle(takeDelivery(server, body.messageId), { status: 500 });
+      const [{ dlqId }] = (await server.ask("GET", "/v2/dlq")).body.messages;
       const error = expect.stringContaining(`POST /v2/dlq/retry/${dlqId}`);
-      expect(await home.ask("POST", `${path}${dlqId}`)).toMatchObject({ status: 400, body: { error } });
+      expect(await server.ask("POST", `${path}${dlqId}`)).toMatchObject({ status: 400, body: { error } });
     },
   );
 });

@@ -15,73 +15,73 @@ describe("a failure callback", () => {
   const withCallback = { failureCallback: callbackTo("https://app.example/failed") };
   const stateOf = async ({ ask }: TestServer, dlqId: string) =>
     (await ask("GET", `/v2/workflows/dlq/${dlqId}`)).body.failureFunctionState;
-  const callback = (home: TestServer, method: string, dlqId: string): Promise<Reply> =>
-    home.ask(method, `/v2/workflows/dlq/callback/${dlqId}`);
+  const callback = (server: TestServer, method: string, dlqId: string): Promise<Reply> =>
+    server.ask(method, `/v2/workflows/dlq/callback/${dlqId}`);
 
   test("that has failed can be called again each time", async () => {
-    const home = await createTestServer();
-    const dlqId = await failRunAndRead(home, "wfr_1", withCallback);
-    const createdAt = home.clock.now;
-    expect(await callback(home, "POST", dlqId)).toMatchObject({
+    const server = await createTestServer();
+    const dlqId = await failRunAndRead(server, "wfr_1", withCallback);
+    const createdAt = server.clock.now;
+    expect(await callback(server, "POST", dlqId)).toMatchObject({
       status: 400,
       body: { error: expect.stringContaining("CALLBACK_INPROGRESS") },
     });
     for (let round = 0; round < 2; round++) {
-      const [delivery] = sent(home);
+      const [delivery] = sent(server);
       expect(JSON.parse(new TextDecoder().decode(delivery?.message.body))).toMatchObject({
         workflowRunId: "wfr_1",
         dlqId,
         status: 500,
         sourceBody: btoa("payload"),
       });
-      if (delivery) await home.settle(delivery, { ...nonRetryable });
-      expect(await stateOf(home, dlqId)).toBe("CALLBACK_FAIL");
-      expect(await callback(home, "POST", dlqId)).toMatchObject({
+      if (delivery) await server.settle(delivery, { ...nonRetryable });
+      expect(await stateOf(server, dlqId)).toBe("CALLBACK_FAIL");
+      expect(await callback(server, "POST", dlqId)).toMatchObject({
         status: 200,
         body: { workflowRunId: "wfr_1", workflowCreatedAt: createdAt },
       });
-      expect(await stateOf(home, dlqId)).toBe("CALLBACK_INPROGRESS");
+      expect(await stateOf(server, dlqId)).toBe("CALLBACK_INPROGRESS");
     }
-    const [delivery] = sent(home);
-    if (delivery) await home.settle(delivery, { status: 200, body: bytes("ok") });
-    expect(await stateOf(home, dlqId)).toBe("CALLBACK_SUCCESS");
-    expect(await callback(home, "POST", dlqId)).toMatchObject({
+    const [delivery] = sent(server);
+    if (delivery) await server.settle(delivery, { status: 200, body: bytes("ok") });
+    expect(await stateOf(server, dlqId)).toBe("CALLBACK_SUCCESS");
+    expect(await callback(server, "POST", dlqId)).toMatchObject({
       status: 400,
       body: { error: expect.stringContaining("CALLBACK_SUCCESS") },
     });
-    expect(await callback(home, "DELETE", dlqId)).toMatchObject({ status: 400 });
-    expect(await entries(home)).toBe(1);
+    expect(await callback(server, "DELETE", dlqId)).toMatchObject({ status: 400 });
+    expect(await entries(server)).toBe(1);
   });
 
   test("that is in progress can be cancelled, once", async () => {
-    const home = await createTestServer();
-    const dlqId = await failRunAndRead(home, "wfr_1", withCallback);
-    const [delivery] = sent(home);
-    expect(await callback(home, "DELETE", dlqId)).toMatchObject({
+    const server = await createTestServer();
+    const dlqId = await failRunAndRead(server, "wfr_1", withCallback);
+    const [delivery] = sent(server);
+    expect(await callback(server, "DELETE", dlqId)).toMatchObject({
       status: 200,
       body: { workflowRunId: "wfr_1" },
     });
-    expect(await stateOf(home, dlqId)).toBe("CALLBACK_CANCELED");
-    expect(await callback(home, "DELETE", dlqId)).toMatchObject({ status: 400 });
-    if (delivery) await home.settle(delivery, { status: 200 });
-    expect(await stateOf(home, dlqId)).toBe("CALLBACK_CANCELED");
-    expect(await callback(home, "POST", dlqId)).toMatchObject({
+    expect(await stateOf(server, dlqId)).toBe("CALLBACK_CANCELED");
+    expect(await callback(server, "DELETE", dlqId)).toMatchObject({ status: 400 });
+    if (delivery) await server.settle(delivery, { status: 200 });
+    expect(await stateOf(server, dlqId)).toBe("CALLBACK_CANCELED");
+    expect(await callback(server, "POST", dlqId)).toMatchObject({
       status: 400,
       body: { error: expect.stringContaining("CALLBACK_CANCELED") },
     });
   });
 
   test("that does not exist can neither be called nor cancelled", async () => {
-    const home = await createTestServer();
-    const dlqId = await failRunAndRead(home, "wfr_1", { url: endpoint });
-    expect(await callback(home, "POST", dlqId)).toMatchObject({
+    const server = await createTestServer();
+    const dlqId = await failRunAndRead(server, "wfr_1", { url: endpoint });
+    expect(await callback(server, "POST", dlqId)).toMatchObject({
       status: 400,
       body: { error: expect.stringContaining("does not exist") },
     });
-    expect(await callback(home, "DELETE", dlqId)).toMatchObject({ status: 400 });
+    expect(await callback(server, "DELETE", dlqId)).toMatchObject({ status: 400 });
     for (const id of ["1800000000000-1", "x", "%00"]) {
       for (const method of ["POST", "DELETE"])
-        expect(await callback(home, method, id)).toMatchObject({ status: 404 });
+        expect(await callback(server, method, id)).toMatchObject({ status: 404 });
     }
   });
 });

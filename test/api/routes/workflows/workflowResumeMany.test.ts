@@ -8,12 +8,12 @@ import { countFailedRuns, resume, takeDeliveries } from "./resumedRuns.ts";
 
 describe("many failed runs", () => {
   test("are resumed 50 at a time, oldest first, and continued by the cursor", async () => {
-    const home = await createTestServer();
-    for (let n = 0; n < 120; n++) await failRun(home, `run-${n}`);
+    const server = await createTestServer();
+    for (let n = 0; n < 120; n++) await failRun(server, `run-${n}`);
     const sizes: number[] = [];
     const resumedIds = new Set<string>();
     for (let cursor: string | null = null; cursor !== "";) {
-      const { body }: Reply = await resume(home, `?count=100${cursor === null ? "" : `&cursor=${cursor}`}`);
+      const { body }: Reply = await resume(server, `?count=100${cursor === null ? "" : `&cursor=${cursor}`}`);
       expect(body).not.toHaveProperty("failed");
       for (const { workflowRunId } of body.workflowRuns) resumedIds.add(workflowRunId);
       sizes.push(body.workflowRuns.length);
@@ -21,86 +21,86 @@ describe("many failed runs", () => {
     }
     expect(sizes).toEqual([50, 50, 20]);
     expect(resumedIds.size).toBe(120);
-    expect(takeDeliveries(home)).toHaveLength(120);
-    expect(await countFailedRuns(home)).toBe(0);
-    expect((await resume(home, "")).body).toEqual({ workflowRuns: [], cursor: "" });
+    expect(takeDeliveries(server)).toHaveLength(120);
+    expect(await countFailedRuns(server)).toBe(0);
+    expect((await resume(server, "")).body).toEqual({ workflowRuns: [], cursor: "" });
   });
 
   test("are chosen by filters, in the query or in a body", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const ids: string[] = [];
     for (const label of ["a", "b", "a", "c"])
-      ids.push(await failRunAndRead(home, `run-${label}`, { labels: [label] }));
-    expect((await resume(home, "?label=a")).body.workflowRuns).toHaveLength(2);
+      ids.push(await failRunAndRead(server, `run-${label}`, { labels: [label] }));
+    expect((await resume(server, "?label=a")).body.workflowRuns).toHaveLength(2);
     const body = JSON.stringify({ dlqIds: [ids[1], ids[0]] });
-    expect((await resume(home, "", { body })).body).toEqual({
+    expect((await resume(server, "", { body })).body).toEqual({
       workflowRuns: [
         { workflowRunId: expect.any(String), workflowCreatedAt: expect.any(Number), dlqId: ids[1] },
       ],
       cursor: "",
       failed: [{ id: ids[0], reason: expect.stringContaining("no failed run") }],
     });
-    expect(await countFailedRuns(home)).toBe(1);
-    expect(await resume(home, "", { body: '{"dlqIds":[]}' })).toMatchObject({ status: 400 });
-    for (const run of ["order-1", "order-10", "order-2"]) await failRunAndRead(home, run);
-    expect((await resume(home, "?workflowRunId=order-1")).body.workflowRuns).toHaveLength(2);
-    expect(await resume(home, "?workflowRunId=none")).toMatchObject({
+    expect(await countFailedRuns(server)).toBe(1);
+    expect(await resume(server, "", { body: '{"dlqIds":[]}' })).toMatchObject({ status: 400 });
+    for (const run of ["order-1", "order-10", "order-2"]) await failRunAndRead(server, run);
+    expect((await resume(server, "?workflowRunId=order-1")).body.workflowRuns).toHaveLength(2);
+    expect(await resume(server, "?workflowRunId=none")).toMatchObject({
       status: 200,
       body: { workflowRuns: [], cursor: "" },
     });
   });
 
   test("do not report redacted parts to a failure callback that their triggers did not choose", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const redaction = { body: true, headers: false as const };
-    const hidden = await failRunAndRead(home, "hidden", {
+    const hidden = await failRunAndRead(server, "hidden", {
       redaction,
       failureCallback: callbackTo("https://known.example"),
     });
-    const open = await failRunAndRead(home, "open");
+    const open = await failRunAndRead(server, "open");
     const to = (url: string) => ({ headers: { "svc-failure-callback": url } });
-    expect(await resume(home, `/${hidden}`, to("https://other.example"))).toMatchObject({
+    expect(await resume(server, `/${hidden}`, to("https://other.example"))).toMatchObject({
       status: 403,
       body: { error: expect.stringContaining("redacted parts") },
     });
-    expect((await resume(home, "", to("https://other.example"))).body).toMatchObject({
+    expect((await resume(server, "", to("https://other.example"))).body).toMatchObject({
       workflowRuns: [{ dlqId: open }],
       failed: [{ id: hidden, reason: expect.stringContaining("redacted parts") }],
     });
-    expect((await resume(home, `/${hidden}`, to("https://known.example"))).status).toBe(200);
+    expect((await resume(server, `/${hidden}`, to("https://known.example"))).status).toBe(200);
   });
 
   test("given by ids are also resumed 50 at a time", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const ids: string[] = [];
-    for (let n = 0; n < 60; n++) ids.push(await failRunAndRead(home, `run-${n}`));
+    for (let n = 0; n < 60; n++) ids.push(await failRunAndRead(server, `run-${n}`));
     const query = `?${[...ids]
       .reverse()
       .map((id) => `dlqIds=${id}`)
       .join("&")}&dlqIds=nonsense`;
-    const first = (await resume(home, query)).body;
+    const first = (await resume(server, query)).body;
     expect([first.workflowRuns.length, first.cursor, first.failed]).toEqual([
       50,
       ids[49],
       [{ id: "nonsense", reason: expect.any(String) }],
     ]);
-    const second = (await resume(home, `${query}&cursor=${first.cursor}`)).body;
+    const second = (await resume(server, `${query}&cursor=${first.cursor}`)).body;
     expect([second.workflowRuns.length, second.cursor, second.failed]).toEqual([10, "", undefined]);
   });
 
   test("are resumed except for one that cannot be, which is reported and stays", async () => {
-    const home = await createTestServer();
+    const server = await createTestServer();
     const ofKey = { flowControl: { key: "k", parallelism: 1, rate: null, period: null } };
-    const a = await failRunAndRead(home, "a", ofKey);
-    const b = await failRunAndRead(home, "b");
-    const c = await failRunAndRead(home, "c", ofKey);
-    const { body } = await resume(home, "", { headers: { "svc-flow-control-value": "parallelism=5" } });
+    const a = await failRunAndRead(server, "a", ofKey);
+    const b = await failRunAndRead(server, "b");
+    const c = await failRunAndRead(server, "c", ofKey);
+    const { body } = await resume(server, "", { headers: { "svc-flow-control-value": "parallelism=5" } });
     expect(body).toMatchObject({
       cursor: "",
       failed: [{ id: b, reason: expect.stringContaining("requires Flow-Control-Key") }],
     });
     expect(body.workflowRuns).toHaveLength(2);
-    expect((await home.ask("GET", `/v2/workflows/dlq?dlqIds=${a},${b},${c}`)).body.messages).toMatchObject([
+    expect((await server.ask("GET", `/v2/workflows/dlq?dlqIds=${a},${b},${c}`)).body.messages).toMatchObject([
       { dlqId: b },
     ]);
   });
@@ -114,21 +114,21 @@ describe("many failed runs", () => {
         deadLetters: async (query) => store.read.deadLetters(query).finally(() => hook()),
       },
     });
-    const home = await createTestServer({ wrap });
+    const server = await createTestServer({ wrap });
     const ids = [
-      await failRunAndRead(home, "a"),
-      await failRunAndRead(home, "b"),
-      await failRunAndRead(home, "c"),
+      await failRunAndRead(server, "a"),
+      await failRunAndRead(server, "b"),
+      await failRunAndRead(server, "c"),
     ];
     hook = async () => {
       hook = async () => undefined;
-      await home.store.execute("deleteDeadLetters", {
+      await server.store.execute("deleteDeadLetters", {
         account: "acc_1",
         dlqIds: [ids[1] ?? ""],
         logRetention: 0,
       });
     };
-    const { body } = await resume(home, "");
+    const { body } = await resume(server, "");
     expect(body.workflowRuns).toHaveLength(2);
     expect(body.failed).toMatchObject([{ id: ids[1] }]);
   });
@@ -143,20 +143,20 @@ describe("many failed runs", () => {
         return store.execute(name, input);
       },
     });
-    const home = await createTestServer({ wrap });
+    const server = await createTestServer({ wrap });
     const ids = [
-      await failRunAndRead(home, "a"),
-      await failRunAndRead(home, "b"),
-      await failRunAndRead(home, "c"),
-      await failRunAndRead(home, "d"),
+      await failRunAndRead(server, "a"),
+      await failRunAndRead(server, "b"),
+      await failRunAndRead(server, "c"),
+      await failRunAndRead(server, "d"),
     ];
-    const first = await resume(home, "");
+    const first = await resume(server, "");
     expect(first).toMatchObject({ status: 200, body: { cursor: `${ids[1]}_${ids[3]}` } });
     expect(first.body.workflowRuns).toHaveLength(2);
-    expect((await resume(home, `?cursor=${first.body.cursor}`)).body.workflowRuns).toHaveLength(2);
+    expect((await resume(server, `?cursor=${first.body.cursor}`)).body.workflowRuns).toHaveLength(2);
     left = 0;
-    await failRunAndRead(home, "e");
-    expect(await resume(home, "")).toMatchObject({ status: 503 });
+    await failRunAndRead(server, "e");
+    expect(await resume(server, "")).toMatchObject({ status: 503 });
   });
 
   test.each([
@@ -165,11 +165,11 @@ describe("many failed runs", () => {
     ["?svc-retries=1001", "retries: 1001 exceeds the limit of 1000"],
     ["?svc-workflow-runid=x", "svc-workflow-runid: only valid for a single run"],
   ])("are not resumed with %s", async (query, error) => {
-    const home = await createTestServer();
-    await failRunAndRead(home, "wfr_1");
-    const reply = await resume(home, query);
+    const server = await createTestServer();
+    await failRunAndRead(server, "wfr_1");
+    const reply = await resume(server, query);
     expect([400, 412]).toContain(reply.status);
     expect(reply.body.error).toContain(error);
-    expect(await countFailedRuns(home)).toBe(1);
+    expect(await countFailedRuns(server)).toBe(1);
   });
 });

@@ -11,7 +11,7 @@ import { ConnectionPool } from "../../../../src/engine/delivery/http/pool.ts";
 import { rawDestination } from "./destination.ts";
 
 /** How a destination treats a request. Afterwards the request has ended. */
-const manners: Record<string, (socket: Socket, answer: string) => unknown> = {
+const behaviours: Record<string, (socket: Socket, answer: string) => unknown> = {
   answers: (socket, answer) => socket.write(answer),
   "answers, and closes": (socket, answer) => socket.end(answer),
   "answers, and resets": (socket, answer) => socket.write(answer, () => socket.resetAndDestroy()),
@@ -25,10 +25,10 @@ const manners: Record<string, (socket: Socket, answer: string) => unknown> = {
 };
 
 type Moment = "never" | "waiting" | "sent" | "begins" | "continues";
-type Asked = { manner: string; taken: Moment; size: number; again: boolean; pause: boolean };
+type Asked = { behaviour: string; taken: Moment; size: number; again: boolean; pause: boolean };
 
 const asked: fc.Arbitrary<Asked> = fc.record({
-  manner: fc.constantFrom(...Object.keys(manners)),
+  behaviour: fc.constantFrom(...Object.keys(behaviours)),
   taken: fc.constantFrom<Moment>("never", "never", "never", "waiting", "sent", "begins", "continues"),
   size: fc.constantFrom(0, 10, 10_000),
   again: fc.boolean(),
@@ -41,11 +41,11 @@ const listen = (): Promise<number> =>
     socket.on("data", (bytes) => {
       heard += bytes.toString("latin1");
       for (;;) {
-        const [head, name = "", manner = "", length = ""] =
+        const [head, name = "", behaviour = "", length = ""] =
           /^POST \/(\d+)\/(\S+) [^]*?Content-Length: (\d+)\r\n\r\n/.exec(heard) ?? [];
         if (head === undefined || heard.length < head.length + Number(length)) return;
         heard = heard.slice(head.length + Number(length));
-        manners[decodeURIComponent(manner)]?.(
+        behaviours[decodeURIComponent(behaviour)]?.(
           socket,
           `HTTP/1.1 200 OK\r\nContent-Length: ${name.length}\r\n\r\n${name}`,
         );
@@ -57,7 +57,7 @@ const listen = (): Promise<number> =>
 function sendTo(
   connections: ConnectionPool,
   port: number,
-  { manner, taken, size, name }: Asked & { name: string },
+  { behaviour, taken, size, name }: Asked & { name: string },
 ): Promise<string> {
   return new Promise((resolve) => {
     let ended = false;
@@ -79,7 +79,7 @@ function sendTo(
     const caller: RequestCaller = {
       request: {
         method: "POST",
-        path: `/${name}/${encodeURIComponent(manner)}`,
+        path: `/${name}/${encodeURIComponent(behaviour)}`,
         headers: [],
         body: [new Uint8Array(size)],
       },

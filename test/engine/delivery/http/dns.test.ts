@@ -29,7 +29,7 @@ type NameServer = { address: string; asked: string[] };
 
 /**
  * Starts a name server. It never answers names that begin with "silent", and answers names that begin with
- * "fickle" only once per type. Names that begin with "known" or "fickle" have the address 192.0.2.1. Other
+ * "flaky" only once per type. Names that begin with "known" or "flaky" have the address 192.0.2.1. Other
  * names do not exist.
  */
 async function nameServer(): Promise<NameServer> {
@@ -40,8 +40,8 @@ async function nameServer(): Promise<NameServer> {
     const { name, type, end } = questionOf(packet);
     const isAgain = asked.includes(`${name} ${type}`);
     asked.push(`${name} ${type}`);
-    if (name.startsWith("silent") || (name.startsWith("fickle") && isAgain)) return;
-    const isKnown = /^(known|fickle)/.test(name);
+    if (name.startsWith("silent") || (name.startsWith("flaky") && isAgain)) return;
+    const isKnown = /^(known|flaky)/.test(name);
     const record = Buffer.from([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 1]);
     const answer = Buffer.concat([packet.subarray(0, end), ...(isKnown && type === 1 ? [record] : [])]);
     answer.writeUInt16BE(isKnown ? 0x8180 : 0x8183, 2);
@@ -88,7 +88,7 @@ test("a name whose server answers once and is then silent blocks no thread", asy
     ask: createServerLookup([server.address], resolv),
     isListed: noNames,
   });
-  const names = Array.from({ length: 20 }, (_, n) => `fickle${n}.example`);
+  const names = Array.from({ length: 20 }, (_, n) => `flaky${n}.example`);
   expect(await Promise.all(names.map((name) => resolve(name, "hostile")))).toEqual(
     names.map(() => ["192.0.2.1"]),
   );

@@ -28,7 +28,7 @@ const empty = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
  * Starts a destination that answers the first request of each connection and treats the next one as the test
  * says. It lists the requests.
  */
-async function fickle(
+async function startUnreliable(
   next: (socket: Socket, opened: number) => unknown,
 ): Promise<{ port: number; requests: string[] }> {
   const requests: string[] = [];
@@ -52,15 +52,15 @@ async function untilIdle(): Promise<void> {
   for (let look = 0; look < 3; look++) await new Promise(setImmediate);
 }
 
-const manners = [
+const endings = [
   ["ends", (socket: Socket) => socket.end(), ConnectionLost],
   ["resets", (socket: Socket) => socket.resetAndDestroy(), "ECONNRESET"],
 ] as const;
 
-test.each(manners)(
+test.each(endings)(
   "a request on a reused connection that the destination %s after reading it is resent over a new one",
   async (_case, cut) => {
-    const { port, requests } = await fickle(cut);
+    const { port, requests } = await startUnreliable(cut);
     const connections = start(3);
     const url = `http://a.test:${port}/`;
     await Promise.all([ask(connections, url, post), ask(connections, url, post)]);
@@ -101,10 +101,10 @@ test.each([
   expect(sockets.length).toBe(2);
 });
 
-test.each(manners)(
+test.each(endings)(
   "a request on a reused connection that the destination %s within the response has failed",
   async (_case, cut, why) => {
-    const { port, requests } = await fickle((socket) => socket.write("H", () => cut(socket)));
+    const { port, requests } = await startUnreliable((socket) => socket.write("H", () => cut(socket)));
     const connections = start();
     await ask(connections, `http://a.test:${port}/`);
     await untilIdle();
@@ -113,7 +113,7 @@ test.each(manners)(
   },
 );
 
-test.each(manners)(
+test.each(endings)(
   "a request on a new connection that the destination %s has failed",
   async (_case, cut, why) => {
     let opened = 0;
@@ -126,7 +126,7 @@ test.each(manners)(
   },
 );
 
-test.each(manners)(
+test.each(endings)(
   "a request is resent once: it has failed if the destination %s the new connection, too",
   async (_case, cut, why) => {
     let opened = 0;
@@ -195,7 +195,7 @@ test("no message to a Node server that closes idle connections fails, and each h
 
 test("an attempt began when its request was first sent, even if it was resent", async () => {
   const late = 150;
-  const { port, requests } = await fickle((socket) => setTimeout(() => socket.destroy(), late));
+  const { port, requests } = await startUnreliable((socket) => setTimeout(() => socket.destroy(), late));
   const deliver = openedDeliver();
   await deliver(makeDelivery(`http://127.0.0.1:${port}/`)).outcome;
   await untilIdle();
@@ -208,7 +208,7 @@ test("an attempt began when its request was first sent, even if it was resent", 
 test("a resent request can be taken back while it waits, and fails when the pool closes", async () => {
   let refuses = false;
   let asked = 0;
-  const { port } = await fickle((socket) => socket.resetAndDestroy());
+  const { port } = await startUnreliable((socket) => socket.resetAndDestroy());
   const held: (() => void)[] = [];
   const connections = createConnections({
     perOrigin: 1,

@@ -19,7 +19,7 @@ import { memoryLoader } from "../../../model/memoryStore.ts";
 const endpoint = "https://app.example/order";
 const legacy: RunFeatures = { lazyFetch: true, initialBody: false, detect: true, captured: true };
 const head = { stepId: 1, stepName: "get", stepType: "Call", concurrent: 1 };
-const letters = {
+const inputs = {
   first: {
     url: endpoint,
     post: { kind: "start", runId: "wfr_1", url: endpoint, features: legacy, origin: "sdk", invoker: null },
@@ -38,10 +38,10 @@ const letters = {
 } as const;
 
 /** Settles an outcome and returns the lists and bodies that were loaded for it. */
-async function readsOf(which: keyof typeof letters, outcome: Partial<Outcome>): Promise<string[]> {
+async function readsOf(which: keyof typeof inputs, outcome: Partial<Outcome>): Promise<string[]> {
   const broker = await CommandRunner.open();
-  const first = await broker.publish(letters[which === "call" ? "first" : which]);
-  const messageId = which !== "call" ? first : await broker.publish(letters.call);
+  const first = await broker.publish(inputs[which === "call" ? "first" : which]);
+  const messageId = which !== "call" ? first : await broker.publish(inputs.call);
   return readsDuring(broker, { name: "settle", input: makeOutcome({ messageId, ...outcome }) });
 }
 
@@ -114,7 +114,7 @@ describe("the rows and the history of a run, which may be large, are loaded", ()
 
   test("with its waiting steps only if a step waits", async () => {
     const broker = await CommandRunner.open();
-    await broker.publish(letters.first);
+    await broker.publish(inputs.first);
     const input = makeInput({
       url: endpoint,
       post: { kind: "step", runId: "wfr_1", head: { ...head, stepType: "Run" } },

@@ -13,7 +13,7 @@ const keyed = (key: string, parallelism: number | null, rate: number | null = nu
 });
 
 /** Messages for every combination of gates. */
-const letters: readonly Partial<MessageInput>[] = [
+const inputs: readonly Partial<MessageInput>[] = [
   {},
   { url: "https://one.example/other" },
   { url: "https://two.example/", ...keyed("k", 2) },
@@ -67,7 +67,7 @@ class Driver {
     const chance = this.#random();
     const name = Object.entries(steps).find(([, below]) => chance < below)?.[0] ?? "claim";
     this.done.push(name);
-    if (name === "publish") for (let n = 0; n < 3; n++) this.#ids.add(await world.send(this.#of(letters)));
+    if (name === "publish") for (let n = 0; n < 3; n++) this.#ids.add(await world.send(this.#of(inputs)));
     else if (name === "settle") await this.#settle();
     else if (name === "cancel")
       await world.store.execute("cancel", { account: "acc", messageIds: [this.#of([...this.#ids, "none"])] });

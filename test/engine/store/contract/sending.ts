@@ -243,8 +243,8 @@ export function describeSending(open: OpenStore): void {
           body: new Uint8Array(0),
           headers: [],
         });
-      const letter = (await fixture.store.read.deadLetter("acc", dlqId))?.deadLetter;
-      expect(letter?.failureCallback).toMatchObject({ state: "CALLBACK_FAIL" });
+      const deadLetter = (await fixture.store.read.deadLetter("acc", dlqId))?.deadLetter;
+      expect(deadLetter?.failureCallback).toMatchObject({ state: "CALLBACK_FAIL" });
       const { entries } = await fixture.store.read.deadLetters({
         account: "acc",
         filter: {},

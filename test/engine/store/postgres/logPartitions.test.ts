@@ -130,13 +130,13 @@ async function threeKinds(
   await world.settle(waiting, { status: 500, headers: [["Retry-After", String((5 * day) / 1_000)]] });
   world.clock.now += 1_000;
   for (const delivery of await world.claim()) await world.settle(delivery, { status: 500 });
-  const [letter] = (await world.store.read.deadLetters(makeLogQuery())).entries;
-  if (!letter) throw new Error("no message has failed for good");
+  const [found] = (await world.store.read.deadLetters(makeLogQuery())).entries;
+  if (!found) throw new Error("no message has failed for good");
   return {
     done: done.message.id,
     dead: dead.message.id,
     waiting: waiting.message.id,
-    dlqId: letter.deadLetter.id,
+    dlqId: found.deadLetter.id,
   };
 }
 

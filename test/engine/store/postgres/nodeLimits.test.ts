@@ -27,10 +27,10 @@ test("held messages are sent once while nodes claim, settle, cancel and publish"
       );
     }
     if (publishing) {
-      const letters = ["one", "one", "two"].map((host) => makeInput({ url: `https://${host}.example/` }));
+      const inputs = ["one", "one", "two"].map((host) => makeInput({ url: `https://${host}.example/` }));
       work.push(
         world
-          .publish(letters)
+          .publish(inputs)
           .then((results) =>
             results.forEach((result) => "messageId" in result && known.add(result.messageId)),
           ),
@@ -117,12 +117,12 @@ test.each<[string, { globalParallelism?: number; parallelism?: number }]>([
           ...mine.map((delivery) => world.settle(delivery)),
         ];
         if (published.size < count) {
-          const letters = [{}, key("k"), key("l"), {}, { queue: "q" }].map((over, at) =>
+          const inputs = [{}, key("k"), key("l"), {}, { queue: "q" }].map((over, at) =>
             makeInput({ url: `https://gateway.example/${at % 3}?${round}`, ...over }),
           );
           doing.push(
             world
-              .publish(letters)
+              .publish(inputs)
               .then((results) =>
                 results.forEach((one) => "messageId" in one && published.add(one.messageId)),
               ),
@@ -189,12 +189,12 @@ test(
         ...mine.splice(0).map((delivery) => world.settle(delivery)),
       ];
       if (published.size < count) {
-        const letters = Array.from({ length: 10 }, (_, index) =>
+        const inputs = Array.from({ length: 10 }, (_, index) =>
           makeInput({ url: `https://host-${index % 3}.example/`, flowControl }),
         );
         work.push(
           world
-            .publish(letters)
+            .publish(inputs)
             .then((results) => results.forEach((one) => "messageId" in one && published.add(one.messageId))),
         );
       }

@@ -68,9 +68,9 @@ test("nodes that publish with the same deduplication id at the same time create 
   const [a] = worlds;
   for (let round = 0; round < 20; round++) {
     // The orders differ, so that the nodes could wait for each other in a circle.
-    const letters = ["x", "y", "z"].map((id) => makeInput({ deduplication: `${id}${round}`, delay: 1_000 }));
+    const inputs = ["x", "y", "z"].map((id) => makeInput({ deduplication: `${id}${round}`, delay: 1_000 }));
     const all = await Promise.all(
-      worlds.map((world, index) => world.publish(index === 1 ? letters.toReversed() : letters)),
+      worlds.map((world, index) => world.publish(index === 1 ? inputs.toReversed() : inputs)),
     );
     const first = all[0];
     const second = all[1]?.toReversed();

@@ -40,16 +40,16 @@ async function statementsFor(
   );
   await world.account();
   world.capacity = { total: 1_000, perHost: 1 };
-  const letters = Array.from({ length: count }, (_, index) =>
+  const inputs = Array.from({ length: count }, (_, index) =>
     makeInput({ url: `https://host-${index}.example/`, ...over(index) }),
   );
   const { during } = counting();
   // The first batch finds or creates a partition of the log.
   await world.store.execute("claim", { limit: 1 });
-  const published = await during(() => world.publish(letters));
+  const published = await during(() => world.publish(inputs));
   const sent = world.delivered();
   expect(sent).toHaveLength(count);
-  await world.publish(letters);
+  await world.publish(inputs);
   const settled = await during(() => Promise.all(sent.map((delivery) => world.settle(delivery))));
   const next = world.delivered();
   for (const { message } of next) world.forgetDelivery(message.id);

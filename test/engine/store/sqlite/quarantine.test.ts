@@ -166,12 +166,12 @@ describe("an altered row", () => {
       { name: "a", damaged: true, endpoints: [] },
       { name: "b" },
     ]);
-    const letter = makeInput({ url: "", group: "a" });
-    expect(await world.publish([letter])).toMatchObject([
+    const input = makeInput({ url: "", group: "a" });
+    expect(await world.publish([input])).toMatchObject([
       { refused: "invalid", message: expect.stringContaining("is damaged in the store") },
     ]);
     await world.store.execute("addEndpoints", { account: "acc", name: "a", endpoints });
-    expect(await world.publish([letter])).toMatchObject([{ each: [{ url: "https://one.example/" }] }]);
+    expect(await world.publish([input])).toMatchObject([{ each: [{ url: "https://one.example/" }] }]);
   });
 
   test("of a step fails the run, which can be restarted but not resumed", async () => {
