@@ -111,16 +111,7 @@ export function openSqlite(
   withStoreErrors(path, () =>
     db.exec(`pragma busy_timeout = ${busyTimeout}; select count(*) from sqlite_schema`),
   );
-  if (!readOnly) {
-    const synchronous = deferredSync ? "normal" : "full";
-    const modes = `pragma journal_mode = wal; pragma synchronous = ${synchronous}`;
-    withStoreErrors(path, () => {
-      if (db.prepare("pragma page_count").get()?.page_count === 0) db.exec(newFileModes);
-      db.exec(`${modes}; pragma journal_size_limit = 67108864`);
-    });
-    const checkpointBytes = deferredSync ? autoCheckpointBytes.deferred : autoCheckpointBytes.synchronous;
-    db.exec(`pragma wal_autocheckpoint = ${checkpointBytes / readPageSize(db)}`);
-  }
+  if (!readOnly) withStoreErrors(path, () => setModes(db, deferredSync));
   if (deferredSync) db.exec("pragma busy_timeout = 0");
   // A larger cache would cost more than it saves, because a commit scans the table of all cached pages after
   // most page splits.
@@ -172,6 +163,17 @@ export function openSqlite(
     probe: (bytes) => writeProbe(transaction, bytes),
     close: () => db.close(),
   };
+}
+
+/** Sets how a database is written. Writes nothing to a file that has these modes. */
+function setModes(db: DatabaseSync, deferredSync?: SqliteOptions["deferredSync"]): void {
+  const synchronous = deferredSync ? "normal" : "full";
+  if (db.prepare("pragma page_count").get()?.page_count === 0) db.exec(newFileModes);
+  db.exec(
+    `pragma journal_mode = wal; pragma synchronous = ${synchronous}; pragma journal_size_limit = 67108864`,
+  );
+  const checkpointBytes = deferredSync ? autoCheckpointBytes.deferred : autoCheckpointBytes.synchronous;
+  db.exec(`pragma wal_autocheckpoint = ${checkpointBytes / readPageSize(db)}`);
 }
 
 /** The second transaction frees the pages of the first. */
