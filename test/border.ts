@@ -8,8 +8,8 @@ const order: Readonly<Record<string, readonly string[]>> = {
   engine: [
     ...["core/caches", "core/values", "core/model", "core/node", "core/decision", "core/search"],
     ...["core/accounts", "core/cluster", "core/admission", "core/limits", "core/sending"],
-    ...["core/workflows", "core/workflows/log", "core/explain", "core/deadLetters", "core/commands"],
-    ...["clock", "store/layout", "store/queries", "store/catalog", "store", "store/batch"],
+    ...["core/workflows", "core/workflows/log", "core/explain", "core/deadLetters", "core/bulk"],
+    ...["core/commands", "clock", "store/layout", "store/queries", "store/catalog", "store", "store/batch"],
     ...["store/histories", "store/sql", "store/sqlite", "store/postgres"],
     ...["delivery/http", "delivery", "upkeep"],
   ],

@@ -1,29 +1,30 @@
+import { bulkActions } from "../../engine/core/bulk/actions.ts";
+import type {
+  BulkActionName,
+  BulkOutcome,
+  BulkPortion,
+  BulkSelection,
+} from "../../engine/core/bulk/entries.ts";
 import { findBudgetRefusal } from "../../engine/core/limits/budget.ts";
 import { requireAccount, requireActiveAccount } from "../../engine/core/accounts/plans.ts";
 import type { Decision, Draft, Moment } from "../../engine/core/decision/command.ts";
-import { deleteDeadLetters, retryDeadLetters } from "../../engine/core/deadLetters/dlq.ts";
-import { resumeRun } from "../../engine/core/deadLetters/resume.ts";
 import type { Actor } from "../../engine/core/model/auditEntry.ts";
-import type { Job, JobAction, JobEntry, JobResult, JobSelection } from "./job.ts";
+import type { Job } from "./job.ts";
 import {
   canaryCheck,
   isInCanary,
-  listJobRuns,
   maxJobFailures,
   readWait,
-  sendsAgain,
   waitForBudget,
   waitForDisk,
   withoutWait,
 } from "./job.ts";
 import type { Account } from "../../engine/core/model/account.ts";
 import type { AccountId, Millis } from "../../engine/core/values/basics.ts";
-import { cancelRuns } from "../../engine/core/workflows/end.ts";
 import type { NotDone } from "../../engine/core/values/errors.ts";
 import { Refusal } from "../../engine/core/values/errors.ts";
 import { firstIdAt } from "../../engine/core/values/ids.ts";
 import { limits } from "../../engine/core/values/limits.ts";
-import { cancel } from "../../engine/core/commands/cancel.ts";
 
 type JobRequest = {
   account: AccountId;
@@ -35,17 +36,7 @@ type JobRequest = {
   logRetention: Millis;
   /** The ids of jobs that may be replaced if they have ended, as the caller has read them. */
   known: readonly string[];
-} & JobSelection;
-
-/** The word of the audit log for each action. It is the same as for the action without a job. */
-export const auditWords: Readonly<Record<JobAction, string>> = {
-  "dlq.retry": "dlq.retry",
-  "dlq.delete": "dlq.delete",
-  "runs.resume": "dlq.resume",
-  "runs.restart": "dlq.restart",
-  "runs.cancel": "run.cancel",
-  "messages.cancel": "message.cancel",
-};
+} & BulkSelection;
 
 /**
  * Creates a job. If the account has the maximum number of jobs, the oldest of the known jobs that has ended
@@ -59,7 +50,9 @@ export const createJob: Decision<JobRequest, Job> = {
     makeRoom(draft, account, known);
     const job: Job = {
       ...request,
-      last: request.last ?? firstIdAt(request.action === "runs.cancel" ? "run" : "msg", moment.now + 1),
+      last:
+        request.last ??
+        firstIdAt(bulkActions[request.action].list === "runs" ? "run" : "msg", moment.now + 1),
       account,
       id: moment.newId("job"),
       dueAt: moment.now,
@@ -84,7 +77,7 @@ export const createJob: Decision<JobRequest, Job> = {
 };
 
 /** Throws `Refusal` for a large filter, because each portion of the job writes it again. */
-function checkFilter({ filter }: JobSelection): void {
+function checkFilter({ filter }: BulkSelection): void {
   const { length } = JSON.stringify(filter);
   if (length > limits.jobFilter)
     throw new Refusal("invalid", `filter: ${length} characters, the limit is ${limits.jobFilter}`);
@@ -109,15 +102,12 @@ function makeRoom(draft: Draft, account: AccountId, known: readonly string[]): v
  * The next entries of a job. `position` is the position that the caller has read. `isEnd`: no entries follow.
  * `failures` are entries that are not tried, because an attempt was refused.
  */
-export type JobPortion = {
-  account: AccountId;
+export type JobPortion = BulkPortion & {
   jobId: string;
-  action: JobAction;
+  action: BulkActionName;
   position: string;
-  entries: readonly JobEntry[];
   isEnd: boolean;
   failures?: readonly NotDone[];
-  logRetention: Millis;
 };
 
 /**
@@ -139,17 +129,18 @@ export const continueJob: Decision<JobPortion, Job | null> = {
 };
 
 const mustWait = (account: Account, { action, entries, failures }: JobPortion, now: Millis): boolean =>
-  sendsAgain(action) &&
+  bulkActions[action].sendsAgain &&
   entries.length > 0 &&
   !failures &&
   account.state !== "passive" &&
   findBudgetRefusal(account, now) !== null;
 
 /** Does the action of a portion with its entries. */
-function handle(portion: JobPortion, draft: Draft, moment: Moment): PortionOutcome {
-  if (portion.failures) return { done: 0, failures: portion.failures, results: [] };
-  if (portion.entries.length === 0) return { done: 0, failures: [], results: [] };
-  return toActionDecision(portion)(draft, moment);
+function handle(portion: JobPortion, draft: Draft, moment: Moment): BulkOutcome {
+  const { action, entries, failures = [] } = portion;
+  return failures.length > 0 || entries.length === 0
+    ? { done: 0, failures, results: [] }
+    : bulkActions[action].decide(portion, draft, moment);
 }
 
 function findMovable(draft: Draft, { account, jobId, action, position }: JobPortion): Job | null {
@@ -158,12 +149,10 @@ function findMovable(draft: Draft, { account, jobId, action, position }: JobPort
   return isMovable && job.position === position && job.action === action ? job : null;
 }
 
-type PortionOutcome = { done: number; failures: readonly NotDone[]; results: readonly JobResult[] };
-
 function moveJob(
   before: Job,
   { entries, isEnd }: JobPortion,
-  { moment: { now, node }, outcome }: { moment: Moment; outcome: PortionOutcome },
+  { moment: { now, node }, outcome }: { moment: Moment; outcome: BulkOutcome },
 ): Job {
   const job = withoutWait(before);
   const done = job.done + outcome.done;
@@ -187,68 +176,6 @@ function moveJob(
     movedAt: now,
   };
 }
-
-type ActionDecision = (draft: Draft, moment: Moment) => PortionOutcome;
-
-/** Binds a decision to its input. `toOutcome` says what its answer means for the job. */
-const bind =
-  <Input, Answer>(
-    decision: Decision<Input, Answer>,
-    input: Input,
-    toOutcome: (answer: Answer) => PortionOutcome,
-  ): ActionDecision =>
-  (draft, moment) =>
-    toOutcome(decision.decide(input, draft, moment));
-
-const doNothing: ActionDecision = () => ({ done: 0, failures: [], results: [] });
-
-/** Returns the decision that handles the entries of a portion: the same as without a job. */
-function toActionDecision({ account, action, entries, failures, logRetention }: JobPortion): ActionDecision {
-  if (failures || entries.length === 0) return doNothing;
-  const ids = entries.map(({ id }) => id);
-  const [dlqId = ""] = ids;
-  switch (action) {
-    case "dlq.retry":
-      return bind(retryDeadLetters, { account, dlqIds: ids, logRetention, overrides: {} }, (retried) => {
-        const results = retried.map((one) => ({ id: one.dlqId, became: one.messageId }));
-        const found = new Set(results.map(({ id }) => id));
-        return { done: results.length, results, failures: ids.filter((id) => !found.has(id)).map(toMissing) };
-      });
-    case "dlq.delete":
-      return bind(
-        deleteDeadLetters,
-        { account, dlqIds: ids, logRetention },
-        ({ deleted, failed = [] }): PortionOutcome => ({ done: deleted, failures: failed, results: [] }),
-      );
-    case "runs.resume":
-    case "runs.restart": {
-      const from = action === "runs.resume" ? "failure" : "beginning";
-      return bind(
-        resumeRun,
-        { account, dlqId, from, overrides: {}, logRetention },
-        ({ runId, createdAt }) => ({
-          done: 1,
-          failures: [],
-          results: [{ id: dlqId, became: runId, createdAt }],
-        }),
-      );
-    }
-    case "runs.cancel":
-      return bind(cancelRuns, { account, ...listJobRuns(entries) }, toCancelOutcome);
-    case "messages.cancel":
-      return bind(cancel, { account, messageIds: ids }, toCancelOutcome);
-  }
-}
-
-const toMissing = (id: string): NotDone => ({ id, reason: "the dead letter does not exist any more" });
-
-const toCancelOutcome = ({
-  cancelled,
-  failed = [],
-}: {
-  cancelled: number;
-  failed?: readonly NotDone[];
-}): PortionOutcome => ({ done: cancelled, failures: failed, results: [] });
 
 /**
  * A fact about a job that the server has found out. `canary` is the state of its first entries.

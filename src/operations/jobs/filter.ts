@@ -1,8 +1,11 @@
 import type { z } from "zod";
-import type { JobAction, JobSelection } from "./job.ts";
+import { bulkActions } from "../../engine/core/bulk/actions.ts";
+import type { BulkActionName, BulkSelection } from "../../engine/core/bulk/entries.ts";
+import { readEntryName } from "../../engine/core/bulk/entries.ts";
 import { isId } from "../../engine/core/values/ids.ts";
 import { Refusal } from "../../engine/core/values/errors.ts";
 import type { AccountId } from "../../engine/core/values/basics.ts";
+import { readSelection } from "../../engine/store/queries/selection.ts";
 import { dryRun } from "../../api/publishing/dryRun.ts";
 import { choice, mergeParameters, readFields } from "../../api/http/parameters.ts";
 import type { RouteContext } from "../../api/route/route.ts";
@@ -35,10 +38,10 @@ const filterSchemas = {
   "runs.restart": continuedRunFilters,
   "runs.cancel": runSelectionSchema.omit({ count: true, dryRun: true, details: true }),
   "messages.cancel": messageFilters,
-} as const satisfies Record<JobAction, z.ZodObject>;
+} as const satisfies Record<BulkActionName, z.ZodObject>;
 
 /** Returns what a job selects, from the filter of its request. Throws `Refusal` for an unknown field. */
-export function readSelection(action: JobAction, given: unknown): JobSelection {
+export function readJobFilter(action: BulkActionName, given: unknown): BulkSelection {
   const fields = mergeParameters(null, given);
   const read = <T extends z.ZodObject>(schema: T): z.output<T> => readFields(schema, fields) as z.output<T>;
   switch (action) {
@@ -74,23 +77,17 @@ export function readSelection(action: JobAction, given: unknown): JobSelection {
 export async function findLastId(
   context: RouteContext,
   account: AccountId,
-  action: JobAction,
+  action: BulkActionName,
 ): Promise<string | null> {
-  if (action === "messages.cancel" || action === "runs.cancel") return null;
+  if (bulkActions[action].list !== "deadLetters") return null;
   return (await findNewestId(context, account)) ?? "";
 }
 
 /** Counts the entries that a job would have. */
-export const countJobEntries = (context: RouteContext, account: AccountId, selection: JobSelection) =>
+export const countJobEntries = (context: RouteContext, account: AccountId, selection: BulkSelection) =>
   dryRun(async (cursor, count) => {
-    const { read } = context.store;
-    if (selection.action === "runs.cancel") {
-      const page = await read.runs({ account, filter: selection.filter, cursor, count });
-      return { ids: page.runs.map(({ runId }) => runId), cursor: page.cursor };
-    }
-    if (selection.action === "messages.cancel") {
-      const page = await read.unfinished({ account, filter: selection.filter, cursor, count });
-      return { ids: page.messageIds, cursor: page.cursor };
-    }
-    return readSweep(context, account, { filter: selection.filter, cursor, count });
+    if (selection.action !== "runs.cancel" && selection.action !== "messages.cancel")
+      return readSweep(context, account, { filter: selection.filter, cursor, count });
+    const page = await readSelection(context.store.read, { account, ...selection }, { cursor, count });
+    return { ids: page.entries.map(readEntryName), cursor: page.cursor };
   });

@@ -1,20 +1,7 @@
+import type { BulkResult, BulkSelection } from "../../engine/core/bulk/entries.ts";
 import type { NotDone } from "../../engine/core/values/errors.ts";
 import type { Actor } from "../../engine/core/model/auditEntry.ts";
-import type { Filter, RunFilter } from "../../engine/core/model/filters.ts";
 import type { AccountId, Millis, NodeId } from "../../engine/core/values/basics.ts";
-import type { RunKey } from "../../engine/core/model/runPost.ts";
-
-/** The actions that a job can do with each of its entries. */
-export const jobActions = [
-  "dlq.retry",
-  "dlq.delete",
-  "runs.resume",
-  "runs.restart",
-  "runs.cancel",
-  "messages.cancel",
-] as const;
-/** An action that a job can do with each of its entries. */
-export type JobAction = (typeof jobActions)[number];
 
 /**
  * The state of a job.
@@ -25,20 +12,6 @@ export type JobAction = (typeof jobActions)[number];
  * - `failed`: it ended early; `error` gives the reason.
  */
 export type JobState = "running" | "waiting" | "stopped" | "done" | "failed";
-
-/**
- * The action of a job and the filter of its entries: active runs for `runs.cancel`, otherwise messages or
- * dead letters.
- */
-export type JobSelection =
-  | { action: "runs.cancel"; filter: RunFilter }
-  | { action: Exclude<JobAction, "runs.cancel">; filter: Filter };
-
-/** An entry of a job. A run that is cancelled has its key as `id`, and `runId`. */
-export type JobEntry = { id: string; runId?: string };
-
-/** The message or the run that an entry became. A run also has the time of its creation. */
-export type JobResult = { id: string; became: string; createdAt?: Millis };
 
 /**
  * A bulk action that runs in the background, portion by portion. Each portion is a transaction that also
@@ -77,27 +50,17 @@ export type Job = {
   canary: number | null;
   canaryPassed: boolean;
   /** The results of the canary. */
-  results: readonly JobResult[];
+  results: readonly BulkResult[];
   done: number;
   failed: number;
   /** The first entries that failed. */
   failures: readonly NotDone[];
   error: string | null;
   logRetention: Millis;
-} & JobSelection;
+} & BulkSelection;
 
 /** The maximum number of failures that a job keeps. */
 export const maxJobFailures = 20;
-
-/** The maximum number of entries that one transaction handles. Retried bodies are in memory together. */
-const portionSizes: Readonly<Record<JobAction, number>> = {
-  "dlq.retry": 4,
-  "dlq.delete": 100,
-  "runs.resume": 1,
-  "runs.restart": 1,
-  "runs.cancel": 20,
-  "messages.cancel": 100,
-};
 
 /** Other nodes take over a job that was due this long ago. */
 const jobTakeover: Millis = 5_000;
@@ -143,33 +106,6 @@ export const waitForBudget = (job: Job, now: Millis): Job => ({
 export const mayContinueJob = ({ dueAt, node }: Job, self: NodeId, now: Millis): boolean =>
   dueAt !== null && (node === self ? dueAt <= now : dueAt + jobTakeover <= now);
 
-/** Returns how many entries the next portion may have. */
-export function readPortionSize(job: Job): number {
-  const { action, rate, canary, done, failed } = job;
-  const size = Math.min(portionSizes[action], rate ?? Infinity);
-  return isInCanary(job) ? Math.min(size, (canary ?? 0) - done - failed) : size;
-}
-
 /** Reports whether the next entries of a job belong to its canary. */
 export const isInCanary = ({ canary, canaryPassed, done, failed }: Job): boolean =>
   canary !== null && !canaryPassed && done + failed < canary;
-
-/** Reports whether an action sends messages or runs again, which the account must be able to pay for. */
-export const sendsAgain = (action: JobAction): boolean =>
-  action === "dlq.retry" || action === "runs.resume" || action === "runs.restart";
-
-/** Reports whether entries of a job are listed from the newest to the oldest. */
-export const isNewestFirst = ({ action }: Pick<Job, "action">): boolean => action === "runs.cancel";
-
-/** Reports whether an entry belongs to a job and was not handled yet. */
-export function isLeft(job: Job, id: string): boolean {
-  const { position, last } = job;
-  if (id > last) return false;
-  return position === "" || (isNewestFirst(job) ? id < position : id > position);
-}
-
-/** The runs of a portion that are cancelled. */
-export const listJobRuns = (entries: readonly JobEntry[]): { runIds: string[]; keys: RunKey[] } => ({
-  runIds: entries.map(({ runId }) => runId ?? ""),
-  keys: entries.map(({ id }) => id),
-});

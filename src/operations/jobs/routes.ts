@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { retentionFor } from "../../engine/core/commands/retention.ts";
-import { jobActions } from "./job.ts";
+import { bulkActionNames } from "../../engine/core/bulk/entries.ts";
 import { isId } from "../../engine/core/values/ids.ts";
 import { limits } from "../../engine/core/values/limits.ts";
 import { Refusal } from "../../engine/core/values/errors.ts";
@@ -9,7 +9,7 @@ import { readActor } from "../../api/route/actor.ts";
 import { readObject } from "../../api/route/readObject.ts";
 import { route } from "../../api/route/route.ts";
 import { jobJson, jobSchema } from "./view.ts";
-import { countJobEntries, findLastId, readSelection } from "./filter.ts";
+import { countJobEntries, findLastId, readJobFilter } from "./filter.ts";
 
 const tag = "Jobs";
 const maxRate = 1_000;
@@ -22,7 +22,7 @@ const wholeNumber = (max: number) =>
 
 const requestSchema = z.strictObject({
   action: z
-    .enum(jobActions, { error: `must be one of ${jobActions.join(", ")}` })
+    .enum(bulkActionNames, { error: `must be one of ${bulkActionNames.join(", ")}` })
     .describe("The action to do with each entry."),
   filter: z
     .record(z.string(), z.unknown(), "is not a JSON object")
@@ -71,7 +71,7 @@ const create = route({
     const { action, filter, dryRun, rate = null, canary = null } = readObject(requestSchema, incoming);
     if (canary !== null && action !== "dlq.retry" && action !== "runs.resume" && action !== "runs.restart")
       throw new Refusal("invalid", `canary: not valid for ${action}; remove it`);
-    const selection = readSelection(action, filter);
+    const selection = readJobFilter(action, filter);
     if (dryRun) return { status: 200, body: await countJobEntries(context, account.id, selection) };
     const last = await findLastId(context, account.id, action);
     const range = { account: account.id, limit: 2 * limits.jobs };

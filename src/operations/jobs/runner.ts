@@ -1,11 +1,16 @@
 import type { Clock } from "../../engine/clock/clock.ts";
 import type { JobNote } from "./commands.ts";
-import type { Job, JobEntry } from "./job.ts";
-import { isLeft, isNewestFirst, mayContinueJob, readPortionSize, readWait } from "./job.ts";
+import type { Job } from "./job.ts";
+import { isInCanary, mayContinueJob, readWait } from "./job.ts";
+import { bulkActions } from "../../engine/core/bulk/actions.ts";
+import type { BulkEntry } from "../../engine/core/bulk/entries.ts";
+import { readEntryName } from "../../engine/core/bulk/entries.ts";
 import type { Millis, NodeId } from "../../engine/core/values/basics.ts";
 import { readIdTime } from "../../engine/core/values/ids.ts";
 import { Refusal } from "../../engine/core/values/errors.ts";
 import type { ErrorCode } from "../../engine/core/values/errors.ts";
+import type { EntryPage } from "../../engine/store/queries/selection.ts";
+import { readSelection } from "../../engine/store/queries/selection.ts";
 import type { Store } from "../../engine/store/store.ts";
 
 /** A node looks for jobs of other nodes after this time. */
@@ -16,7 +21,7 @@ const failurePause: Millis = 1_000;
 const anyTime: Millis = Number.MAX_SAFE_INTEGER;
 /** The maximum number of jobs that one round continues. */
 const maxJobsPerRound = 500;
-/** The number of entries that are read ahead of the portions. */
+/** The number of entries that are read ahead of the portions. No portion has more. */
 const pageSize = 100;
 
 /** Refusals that concern one entry. After any other refusal, the following entries would be refused too. */
@@ -37,9 +42,6 @@ const isLasting = (error: unknown): error is Refusal =>
 const toNote = ({ code, message }: Refusal): JobNote =>
   code === "disk-low" ? { waitsForDisk: true } : { error: message };
 
-/** Entries of a job that were read ahead. `cursor` is null if no others follow. */
-type Page = { entries: readonly JobEntry[]; cursor: string | null };
-
 type RunnerOptions = {
   store: Store;
   clock: Clock;
@@ -56,7 +58,7 @@ type RunnerOptions = {
 export class JobRunner {
   readonly #options: RunnerOptions;
   readonly #end = new AbortController();
-  readonly #pages = new Map<string, Page>();
+  readonly #pages = new Map<string, EntryPage>();
   /** The jobs whose entries are being counted: the entries so far, and where the count continues. */
   readonly #counts = new Map<string, { total: number; cursor: string | null }>();
   /** The jobs whose last portion failed for no known reason, and when they are tried again. */
@@ -198,7 +200,7 @@ export class JobRunner {
     let current = job;
     for (const [at, entry] of entries.entries()) {
       const one = { entries: [entry], isEnd: isEnd && at === entries.length - 1 };
-      const moved = await this.#doOne(current, one, entry.runId ?? entry.id);
+      const moved = await this.#doOne(current, one, readEntryName(entry));
       if (moved?.state !== "running") return moved;
       current = moved;
     }
@@ -226,35 +228,22 @@ export class JobRunner {
    * Returns the entries that follow the position of a job. A page without entries has a cursor if others may
    * follow, and the next round continues there.
    */
-  async #nextPage(job: Job): Promise<Page> {
+  async #nextPage(job: Job): Promise<EntryPage> {
     const known = this.#pages.get(job.id);
     const left = known?.entries.filter(({ id }) => isLeft(job, id)) ?? [];
     if (known && (left.length > 0 || known.cursor === null)) return { ...known, entries: left };
     return this.#readPage(job, known?.cursor ?? (job.position === "" ? null : job.position), pageSize);
   }
 
-  async #readPage(job: Job, cursor: string | null, count: number): Promise<Page> {
+  async #readPage(job: Job, cursor: string | null, count: number): Promise<EntryPage> {
     const { read } = this.#options.store;
     const { account } = job;
-    if (job.action === "runs.cancel") {
-      const { runs, cursor: next } = await read.runs({ account, filter: job.filter, cursor, count });
-      return keepLeft(job, { entries: runs.map(({ id, runId }) => ({ id, runId })), cursor: next });
-    }
-    if (job.action === "messages.cancel") {
-      const page = await read.unfinished({ account, filter: job.filter, cursor, count });
-      return keepLeft(job, { entries: page.messageIds.map((id) => ({ id })), cursor: page.cursor });
-    }
+    if (job.action === "runs.cancel" || job.action === "messages.cancel")
+      return keepLeft(job, await readSelection(read, job, { cursor, count }));
     const to = Math.min(job.filter.to ?? Infinity, readIdTime(job.last));
-    const page = await read.deadLetters({
-      account,
-      filter: { ...job.filter, to },
-      order: "earliestFirst",
-      cursor,
-      count,
-      bodies: false,
-    });
-    const entries = page.entries.map(({ deadLetter: { id } }) => ({ id }));
-    return keepLeft(job, { entries, cursor: page.cursor });
+    const { action, filter } = job;
+    const bounded = { account, action, filter: { ...filter, to } };
+    return keepLeft(job, await readSelection(read, bounded, { cursor, count }));
   }
 
   async #checkCanary(job: Job): Promise<Job | null> {
@@ -287,7 +276,7 @@ export class JobRunner {
 }
 
 type Portion = {
-  entries: readonly JobEntry[];
+  entries: readonly BulkEntry[];
   isEnd: boolean;
   failures?: readonly { id: string; reason: string }[];
 };
@@ -295,8 +284,25 @@ type Portion = {
 const formatCanaryError = (reason: string): string => `canary: ${reason}; the other entries were not handled`;
 
 /** Returns the entries of a page that belong to a job. A list that is past the last entry ends there. */
-function keepLeft(job: Job, { entries, cursor }: Page): Page {
+function keepLeft(job: Job, { entries, cursor }: EntryPage): EntryPage {
   const left = entries.filter(({ id }) => isLeft(job, id));
   const isPast = !isNewestFirst(job) && entries.some(({ id }) => id > job.last);
   return { entries: left, cursor: isPast ? null : cursor };
+}
+
+/** Returns how many entries the next portion may have. */
+function readPortionSize(job: Job): number {
+  const { action, rate, canary, done, failed } = job;
+  const size = Math.min(bulkActions[action].together, rate ?? Infinity);
+  return isInCanary(job) ? Math.min(size, (canary ?? 0) - done - failed) : size;
+}
+
+/** Reports whether entries of a job are listed from the newest to the oldest. */
+const isNewestFirst = ({ action }: Job): boolean => bulkActions[action].list === "runs";
+
+/** Reports whether an entry belongs to a job and was not handled yet. */
+function isLeft(job: Job, id: string): boolean {
+  const { position, last } = job;
+  if (id > last) return false;
+  return position === "" || (isNewestFirst(job) ? id < position : id > position);
 }

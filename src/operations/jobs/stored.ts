@@ -1,3 +1,4 @@
+import { bulkActions } from "../../engine/core/bulk/actions.ts";
 import { audited } from "../../engine/core/commands/audit.ts";
 import { internal } from "../../engine/core/commands/kinds.ts";
 import type { AccountId, Millis } from "../../engine/core/values/basics.ts";
@@ -5,7 +6,7 @@ import type { StoredOperation } from "../../engine/store/layout/storedOperation.
 import { keyOfAccountRow } from "../../engine/store/layout/storedOperation.ts";
 import { describeWorkTable, workTableSchema } from "../../engine/store/layout/workTable.ts";
 import type { Range, StorageReads } from "../../engine/store/layout/storageReads.ts";
-import { auditWords, continueJob, createJob, noteJob, removeJobs, stopJob } from "./commands.ts";
+import { continueJob, createJob, noteJob, removeJobs, stopJob } from "./commands.ts";
 import type { Job } from "./job.ts";
 
 declare module "../../engine/core/decision/command.ts" {
@@ -20,7 +21,7 @@ export const jobs = {
   tables: { jobs: describeWorkTable<Job>("jobs") },
   keys: { jobs: keyOfAccountRow },
   commands: {
-    createJob: audited(createJob, ({ action }, { id }) => ({ what: auditWords[action], object: id })),
+    createJob: audited(createJob, ({ action }, { id }) => ({ what: bulkActions[action].word, object: id })),
     stopJob: audited(stopJob, ({ id }, answer) =>
       answer?.stopped ? { what: "job.stop", object: id, count: answer.job.done } : null,
     ),

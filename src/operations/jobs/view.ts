@@ -1,7 +1,8 @@
 import { z } from "zod";
 import type { Actor } from "../../engine/core/model/auditEntry.ts";
 import type { Job } from "./job.ts";
-import { jobActions, jobWaits, readWait } from "./job.ts";
+import { bulkActionNames } from "../../engine/core/bulk/entries.ts";
+import { jobWaits, readWait } from "./job.ts";
 import { notDoneSchema } from "../../api/views/schemas.ts";
 import { omitMissing } from "../../api/views/messages.ts";
 
@@ -17,7 +18,7 @@ const actor = (about: string) =>
 /** A job, as the API shows it. */
 export const jobSchema = z.object({
   jobId: z.string().describe("The id of the job."),
-  action: z.enum(jobActions).describe("The action that the job does with each entry."),
+  action: z.enum(bulkActionNames).describe("The action that the job does with each entry."),
   state: z
     .enum(["running", "waiting", "stopped", "done", "failed"])
     .describe(

@@ -19,7 +19,7 @@ import {
 } from "./audit.ts";
 import { noteSpending } from "../limits/budget.ts";
 import { takeBurst } from "../limits/requestRate.ts";
-import { cancel } from "./cancel.ts";
+import { cancel } from "../sending/cancel.ts";
 import { claim, listDue, reclaim } from "./claim.ts";
 import { deleteDeadLetters, retryDeadLetters } from "../deadLetters/dlq.ts";
 import { pauseLimiter, pinFlowControl, resetRate, resumeLimiter, unpinFlowControl } from "./flowControl.ts";

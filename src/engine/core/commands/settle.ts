@@ -20,14 +20,15 @@ import {
   toDeadLetterResponse,
   scheduleRetry,
   readWithBody,
+  releaseDeduplication,
+  reportCallback,
 } from "../sending/outcome.ts";
 import { applyRunOutcome, failRunMessage, belongsToRun } from "../workflows/outcome.ts";
 import type { Account } from "../model/account.ts";
 import type { CallbackSettings } from "../model/sendSettings.ts";
-import type { StoredMessage, WithoutBody } from "../model/message.ts";
 import type { MessageState } from "../model/messageState.ts";
 import type { Outcome } from "../model/attempt.ts";
-import type { DeadLetter, FailureCallbackInfo } from "../model/deadLetter.ts";
+import type { DeadLetter } from "../model/deadLetter.ts";
 import type { Limiter } from "../model/limiter.ts";
 import { readMessageBytes } from "../accounts/plans.ts";
 import { isUnfinished } from "../model/messageState.ts";
@@ -189,35 +190,6 @@ export function failMessage(draft: Draft, moment: Moment, failure: Failure): voi
     });
   }
   release(draft, moment, state);
-}
-
-/**
- * Removes the deduplication row of a message that will never be delivered, so that the next message with this
- * key is not dropped as a duplicate.
- */
-export function releaseDeduplication(draft: Draft, message: WithoutBody<StoredMessage>): void {
-  if (message.deduplication === null) return;
-  const row = draft.get("deduplications", message.account, message.deduplication);
-  if (row?.messageId === message.id) draft.drop("deduplications", message.account, message.deduplication);
-}
-
-/**
- * Records the state of a failure callback in the dead letter that it reports, if that still exists, and in
- * its run.
- */
-export function reportCallback(
-  draft: Draft,
-  message: WithoutBody<StoredMessage>,
-  info: FailureCallbackInfo,
-): void {
-  if (message.reportsOn?.kind !== "failureCallback" || message.reportsOn.dlqId === null) return;
-  const deadLetter = draft.get("deadLetters", message.account, message.reportsOn.dlqId);
-  if (deadLetter && !deadLetter.damaged) draft.put("deadLetters", { ...deadLetter, failureCallback: info });
-  const run = message.run && draft.get("runs", message.account, message.run.run);
-  const callback = run?.failure?.callback;
-  if (run?.failure && callback?.messageId === message.id) {
-    draft.put("runs", { ...run, failure: { ...run.failure, callback: { ...callback, ...info } } });
-  }
 }
 
 function createCallback(draft: Draft, moment: Moment, { account, message, state, outcome }: Failure): void {

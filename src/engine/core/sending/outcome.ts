@@ -173,3 +173,32 @@ export function readWithBody(draft: Draft, { account, id }: WithoutBody<StoredMe
   if (!message) throw new Error(`the body of ${id} was not loaded`);
   return message;
 }
+
+/**
+ * Removes the deduplication row of a message that will never be delivered, so that the next message with this
+ * key is not dropped as a duplicate.
+ */
+export function releaseDeduplication(draft: Draft, message: WithoutBody<StoredMessage>): void {
+  if (message.deduplication === null) return;
+  const row = draft.get("deduplications", message.account, message.deduplication);
+  if (row?.messageId === message.id) draft.drop("deduplications", message.account, message.deduplication);
+}
+
+/**
+ * Records the state of a failure callback in the dead letter that it reports, if that still exists, and in
+ * its run.
+ */
+export function reportCallback(
+  draft: Draft,
+  message: WithoutBody<StoredMessage>,
+  info: FailureCallbackInfo,
+): void {
+  if (message.reportsOn?.kind !== "failureCallback" || message.reportsOn.dlqId === null) return;
+  const deadLetter = draft.get("deadLetters", message.account, message.reportsOn.dlqId);
+  if (deadLetter && !deadLetter.damaged) draft.put("deadLetters", { ...deadLetter, failureCallback: info });
+  const run = message.run && draft.get("runs", message.account, message.run.run);
+  const callback = run?.failure?.callback;
+  if (run?.failure && callback?.messageId === message.id) {
+    draft.put("runs", { ...run, failure: { ...run.failure, callback: { ...callback, ...info } } });
+  }
+}

@@ -1,6 +1,7 @@
 import type { CommandInput } from "../../../../src/engine/store/catalog/commands.ts";
 import type { DeadLetter } from "../../../../src/engine/core/model/deadLetter.ts";
-import type { Job, JobSelection } from "../../../../src/operations/jobs/job.ts";
+import type { BulkSelection } from "../../../../src/engine/core/bulk/entries.ts";
+import type { Job } from "../../../../src/operations/jobs/job.ts";
 import type { AccountId } from "../../../../src/engine/core/values/basics.ts";
 import type { Run } from "../../../../src/engine/core/model/run.ts";
 import type { CommandCall } from "../../../../src/engine/store/store.ts";
@@ -54,7 +55,7 @@ export class JobChecker {
   }
 
   /** Called when a client requests a job. */
-  asked(account: AccountId, selection: JobSelection, tables: Tables): void {
+  asked(account: AccountId, selection: BulkSelection, tables: Tables): void {
     this.#asked.set(selection.filter, listEntries(selection, account, this.#withSeen(tables)));
   }
 

@@ -1,8 +1,8 @@
-import { findLastId, readSelection } from "../../../../src/operations/jobs/filter.ts";
+import { findLastId, readJobFilter } from "../../../../src/operations/jobs/filter.ts";
 import type { RouteContext } from "../../../../src/api/route/route.ts";
 import type { CommandInput } from "../../../../src/engine/store/catalog/commands.ts";
-import type { JobAction } from "../../../../src/operations/jobs/job.ts";
-import { jobActions } from "../../../../src/operations/jobs/job.ts";
+import type { BulkActionName } from "../../../../src/engine/core/bulk/entries.ts";
+import { bulkActionNames } from "../../../../src/engine/core/bulk/entries.ts";
 import type { AccountId } from "../../../../src/engine/core/values/basics.ts";
 import type { Cluster } from "../../../simulation/cluster.ts";
 import type { RandomSource } from "../../../simulation/randomSource.ts";
@@ -13,7 +13,7 @@ import { inOrder } from "../../../simulation/actors/runClients.ts";
 
 type JobRequestOptions = { random: RandomSource; account: AccountId; cluster: Cluster };
 type Asked = {
-  action: JobAction;
+  action: BulkActionName;
   filter: Record<string, unknown>;
   rate: number | null;
   canary: number | null;
@@ -50,7 +50,7 @@ async function prepareJob(
   { cluster, account, asked }: { cluster: Cluster; account: AccountId; asked: Asked },
 ): Promise<CommandInput<"createJob">> {
   const { action, filter, rate, canary } = asked;
-  const selection = readSelection(action, filter);
+  const selection = readJobFilter(action, filter);
   cluster.checker.jobs.asked(account, selection, cluster.storage.tables);
   const last = await findLastId({ store: { read } } as RouteContext, account, action);
   const known = (await read.jobs({ account, limit: 200 })).map(({ id }) => id);
@@ -59,7 +59,7 @@ async function prepareJob(
 }
 
 function randomJob(random: RandomSource, account: AccountId, cluster: Cluster): Asked {
-  const action = random.of(jobActions);
+  const action = random.of(bulkActionNames);
   const sends = action === "dlq.retry" || action === "runs.resume" || action === "runs.restart";
   return {
     action,
@@ -72,7 +72,7 @@ function randomJob(random: RandomSource, account: AccountId, cluster: Cluster): 
 /** Returns the filter of a request. `checkers/jobs/jobEntries.ts` must know each of its fields. */
 function randomFilter(
   random: RandomSource,
-  action: JobAction,
+  action: BulkActionName,
   { account, cluster }: { account: AccountId; cluster: Cluster },
 ): Record<string, unknown> {
   const { virtualTime, storage, destinations } = cluster;

@@ -1,5 +1,5 @@
 import type { DeadLetter } from "../../../../src/engine/core/model/deadLetter.ts";
-import type { JobSelection } from "../../../../src/operations/jobs/job.ts";
+import type { BulkSelection } from "../../../../src/engine/core/bulk/entries.ts";
 import type { AccountId } from "../../../../src/engine/core/values/basics.ts";
 import type { Run } from "../../../../src/engine/core/model/run.ts";
 import type { MessageHistory } from "../../../simulation/checkers/messageHistory.ts";
@@ -46,7 +46,7 @@ const filterTests: Readonly<Record<string, FilterTest>> = {
 };
 
 /** Reports whether an entry matches the filter of a job. */
-export function matchesJob({ filter }: Pick<JobSelection, "filter">, entry: Entry): boolean {
+export function matchesJob({ filter }: Pick<BulkSelection, "filter">, entry: Entry): boolean {
   return Object.entries(filter).every(([name, wanted]) => {
     const test = filterTests[name];
     if (!test) throw new Error(`the checker of jobs does not know the filter ${name}`);
@@ -56,7 +56,7 @@ export function matchesJob({ filter }: Pick<JobSelection, "filter">, entry: Entr
 
 /** Returns the entry with this id, or null if there has never been one. */
 export function findEntry(
-  { action }: Pick<JobSelection, "action">,
+  { action }: Pick<BulkSelection, "action">,
   id: string,
   { histories, deadLetters, runs }: Seen,
 ): Entry | null {
@@ -88,7 +88,7 @@ export function findEntry(
 }
 
 /** Returns the ids of the entries of an account that exist and match. */
-export function listEntries(job: JobSelection, account: AccountId, { tables, seen }: Existing): Set<string> {
+export function listEntries(job: BulkSelection, account: AccountId, { tables, seen }: Existing): Set<string> {
   return new Set(
     listIds(job, tables).filter((id) => {
       const entry = findEntry(job, id, seen);
@@ -99,7 +99,7 @@ export function listEntries(job: JobSelection, account: AccountId, { tables, see
 
 type Existing = { tables: Tables; seen: Seen };
 
-function listIds({ action }: JobSelection, { messages, activeRuns, deadLetters }: Tables): string[] {
+function listIds({ action }: BulkSelection, { messages, activeRuns, deadLetters }: Tables): string[] {
   if (action === "runs.cancel") return [...activeRuns.values()].map(({ run }) => run);
   if (action !== "messages.cancel") return [...deadLetters.values()].map(({ id }) => id);
   return [...messages.values()].flatMap(({ id, state, run }) =>

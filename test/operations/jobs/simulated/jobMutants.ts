@@ -1,5 +1,6 @@
 import type { Commands } from "../../../../src/engine/store/catalog/commands.ts";
-import type { Job, JobAction } from "../../../../src/operations/jobs/job.ts";
+import type { BulkActionName } from "../../../../src/engine/core/bulk/entries.ts";
+import type { Job } from "../../../../src/operations/jobs/job.ts";
 import { alterDecision, alterInput } from "../../../simulation/mutants/alterDecision.ts";
 
 /** Alters the job that a decision writes. */
@@ -7,7 +8,7 @@ const writeJobAs = (name: "continueJob" | "stopJob", turn: (job: Job, now: numbe
   alterDecision(name, (_, _draft, { now }) => ({ put: { jobs: (row) => turn(row, now) } }));
 
 /** An id that comes after those of all entries of an action. */
-const lastOf = (action: JobAction): string =>
+const lastOf = (action: BulkActionName): string =>
   action === "messages.cancel" ? "msg_z" : action === "runs.cancel" ? "run_z" : "9000000000000-000000000";
 
 /** Faults of jobs. */

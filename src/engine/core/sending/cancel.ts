@@ -8,7 +8,7 @@ import type { AccountId, MessageId } from "../values/basics.ts";
 import type { StoredMessage, WithoutBody } from "../model/message.ts";
 import type { MessageState } from "../model/messageState.ts";
 import { isUnfinished } from "../model/messageState.ts";
-import { releaseDeduplication, reportCallback } from "./settle.ts";
+import { releaseDeduplication, reportCallback } from "./outcome.ts";
 
 /**
  * Cancels unfinished messages. A message that is in flight may still arrive: its request is aborted and keeps
