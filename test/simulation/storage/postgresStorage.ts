@@ -1,6 +1,6 @@
 import { createIdGenerator } from "../../../src/engine/core/values/ids.ts";
 import type { Millis } from "../../../src/engine/core/values/basics.ts";
-import type { DatabaseConnection } from "../../../src/engine/store/sql/database.ts";
+import type { DatabaseConnection, Deadline } from "../../../src/engine/store/sql/database.ts";
 import { PostgresDatabase, createPostgresBackend } from "../../../src/engine/store/postgres/database.ts";
 import { createPostgresTables } from "../../../src/engine/store/postgres/schema.ts";
 import { openReaders } from "../../../src/engine/store/postgres/readers.ts";
@@ -198,7 +198,7 @@ class WatchedDatabase extends PostgresDatabase {
 
   override async transaction<T>(
     run: (connection: DatabaseConnection, started: Promise<number | null>) => Promise<T>,
-    deadline?: AbortSignal,
+    deadline?: Deadline,
   ): Promise<T> {
     const watched = async (connection: DatabaseConnection, started: Promise<number | null>): Promise<T> => {
       const written: Written[] = [];

@@ -225,7 +225,10 @@ export class BatchReads {
     if (this.#loader.rowNow) this.row("storedMessages", key);
     else {
       this.bodiesToLoad.addMissing(key);
-      if (!this.#isOtherMissing) addKey(this.#wanted.rows, "storedMessages", key);
+      if (!this.#isOtherMissing) {
+        addKey(this.#wanted.rows, "storedMessages", key);
+        this.#wanted.bodyBytes += message.size;
+      }
       this.isMissing = true;
     }
     return admission;
@@ -247,6 +250,11 @@ export class BatchReads {
     this.isMissing = this.#wanted.due !== null || this.#atGates.length > 0;
     if (this.#wanted.due === null)
       await Promise.all([...this.#loadRows(rows), this.#usedRunIds.load(runIds, this.#loader)]);
+  }
+
+  /** The bytes of the bodies that `loadWanted` will load for messages to send. */
+  get bodyBytesToLoad(): number {
+    return this.#wanted.bodyBytes;
   }
 
   /** Loads everything that was missing. */

@@ -24,7 +24,8 @@ type PendingCall = CommandCall & { decision: Decision<unknown, unknown>; moment:
 /**
  * The context of a batch. `startTime`: resolves to the time of the transaction when it has begun, or to null
  * if the time is that of `momentSource`. The rows of hints are requested together with the beginning.
- * `usesHints`: false if nothing is loaded before a decision asks for it, which tests use.
+ * `usesHints`: false if nothing is loaded before a decision asks for it, which tests use. `willLoad` is
+ * called before bodies of messages to send are loaded, with their bytes.
  */
 type BatchContext = {
   loader: Loader;
@@ -34,6 +35,7 @@ type BatchContext = {
   decisions?: Commands;
   recentTimeIndex?: RecentTimeIndex;
   usesHints?: boolean;
+  willLoad?(bytes: number): void;
 };
 
 /**
@@ -75,6 +77,7 @@ export async function decideBatch(
     if (!next) break;
     if (replies.length > before) rounds = 0;
     if (rounds === maxRounds) throw new Error(`${next.name} still read missing rows after ${rounds} rounds`);
+    context.willLoad?.(set.bodyBytesToLoad());
     await set.loadMissing(now);
   }
   set.reportDenied();

@@ -29,6 +29,8 @@ export class WantedReads {
   readonly expired: Own<ExpiredNeed>[] = [];
   due: Own<DueNeed> | null = null;
   leasedByOthers: Own<LeasedNeed> | null = null;
+  /** The bytes of the bodies of messages to send. */
+  bodyBytes = 0;
 
   /** Adds the expired rows of an account, unless an earlier command wants them. */
   addExpired(own: Own<ExpiredNeed>): void {

@@ -89,6 +89,9 @@ export class WorkingSet implements Draft {
    */
   isMissing = (): boolean => this.#reads.isMissing;
 
+  /** Returns the bytes of the bodies that `loadMissing` will load for messages to send. */
+  bodyBytesToLoad = (): number => this.#reads.bodyBytesToLoad;
+
   /**
    * Runs the command with this number in the batch: either all of its changes are made, or none if it throws.
    * If the storage fails to answer a read, its error is thrown, and the batch must end.

@@ -2,7 +2,7 @@ import type { Client } from "pg";
 import { createIdGenerator } from "../../core/values/ids.ts";
 import type { Millis } from "../../core/values/basics.ts";
 import type { NodeSession } from "../../core/cluster/takeover.ts";
-import type { DatabaseConnection, Database } from "../sql/database.ts";
+import type { DatabaseConnection, Database, Deadline } from "../sql/database.ts";
 import { LostUpdate } from "../sql/database.ts";
 import { afterNextPoll } from "../batch/coalesce.ts";
 import type { StoreBackend } from "../batch/groupCommit.ts";
@@ -43,11 +43,20 @@ import {
   uniqueViolation,
 } from "./databaseErrors.ts";
 import { createConnection, runPlain } from "./connection.ts";
-import { batchTimeout, beforeDeadline, lateText, makeLate, withDeadline } from "./deadline.ts";
+import {
+  batchTimeout,
+  beforeDeadline,
+  formatSilenceLimit,
+  lateText,
+  makeLate,
+  timeToStore,
+  withDeadline,
+} from "./deadline.ts";
 import { whileHostAnswers } from "./hostProbe.ts";
 import { createQueries } from "../catalog/queries.ts";
 import { RecentHistories } from "../histories/recentHistories.ts";
 import { RecentTimeIndex } from "../batch/recentTimeIndex.ts";
+import { countBodyBytes } from "../../core/node/weight.ts";
 import { runSqlBatch } from "../sql/transaction.ts";
 import { readNextDueAt, createSqlReads } from "../sql/reads.ts";
 
@@ -129,7 +138,10 @@ export function createPostgresBackend(
   return {
     runBatch: (calls, capacity) =>
       database
-        .withDeadline((deadline) => runSqlBatch({ database, momentSource, deadline }, calls, capacity))
+        .withDeadline(
+          (deadline) => runSqlBatch({ database, momentSource, deadline }, calls, capacity),
+          calls.reduce((sum, { input }) => sum + countBodyBytes(input), 0),
+        )
         .catch((error: unknown) => {
           throw isContention(error)
             ? new Interrupted("the storage is locked by other transactions", { cause: error })
@@ -221,22 +233,27 @@ export class PostgresDatabase implements Database {
    * Runs transactions one after another. On one connection, a second transaction would become part of the
    * first.
    */
-  transaction<T>(run: TransactionBody<T>, deadline?: AbortSignal): Promise<T> {
-    const inTurn = (end: AbortSignal): Promise<T> => this.#inSequence(() => this.#withPartition(run, end));
+  transaction<T>(run: TransactionBody<T>, deadline?: Deadline): Promise<T> {
+    const inTurn = (end: Deadline): Promise<T> => this.#inSequence(() => this.#withPartition(run, end));
     return deadline === undefined ? this.withDeadline(inTurn) : inTurn(deadline);
   }
 
-  /** Runs a function with the deadline of a batch. */
-  withDeadline<T>(run: (deadline: AbortSignal) => Promise<T>): Promise<T> {
-    return withDeadline(run, { time: this.#options.batchTimeout ?? batchTimeout, pause: this.#pause });
+  /** Runs a function with the deadline of a batch that stores bodies of this many bytes. */
+  withDeadline<T>(run: (deadline: Deadline) => Promise<T>, bytes = 0): Promise<T> {
+    const time = this.#batchTimeout + timeToStore(bytes, this.#batchTimeout);
+    return withDeadline(run, { time, pause: this.#pause });
   }
 
-  async #withPartition<T>(run: TransactionBody<T>, deadline: AbortSignal): Promise<T> {
+  get #batchTimeout(): Millis {
+    return this.#options.batchTimeout ?? batchTimeout;
+  }
+
+  async #withPartition<T>(run: TransactionBody<T>, deadline: Deadline): Promise<T> {
     try {
       return await this.#runOnce(run, deadline);
     } catch (error) {
       if (!(error instanceof MissingPartition)) throw error;
-      await beforeDeadline(deadline, error.created);
+      await beforeDeadline(deadline.signal, error.created);
       return this.#runOnce(run, deadline);
     }
   }
@@ -248,7 +265,8 @@ export class PostgresDatabase implements Database {
   async probe(bytes: number): Promise<void> {
     const { clock, node } = this.#options;
     const now = clock.now();
-    await this.transaction((connection) => writeProbe(connection, { node, now, bytes }));
+    const write: TransactionBody<void> = (connection) => writeProbe(connection, { node, now, bytes });
+    await this.withDeadline((deadline) => this.transaction(write, deadline), bytes);
   }
 
   touchNodeRow(connection: DatabaseConnection): Promise<void> {
@@ -263,11 +281,12 @@ export class PostgresDatabase implements Database {
     });
   }
 
-  async #runOnce<T>(run: TransactionBody<T>, deadline: AbortSignal): Promise<T> {
-    const session = await beforeDeadline(deadline, this.#open());
+  async #runOnce<T>(run: TransactionBody<T>, deadline: Deadline): Promise<T> {
+    const { signal } = deadline;
+    const session = await beforeDeadline(signal, this.#open());
     const { client } = session;
     const cut = (): void => cutConnection(client);
-    deadline.addEventListener("abort", cut, { once: true });
+    signal.addEventListener("abort", cut, { once: true });
     try {
       return await whileHostAnswers(this.#inSession(session, run, deadline), {
         client,
@@ -275,20 +294,20 @@ export class PostgresDatabase implements Database {
         pause: this.#pause,
       });
     } finally {
-      deadline.removeEventListener("abort", cut);
+      signal.removeEventListener("abort", cut);
     }
   }
 
-  async #inSession<T>(session: WriterSession, run: TransactionBody<T>, deadline: AbortSignal): Promise<T> {
+  async #inSession<T>(session: WriterSession, run: TransactionBody<T>, deadline: Deadline): Promise<T> {
     let isCommitting = false;
     try {
-      const startTime = this.#begin(session);
+      const startTime = this.#begin(session, deadline);
       const running = run(session.connection, startTime);
       const [beginResult, runResult] = await Promise.allSettled([startTime, running]);
       if (beginResult.status === "rejected") throw beginResult.reason;
       if (runResult.status === "rejected") throw runResult.reason;
       const result = runResult.value;
-      if (deadline.aborted) throw makeLate();
+      if (deadline.signal.aborted) throw makeLate();
       isCommitting = true;
       await runPlain(session.client, "commit");
       this.#nodeRow.committed();
@@ -302,10 +321,10 @@ export class PostgresDatabase implements Database {
       }
       this.#drop(session);
       if (!isCommitting || isIdleTimeout(error) || isIdleTimeout(session.endError))
-        throw deadline.aborted ? makeLate(error) : new Interrupted(error.message, { cause: error });
+        throw deadline.signal.aborted ? makeLate(error) : new Interrupted(error.message, { cause: error });
       // The host may have lost its standby, or may no longer be the primary.
       avoidHost(session.client, this.#options);
-      throw deadline.aborted ? new Unavailable(lateText, { cause: error }) : error;
+      throw deadline.signal.aborted ? new Unavailable(lateText, { cause: error }) : error;
     }
   }
 
@@ -363,15 +382,16 @@ export class PostgresDatabase implements Database {
   }
 
   /** Begins a transaction and returns its time. */
-  async #begin({ client }: WriterSession): Promise<Millis> {
+  async #begin({ client }: WriterSession, deadline: Deadline): Promise<Millis> {
     const { clock, now, onOutdated } = this.#options;
     const isUsual = this.#lockTimeout === firstLockTimeout && canPrepare(this.#options);
     const lockTimeoutSetting = isUsual ? "" : `; set local lock_timeout = ${this.#lockTimeout}`;
+    const limits = formatTransactionLimits(this.#options) + formatSilenceLimit(deadline, this.#batchTimeout);
     const askedAt = clock.now();
     const readFrom = this.#nodeRow.elapsed();
     const [row] = await runPlain(
       client,
-      `begin isolation level read committed${lockTimeoutSetting}${formatTransactionLimits(this.#options)}; ` +
+      `begin isolation level read committed${lockTimeoutSetting}${limits}; ` +
         "select floor(extract(epoch from clock_timestamp()) * 1000)::bigint as now, " +
         `${isSchemaKnown("postgres")}, ${this.#nodeRow.columns}`,
     );

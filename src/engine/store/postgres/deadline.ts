@@ -1,6 +1,7 @@
 import type { Millis } from "../../core/values/basics.ts";
 import { second } from "../../core/values/time.ts";
 import { Interrupted } from "../layout/storageErrors.ts";
+import type { Deadline } from "../sql/database.ts";
 
 /**
  * How long a batch may take over all of its tries: connections, locks of other transactions, statements and
@@ -9,26 +10,62 @@ import { Interrupted } from "../layout/storageErrors.ts";
  */
 export const batchTimeout: Millis = 8 * second;
 
+/**
+ * The longest time of a batch for the bodies that it stores. A caller waits for it, and is answered after
+ * 14 s. Such a body arrives on a link that carries twice its size in about 12 s, because the driver sends a
+ * text.
+ */
+const longestStoring: Millis = 13 * second;
+/** The bytes of bodies for each millisecond that a batch may take longer: 2 MB/s. */
+const bytesPerMilli = 2_000;
+
+/** Returns how much longer than `time` a batch may take for bodies of this many bytes that it stores. */
+export const timeToStore = (bytes: number, time: Millis = batchTimeout): Millis =>
+  Math.min(timeFor(bytes), Math.max(0, longestStoring - time));
+
+/** Returns how much longer a batch may take for bodies of this many bytes. */
+export const timeFor = (bytes: number): Millis => Math.floor(bytes / bytesPerMilli);
+
 type DeadlineOptions = {
   time: Millis;
   /** Waits for `time` milliseconds, or until `wake` is aborted. */
   pause(time: Millis, wake: AbortSignal): Promise<void>;
 };
 
-/** Runs a function with a deadline: a signal that is aborted after `time` milliseconds. */
+/** Runs a function with a deadline after `time` milliseconds. */
 export async function withDeadline<T>(
-  run: (deadline: AbortSignal) => Promise<T>,
+  run: (deadline: Deadline) => Promise<T>,
   { time, pause }: DeadlineOptions,
 ): Promise<T> {
-  const deadline = new AbortController();
+  const end = new AbortController();
   const done = new AbortController();
-  void pause(time, done.signal).then(() => done.signal.aborted || deadline.abort());
+  let left = time;
+  const waitForEnd = async (): Promise<void> => {
+    while (left > 0 && !done.signal.aborted) {
+      const next = left;
+      left = 0;
+      await pause(next, done.signal);
+    }
+    if (!done.signal.aborted) end.abort();
+  };
+  void waitForEnd();
   try {
-    return await run(deadline.signal);
+    return await run({ signal: end.signal, time, willLoad: (bytes) => void (left += timeFor(bytes)) });
   } finally {
     done.abort();
   }
 }
+
+/**
+ * Returns the setting of a transaction that has more time for large bodies, as SQL. PostgreSQL counts the
+ * time in which a statement arrives as silence of the node, and a body may take longer than the silence that
+ * is usually allowed. Returns an empty text for all other transactions.
+ */
+export const formatSilenceLimit = ({ time }: Pick<Deadline, "time">, usual: Millis): string =>
+  time - usual < shortestExtension ? "" : `; set local idle_in_transaction_session_timeout = ${time}`;
+
+/** In 2 s, the usual limit, any link that is fast enough for larger bodies carries a body below 500 kB. */
+const shortestExtension: Millis = second / 4;
 
 /** The error of a transaction whose deadline passed before its commit was sent. */
 export const makeLate = (cause?: unknown): Interrupted => new Interrupted(lateText, { cause });

@@ -10,12 +10,12 @@ export interface Database {
   /**
    * Runs `run` as one transaction. `startTime` resolves to the time of the transaction once it has begun.
    * Statements that are run before then are sent together with the beginning. If the transaction cannot
-   * begin, it fails, regardless of the results of these statements. When `deadline` is aborted, the
-   * transaction fails at once: with `Interrupted`, if its commit was not sent.
+   * begin, it fails, regardless of the results of these statements. At the deadline, the transaction fails
+   * at once: with `Interrupted`, if its commit was not sent.
    */
   transaction<T>(
     run: (connection: DatabaseConnection, startTime: Promise<Millis | null>) => Promise<T>,
-    deadline?: AbortSignal,
+    deadline?: Deadline,
   ): Promise<T>;
   /**
    * Reports whether a transaction may be run again after this error because it stored nothing. Either another
@@ -42,6 +42,16 @@ export interface Database {
    */
   pause?(race: number): Promise<void>;
 }
+
+/** The end of the time of a batch, over all of its tries. */
+export type Deadline = {
+  /** It is aborted at the deadline. */
+  readonly signal: AbortSignal;
+  /** The time from the beginning to the deadline, before `willLoad` moved the deadline. */
+  readonly time: Millis;
+  /** Moves the deadline, because bodies of this many bytes will be loaded to send them. */
+  willLoad(bytes: number): void;
+};
 
 /** One connection to a database. Each statement is prepared once and kept by its text. */
 export interface DatabaseConnection {

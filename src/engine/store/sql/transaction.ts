@@ -2,7 +2,7 @@ import type { Rows, TableName } from "../../core/decision/command.ts";
 import type { DeliveryCapacity } from "../../core/admission/capacity.ts";
 import type { Millis, NodeId } from "../../core/values/basics.ts";
 import { decideBatch, makeBatchResult } from "../batch/decide.ts";
-import type { DatabaseConnection, Database, Dialect } from "./database.ts";
+import type { DatabaseConnection, Database, Deadline, Dialect } from "./database.ts";
 import { LostUpdate } from "./database.ts";
 import { findWeighedColumns } from "../../core/limits/storageQuota.ts";
 import { HistoryBodies } from "../histories/historyBodies.ts";
@@ -46,6 +46,7 @@ export async function runSqlBatch(
           momentSource,
           startTime,
           recentTimeIndex,
+          ...(deadline && { willLoad: deadline.willLoad }),
         });
         const histories = new HistoryBodies(makeBatchResult(set, replies), {
           set,
@@ -75,7 +76,8 @@ export async function runSqlBatch(
       const mayTryAgain =
         error instanceof Interrupted ? ++interruptions <= maxInterruptions : attempt < maxConflicts;
       if (!mayTryAgain || !database.isConflict(error)) throw error;
-      if (deadline?.aborted) throw new Interrupted("the batch was not stored in time", { cause: error });
+      if (deadline?.signal.aborted)
+        throw new Interrupted("the batch was not stored in time", { cause: error });
       await database.pause?.(attempt);
     }
   }
@@ -85,7 +87,7 @@ export async function runSqlBatch(
  * The database to which a batch is written, the source of its time and ids, and the end of its time, over all
  * tries. Without `deadline`, a batch may take any time.
  */
-type BatchRunner = { database: Database; momentSource: MomentSource; deadline?: AbortSignal };
+type BatchRunner = { database: Database; momentSource: MomentSource; deadline?: Deadline };
 
 /** `idDroppedWholeBefore`: see `Database.logTruncation`. `touchNodeRow`: see `Database.touchNodeRow`. */
 type WriteOptions = {

@@ -1,13 +1,21 @@
+import { randomBytes } from "node:crypto";
 import { onTestFinished, expect, test } from "vitest";
 import type { Millis } from "../../../../src/engine/core/values/basics.ts";
 import { spans } from "../../../../src/engine/core/values/limits.ts";
 import { postgresStore } from "../../../../src/engine/store/postgres/database.ts";
-import { batchTimeout, beforeDeadline } from "../../../../src/engine/store/postgres/deadline.ts";
+import {
+  batchTimeout,
+  beforeDeadline,
+  formatSilenceLimit,
+  timeToStore,
+  withDeadline,
+} from "../../../../src/engine/store/postgres/deadline.ts";
 import { Interrupted } from "../../../../src/engine/store/layout/storageErrors.ts";
 import { freshDatabase, startPostgres } from "../../../postgres.ts";
 import { createRandom } from "../createRandom.ts";
 import { closeAfterTest, makeInput, createSteppedClock, StoreFixture, TestClock } from "../storeFixture.ts";
 import { ask } from "./postgresDatabase.ts";
+import { slowLink } from "./slowLink.ts";
 import { waitForStandby } from "./standby.ts";
 import { vanishingHost } from "./vanishingHost.ts";
 
@@ -25,12 +33,15 @@ const unknown = {
 /** The deadline of a batch passes when the test decides, and no other long pause ends. */
 class HeldClock extends TestClock {
   readonly #pauses = new Set<() => void>();
+  /** The long pauses that began. */
+  readonly times: Millis[] = [];
 
   readonly pace = () => {
     const stepped = createSteppedClock(this);
     const sleep = (until: Millis, wake: AbortSignal): Promise<void> => {
       const time = until - this.now;
       if (time < 1_000) return stepped.sleep(until, wake);
+      this.times.push(time);
       return new Promise((resolve) => {
         const end = (): void => {
           this.#pauses.delete(end);
@@ -116,6 +127,77 @@ test("a commit whose response is lost is given up although the host answers prob
   expect(await ask(host.url, "select id from messages")).toEqual([{ id: messageId }]);
   clock.now += spans.lease + 1;
   expect((await world.claim()).map(({ message }) => message.id)).toEqual([messageId]);
+});
+
+test("a batch has longer for large bodies that it stores, and for those that it loads to send", async () => {
+  const host = await vanishingHost(await freshDatabase());
+  const first = await nodeAt(host.url);
+  await first.world.account();
+  const body = randomBytes(6_000_000);
+  const [{ messageId = "" } = {}] = (await first.world.publish([makeInput({ body })])) as {
+    messageId?: string;
+  }[];
+  expect(first.clock.times).toContain(batchTimeout + 3_000);
+  await first.world.store.close();
+  const { world, clock } = await nodeAt(host.url);
+  clock.now += spans.lease + 1;
+  // The time of a batch without bodies is over when the body begins to arrive.
+  host.vanish((data) => {
+    if (data.length > 5_000) clock.passDeadline();
+    return false;
+  });
+  expect((await world.claim()).map(({ message }) => message.id)).toEqual([messageId]);
+  expect(clock.times).toContain(3_000);
+});
+
+// The text of the body arrives for 3 s, and a usual transaction may be silent for 2 s.
+test("a large body is stored and sent over a slow link", { tags: "long", timeout: 60_000 }, async () => {
+  const link = await slowLink(await freshDatabase(), 4_000_000);
+  const clock = new TestClock();
+  const options = { node: "nod_a", random: createRandom(1), now: () => clock.now };
+  const store = await postgresStore({ ...options, url: link.url, clock: createSteppedClock(clock) });
+  const world = new StoreFixture(closeAfterTest(store), clock, "nod_a");
+  await world.account();
+  const delay = 60_000;
+  // PostgreSQL reads a statement that it does not know yet before its values, so the silence ends there.
+  const prepared = await world.send({ delay });
+  const writers = link.countWriters();
+  const id = await world.send({ delay, body: randomBytes(6_000_000) });
+  expect(link.countWriters(), "connections of repeated tries").toBe(writers);
+  clock.now += delay;
+  expect((await world.claim()).map(({ message }) => message.id)).toEqual([prepared, id]);
+  expect(link.countWriters()).toBe(writers);
+});
+
+test("no caller waits for more than 13 s, whatever the size of a body", () => {
+  expect([0, 1_999, 6_000_000, 64_000_000].map((bytes) => timeToStore(bytes))).toEqual([0, 0, 3_000, 5_000]);
+});
+
+test("only a batch with large bodies may be silent for longer than 2 s", () => {
+  const formatFor = (bytes: number) =>
+    formatSilenceLimit({ time: batchTimeout + timeToStore(bytes) }, batchTimeout);
+  expect(formatFor(499_999)).toBe("");
+  expect(formatFor(500_000)).toBe("; set local idle_in_transaction_session_timeout = 8250");
+});
+
+test("a deadline that is extended passes later", async () => {
+  const waits: { time: Millis; end(): void }[] = [];
+  const pause = (time: Millis): Promise<void> => new Promise((end) => waits.push({ time, end }));
+  const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+  await withDeadline(
+    async ({ signal, willLoad }) => {
+      willLoad(400_000);
+      willLoad(600_000);
+      waits[0]?.end();
+      await turn();
+      expect(signal.aborted).toBe(false);
+      waits[1]?.end();
+      await turn();
+      expect(signal.aborted).toBe(true);
+    },
+    { time: 1_000, pause },
+  );
+  expect(waits.map(({ time }) => time)).toEqual([1_000, 500]);
 });
 
 test("a wait without a transaction ends at the deadline, and nothing begins after it", async () => {
