@@ -3,6 +3,7 @@ import { expect, onTestFinished, test, vi } from "vitest";
 import { spans } from "../../../../src/engine/core/values/limits.ts";
 import type { PostgresOptions } from "../../../../src/engine/store/postgres/session.ts";
 import { inFoundation, postgresStore } from "../../../../src/engine/store/postgres/database.ts";
+import { batchTimeout } from "../../../../src/engine/store/postgres/deadline.ts";
 import { StorageRefused } from "../../../../src/engine/store/layout/storageErrors.ts";
 import { freshDatabase } from "../../../postgres.ts";
 import { createRandom } from "../createRandom.ts";
@@ -15,13 +16,13 @@ import { closeAfterTest, createSteppedClock, TestClock, StoreFixture } from "../
 
 /**
  * `hastes` divides the pauses before a node looks again. Pauses of 0.3, 3 and 5 s, which distinguish a slow
- * host from a silent one, keep their length.
+ * host from a silent one, and the time of a batch keep their length.
  */
 type Given = Omit<Partial<PostgresOptions>, "clock"> & { clock?: TestClock; hastes?: number };
 
 async function nodeAt(url: string, { clock = new TestClock(), node = "nod_a", hastes = 1, ...more }: Given) {
   const pace = createSteppedClock(clock);
-  const isPatience = (time: number): boolean => [300, 3_000, 5_000].includes(time);
+  const isPatience = (time: number): boolean => [300, 3_000, 5_000, batchTimeout].includes(time);
   const sleep: typeof pace.sleep = (until, wake) =>
     pace.sleep(isPatience(until - clock.now) ? until : clock.now + (until - clock.now) / hastes, wake);
   const store = await postgresStore({
