@@ -6,12 +6,12 @@ import {
   readListedState,
 } from "../../engine/core/explain/listedState.ts";
 import type { WaitState } from "../../engine/core/explain/whyWaiting.ts";
-import { listWaitReasons } from "../../engine/core/explain/whyWaiting.ts";
 import type { Millis } from "../../engine/core/values/basics.ts";
 import type { MessageView } from "../../engine/store/catalog/queries.ts";
 import { omitMissing, outcomeJson } from "./messages.ts";
 import { messageSchema, outcomeSchema } from "./schemas.ts";
 import { aboutListedStates } from "./unfinished.ts";
+import { listShownReasons } from "./waitReasons.ts";
 import { waitReasonSchema } from "./waitReasonSchema.ts";
 
 /**
@@ -32,7 +32,7 @@ export function statusJson(
     state: readListedState(state, paused),
     dueAt: readListedDueAt(state, paused),
     attempts: state.attempts,
-    waitingOn: listWaitReasons(waitState, now, isOnHold),
+    waitingOn: listShownReasons(waitState, now, isOnHold),
   });
   return { ...fields, ...shown };
 }

@@ -1,5 +1,4 @@
 import { headerMap } from "../../engine/core/sending/callback.ts";
-import { explainFailure } from "../../engine/core/explain/explainFailure.ts";
 import type { Bytes } from "../../engine/core/values/basics.ts";
 import type { CallbackSettings, FlowControl, Redaction } from "../../engine/core/model/sendSettings.ts";
 import type { StoredMessage } from "../../engine/core/model/message.ts";
@@ -12,6 +11,7 @@ import { defaults, logBodyBytes } from "../../engine/core/values/limits.ts";
 import type { LogEntry } from "../../engine/store/queries/logs.ts";
 import type { DeadLetterEntry } from "../../engine/store/queries/deadLetters.ts";
 import { base64 } from "../../engine/core/values/base64.ts";
+import { explainFailure } from "./explainFailure.ts";
 
 const strictDecoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 

@@ -67,7 +67,7 @@ const attemptSchema = z
   .optional()
   .describe("The times of the attempt. Absent if the request was never attempted.");
 
-/** The meaning of a failure, as computed by `engine/core/explain/explainFailure.ts`. */
+/** The meaning of a failure, as computed by `explainFailure.ts`. */
 export const explanation = z
   .string()
   .optional()

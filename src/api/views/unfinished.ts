@@ -1,11 +1,11 @@
 import { z } from "zod";
 import { gateKinds, readWaitlist } from "../../engine/core/admission/gate.ts";
 import { listedStates } from "../../engine/core/explain/listedState.ts";
-import { listWaitReasons } from "../../engine/core/explain/whyWaiting.ts";
 import type { Millis } from "../../engine/core/values/basics.ts";
 import type { UnfinishedEntry } from "../../engine/store/queries/unfinished.ts";
 import { omitMissing, originFields } from "./messages.ts";
 import { damaged, identityFields, sendFields } from "./schemas.ts";
+import { listShownReasons } from "./waitReasons.ts";
 import { waitReasonSchema } from "./waitReasonSchema.ts";
 
 /** Returns an unfinished message as lists show it: without headers and bodies. */
@@ -14,7 +14,7 @@ export function unfinishedJson(
   { now, isOnHold }: { now: Millis; isOnHold: boolean },
 ): Record<string, unknown> {
   const { state, message, listedState, dueAt, waitState } = entry;
-  const [waitingOn] = listWaitReasons(waitState, now, isOnHold);
+  const [waitingOn] = listShownReasons(waitState, now, isOnHold);
   return omitMissing({
     messageId: state.id,
     state: listedState,

@@ -12,7 +12,7 @@ const blockerSchema = z.object({
   text: z.string().describe("The state of the message as a sentence."),
 });
 
-/** Why an unfinished message waits, as computed by `engine/core/explain/whyWaiting.ts`. */
+/** Why an unfinished message waits, as shown by `waitReasons.ts`. */
 export const waitReasonSchema = z.object({
   reason: z
     .enum(waitReasonNames)

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import type { FlowControlKey, Queue } from "../../../engine/core/admission/gate.ts";
 import { keyGate, queueGate } from "../../../engine/core/admission/gate.ts";
-import { describeSlotHolders } from "../../../engine/core/explain/whyWaiting.ts";
+import { listBlocking } from "../../../engine/core/explain/whyWaiting.ts";
 import { Refusal } from "../../../engine/core/values/errors.ts";
 import { isId } from "../../../engine/core/values/ids.ts";
 import type { Holder } from "../../../engine/store/queries/holders.ts";
@@ -10,6 +10,7 @@ import { checkName } from "../../http/target.ts";
 import { route } from "../../route/route.ts";
 import { isValidKey } from "../../settings/settingTexts.ts";
 import { omitMissing } from "../../views/messages.ts";
+import { blockingJson } from "../../views/waitReasons.ts";
 import { cursorParameter } from "../lists/filters.ts";
 
 const holderSchema = z.object({
@@ -83,9 +84,9 @@ const makeHoldersRoute = ({ of, path, tag, summary, about, toGate }: HoldersRout
   });
 
 const holderJson = (holder: Holder): Record<string, unknown>[] =>
-  describeSlotHolders(holder).map((described) =>
+  listBlocking(holder).map((blocking) =>
     omitMissing({
-      ...described,
+      ...blockingJson(blocking),
       url: holder.message?.url,
       createdAt: holder.message?.createdAt,
       attempts: holder.holders[0]?.attempts,

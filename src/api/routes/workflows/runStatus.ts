@@ -8,14 +8,9 @@ import type { Notification, Run } from "../../../engine/core/model/run.ts";
 import { parseStepId, readRunPart } from "../../../engine/core/model/stepId.ts";
 import { findFailedStep, formatRunFailure } from "../../../engine/core/model/failureText.ts";
 import { isDelayed } from "../../../engine/core/workflows/log/view.ts";
-import type { RunWaitReason, RunWaitState } from "../../../engine/core/explain/whyRunWaits.ts";
+import type { RunWaitState } from "../../../engine/core/explain/whyRunWaits.ts";
 import { isSleep } from "../../../engine/core/model/run.ts";
-import {
-  runWaitReasonNames,
-  listRunWaitReasons,
-  formatRunStatus,
-  listDoneSteps,
-} from "../../../engine/core/explain/whyRunWaits.ts";
+import { listDoneSteps, runWaitReasonNames } from "../../../engine/core/explain/whyRunWaits.ts";
 import type { Store } from "../../../engine/store/store.ts";
 import { bodyFields, omitMissing } from "../../views/messages.ts";
 import { sha256 } from "../../http/sha256.ts";
@@ -24,6 +19,7 @@ import { route } from "../../route/route.ts";
 import { checkSegment } from "../../settings/segment.ts";
 import { lineageFields } from "../../views/runs.ts";
 import { lineageSchema } from "../../views/runSchemas.ts";
+import { formatRunStatus, listShownRunReasons } from "../../views/runWaitReasons.ts";
 import { waitReasonSchema } from "../../views/waitReasonSchema.ts";
 
 const millis = (about: string) => z.int().describe(`${about}, in Unix milliseconds.`);
@@ -245,7 +241,7 @@ function statusJson(
   { context, more, kept }: { context: RouteContext } & Omit<RunStatusData, "waitState">,
 ): Record<string, unknown> {
   const { run } = waitState;
-  const reasons = listRunWaitReasons(waitState, context.now());
+  const reasons = listShownRunReasons(waitState, context.now());
   const results = listDoneSteps(waitState);
   const last = results.at(-1);
   return omitMissing({
@@ -264,19 +260,13 @@ function statusJson(
       stepType: last.head.stepType,
       time: last.createdAt,
     },
-    ...(reasons.length === 0 ? {} : { waitingOn: reasons.map(reasonJson), ...(more ? { more } : {}) }),
+    ...(reasons.length === 0 ? {} : { waitingOn: reasons, ...(more ? { more } : {}) }),
     kept: kept.length === 0 ? null : countByEvent(kept),
     ...(run.state === "RUN_SUCCESS" ? resultFields(run) : {}),
     failure: run.failure && failureJson(run.failure, waitState),
     ...lineageFields(waitState.lineage),
   });
 }
-
-const reasonJson = ({ event, child, ...rest }: RunWaitReason): Record<string, unknown> => ({
-  ...rest,
-  ...(event === undefined ? {} : { eventId: event }),
-  ...(child === undefined ? {} : { workflowRunId: child.runId, workflowUrl: child.url }),
-});
 
 function countByEvent(kept: readonly Notification[]): { eventId: string; kind: string; count: number }[] {
   const byEvent = Map.groupBy(kept, ({ kind, event }) => `${kind} ${event}`);

@@ -64,13 +64,37 @@ export function readWindow(
 /** Returns how many more messages the limits allow now. */
 export function freeRoom(limiter: Limiter, now: Millis): number {
   if (limiter.paused) return 0;
-  const rateRoom = limiter.rate === null ? Infinity : limiter.rate - readWindow(limiter, now).windowUsed;
-  return Math.max(0, Math.min(parallelRoom(limiter), rateRoom));
+  return Math.max(0, Math.min(parallelRoom(limiter), rateRoom(limiter, now)));
 }
 
 /** Returns how many more messages without a reservation may pass. */
 export const unreservedRoom = (limiter: Limiter, now: Millis): number =>
   Math.max(0, freeRoom(limiter, now) - (limiter.waitingDownstream ?? 0));
+
+/** One limit that lets no further message pass. `used` includes the places that are reserved. */
+export type Closure =
+  | { by: "pause" }
+  | { by: "parallelism"; used: number; limit: number }
+  | { by: "rate"; used: number; limit: number; until: Millis };
+
+/**
+ * Returns everything that keeps a message without a reservation from passing now. The list is empty if and
+ * only if `unreservedRoom` is above 0.
+ */
+export function listClosures(limiter: Limiter, now: Millis): Closure[] {
+  const { paused, running, parallelism, rate, period, waitingDownstream: reserved = 0 } = limiter;
+  const closures: Closure[] = paused ? [{ by: "pause" }] : [];
+  if (parallelism !== null && parallelRoom(limiter) <= reserved)
+    closures.push({ by: "parallelism", used: running + reserved, limit: parallelism });
+  if (rate !== null && rateRoom(limiter, now) <= reserved) {
+    const { windowStart, windowUsed } = readWindow(limiter, now);
+    closures.push({ by: "rate", used: windowUsed + reserved, limit: rate, until: windowStart + period });
+  }
+  return closures;
+}
+
+const rateRoom = (limiter: Limiter, now: Millis): number =>
+  limiter.rate === null ? Infinity : limiter.rate - readWindow(limiter, now).windowUsed;
 
 const parallelRoom = ({ parallelism, running }: Limiter): number =>
   parallelism === null ? Infinity : parallelism - running;

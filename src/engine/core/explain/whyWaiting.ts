@@ -1,11 +1,12 @@
 import { countRetries } from "../sending/retry.ts";
 import { serverEndedDueAt } from "../admission/lease.ts";
-import type { AccountLimit, GateKind } from "../admission/gate.ts";
+import type { AccountLimit, Gate } from "../admission/gate.ts";
 import { isAccountLimit, parseGate, readWaitlist } from "../admission/gate.ts";
-import { readWindow } from "../admission/limiter.ts";
-import { toLimitFlag } from "../accounts/plans.ts";
+import type { Closure } from "../admission/limiter.ts";
+import { listClosures } from "../admission/limiter.ts";
+import type { LimitName } from "../model/accountTerms.ts";
 import type { LogRow } from "../model/logRow.ts";
-import type { MessageId, Millis, NodeId } from "../values/basics.ts";
+import type { AccountId, MessageId, Millis, NodeId } from "../values/basics.ts";
 import type { MessageState } from "../model/messageState.ts";
 import type { Limiter } from "../model/limiter.ts";
 import { nodeEndedDueAt } from "../cluster/takeover.ts";
@@ -67,33 +68,54 @@ export const waitReasonNames = [
   "lease-over",
 ] as const;
 
-/** One reason why a message waits: a text, and the values that the text is made of. */
-export type WaitReason = {
-  reason: (typeof waitReasonNames)[number];
-  text: string;
-  since?: Millis;
-  until?: Millis;
-  queue?: string;
-  key?: string;
-  endpoint?: string;
-  host?: string;
-  node?: NodeId;
-  /** How much of `limit` is used: slots of a queue, deliveries of a key, or retries. */
-  used?: number;
-  limit?: number;
-  /**
-   * The number of messages ahead of it in the waitlist. `more` means that more messages are ahead than were
-   * counted.
-   */
-  position?: number;
-  more?: true;
-  status?: number;
-  error?: string;
-  behind?: readonly BlockingMessage[];
-};
+/** The node that sends or sent a message, since when, and the end of its lease. */
+type Sending = { node: NodeId; since: Millis; until: Millis };
+/** A limit that is used up. `reserved` of the places that are used belong to messages in a later waitlist. */
+type UsedUp = { used: number; limit: number; reserved: number };
+/** A limit of an account that is used up. Only a higher value of the named limits opens it. */
+type AccountUsedUp = UsedUp & { account: AccountId; names: readonly LimitName[] };
 
-/** A message that holds a queue slot. `callbackId` is present if a callback of the message holds it. */
-export type BlockingMessage = { messageId: MessageId; callbackId?: MessageId; text: string };
+/** One reason why a message waits. `api/views/waitReasons.ts` words it. */
+export type WaitReason = (
+  | { reason: "server-held" }
+  | ({ reason: "sending" } & Sending)
+  | ({ reason: "lease-over"; ended: "server" | "node" | "lease" } & Sending)
+  | { reason: "due"; since: Millis }
+  | { reason: "not-due"; until: Millis }
+  | ({ reason: "retry"; until: Millis; used: number; limit: number } & LastFailure)
+  | { reason: "queue-paused"; queue: string }
+  | { reason: "key-paused"; key: string }
+  | {
+      reason: "queue";
+      queue: string;
+      used: number;
+      limit: number;
+      behind: readonly BlockingMessage[];
+      others: number;
+    }
+  | ({ reason: "key-parallelism"; key: string } & UsedUp)
+  | ({ reason: "key-rate"; key: string; until: Millis } & UsedUp)
+  | ({ reason: "account" } & AccountUsedUp)
+  | ({ reason: "account-endpoint"; endpoint: string } & AccountUsedUp)
+  | { reason: "host"; host: string }
+  | { reason: "turn"; gate: Gate | null }
+) &
+  Position;
+
+/** Why the last attempt failed, if that is known. */
+type LastFailure = { status: number | null; error: string | null; reported?: string };
+
+/**
+ * The number of messages ahead of it in the waitlist. `more` means that more messages are ahead than were
+ * counted.
+ */
+type Position = { position?: number; more?: true };
+
+/**
+ * A message that holds a place at a queue or key. `holder` is its state, or that of its callback
+ * `callbackId`.
+ */
+export type BlockingMessage = { messageId: MessageId; callbackId?: MessageId; holder: MessageState };
 
 /**
  * Returns why a message is unfinished. `isOnHold`: all deliveries are on hold. The first reason applies now.
@@ -101,54 +123,32 @@ export type BlockingMessage = { messageId: MessageId; callbackId?: MessageId; te
  */
 export function listWaitReasons(waitState: WaitState, now: Millis, isOnHold = false): WaitReason[] {
   const { state } = waitState;
-  if (state.state === "active") return [describeSending(waitState, now)];
-  if (isOnHold)
-    return [
-      { reason: "server-held", text: "all deliveries are held until the operator ends the hold" },
-      ...listWaitReasons(waitState, now),
-    ];
+  if (state.state === "active") return [explainSending(waitState, now)];
+  if (isOnHold) return [{ reason: "server-held" }, ...listWaitReasons(waitState, now)];
   if (state.state === "pending") {
     const pauses = listLaterPauses(waitState, [waitState.queue, waitState.key]);
-    return isQueuePaused(waitState, now) ? pauses : [describeDue(waitState, now), ...pauses];
+    return isQueuePaused(waitState, now) ? pauses : [explainDueTime(waitState, now), ...pauses];
   }
   const waitlist = readWaitlist(state);
   if (waitlist?.kind === "queue")
-    return [...describeQueueWait(waitState), ...listLaterPauses(waitState, [waitState.key])];
+    return [explainQueue(waitState, now), ...listLaterPauses(waitState, [waitState.key])];
   if (waitlist?.kind === "key")
-    return [...describeKeyWait(waitState, now), ...listLaterPauses(waitState, [waitState.queue])];
+    return [...explainKey(waitState, now), ...listLaterPauses(waitState, [waitState.queue])];
   const reason =
     waitlist !== null && isAccountLimit(waitlist)
-      ? describeAccountWait(waitState, waitlist)
-      : describeHostWait(waitState);
+      ? explainAccountLimit(waitState, waitlist, now)
+      : explainCapacity(waitState);
   return [reason, ...listLaterPauses(waitState, [waitState.queue, waitState.key])];
 }
 
-const isNodeEnd = (dueAt: Millis | null): boolean => dueAt === serverEndedDueAt || dueAt === nodeEndedDueAt;
-
-function describeSending({ state, lastEntry, createdAt }: WaitState, now: Millis): WaitReason {
+function explainSending({ state, lastEntry, createdAt }: WaitState, now: Millis): WaitReason {
   const { leasedBy, dueAt } = state;
-  const node = leasedBy ?? "?";
-  const until = isNodeEnd(dueAt) ? now : (dueAt ?? now);
-  const since = lastEntry?.time ?? createdAt;
-  const facts = { node, since, until };
-  if (dueAt === serverEndedDueAt) {
-    const text = `the server restarted while node ${node} sent it since ${iso(since)}; it is sent again`;
-    return { reason: "lease-over", text, ...facts };
-  }
-  if (dueAt === nodeEndedDueAt) {
-    const text = `node ${node} stopped while it sent it since ${iso(since)}; it is sent again`;
-    return { reason: "lease-over", text, ...facts };
-  }
-  if (until <= now) {
-    const problem = `node ${node} has been sending it since ${iso(since)} and has not reported`;
-    const text = `${problem}; its lease expired at ${iso(until)}, so it is sent again`;
-    return { reason: "lease-over", text, ...facts };
-  }
-  return {
-    reason: "sending",
-    text: `being sent by node ${node} since ${iso(since)}; its lease ends at ${iso(until)}`,
-    ...facts,
-  };
+  const ended = dueAt === serverEndedDueAt ? "server" : dueAt === nodeEndedDueAt ? "node" : null;
+  const until = ended ? now : (dueAt ?? now);
+  const sending: Sending = { node: leasedBy ?? "?", since: lastEntry?.time ?? createdAt, until };
+  return until > now
+    ? { reason: "sending", ...sending }
+    : { reason: "lease-over", ended: ended ?? "lease", ...sending };
 }
 
 /**
@@ -160,195 +160,111 @@ function isQueuePaused({ state, queue, notBefore, lastEntry }: WaitState, now: M
   return queue?.paused === true && state.slot === state.id && due <= now;
 }
 
-function describeDue({ state, retries, lastEntry }: WaitState, now: Millis): WaitReason {
+function explainDueTime({ state, retries, lastEntry }: WaitState, now: Millis): WaitReason {
   const dueAt = state.dueAt ?? now;
-  if (dueAt <= now)
-    return {
-      reason: "due",
-      text: `due since ${iso(dueAt)}; the next node that checks claims it`,
-      since: dueAt,
-    };
+  if (dueAt <= now) return { reason: "due", since: dueAt };
   const retried = countRetries(state);
-  if (retried === 0) return { reason: "not-due", text: `due at ${iso(dueAt)}`, until: dueAt };
+  if (retried === 0) return { reason: "not-due", until: dueAt };
   const { status, error, reported } = lastEntry ?? { status: null, error: null };
-  const result = `${formatLastResult({ status, error })}${reported === undefined ? "" : `: ${reported}`}`;
   return {
-    reason: "retry",
-    text: `retry ${retried} of ${retries} at ${iso(dueAt)}${result}`,
-    until: dueAt,
-    used: retried,
-    limit: retries,
-    ...(status === null ? {} : { status }),
-    ...(error === null ? {} : { error }),
+    ...({ reason: "retry", until: dueAt, used: retried, limit: retries, status, error } as const),
+    ...(reported === undefined ? {} : { reported }),
   };
-}
-
-function formatLastResult({ status, error }: Pick<LogRow, "status" | "error">): string {
-  if (status !== null) return `, after status ${status}`;
-  return error === null ? "" : `, after: ${error}`;
 }
 
 /** Returns the pauses that will stop the message at later gates, unless they are resumed first. */
 const listLaterPauses = ({ state }: WaitState, limiters: readonly (Limiter | null)[]): WaitReason[] =>
   limiters.flatMap((limiter) =>
     limiter?.paused && !(parseGate(limiter.id).kind === "queue" && isSharedSlot(state))
-      ? [describePause(limiter)]
+      ? [toPause(limiter)]
       : [],
   );
 
 /** A callback shares the slot of the message that it reports on, and is sent even if the queue is paused. */
 const isSharedSlot = ({ slot, id }: MessageState): boolean => slot !== null && slot !== id;
 
-function describePause(limiter: Limiter): WaitReason {
+function toPause(limiter: Limiter): WaitReason {
   const { kind, name } = parseGate(limiter.id);
-  return kind === "queue"
-    ? { reason: "queue-paused", text: `queue ${name} is paused`, queue: name }
-    : { reason: "key-paused", text: `key ${name} is paused`, key: name };
+  return kind === "queue" ? { reason: "queue-paused", queue: name } : { reason: "key-paused", key: name };
 }
 
-function describeQueueWait(waitState: WaitState): WaitReason[] {
-  const { queue, state, slotHolders } = waitState;
-  const name = state.queue ?? "";
-  if (queue?.paused) return [addPosition(describePause(queue), waitState)];
-  if (!queue || queue.parallelism === null || queue.running < queue.parallelism)
-    return [describeTurn(waitState)];
-  const behind = slotHolders.flatMap((slot) => describeSlotHolders(slot));
+function explainQueue(waitState: WaitState, now: Millis): WaitReason {
+  const { queue, slotHolders } = waitState;
+  const [closure] = queue ? listClosures(queue, now) : [];
+  if (!queue || !closure) return toTurn(waitState);
+  if (closure.by !== "parallelism") return withPosition(toPause(queue), waitState);
+  const { used, limit } = closure;
+  const behind = slotHolders.flatMap(listBlocking);
   const others = queue.running - slotHolders.length;
-  const names = [
-    ...behind.map(({ text }) => text),
-    ...(others > 0 && behind.length > 0 ? [`${others} more`] : []),
-  ];
-  const blockers = names.length > 0 ? `, behind ${names.join(", ")}` : "";
-  const text = `queue ${name}: ${queue.running} of ${queue.parallelism} slots in use${blockers}`;
-  return [
-    addPosition(
-      { reason: "queue", text, queue: name, used: queue.running, limit: queue.parallelism, behind },
-      waitState,
-    ),
-  ];
+  const reason = {
+    reason: "queue",
+    queue: waitState.state.queue ?? "",
+    used,
+    limit,
+    behind,
+    others,
+  } as const;
+  return withPosition(reason, waitState);
 }
 
 /**
  * Returns the holder of a place at a queue or key: the message or, after it has finished, a callback. Returns
  * nothing if the holder finished between two reads.
  */
-export function describeSlotHolders({ messageId, holders }: SlotHolders): BlockingMessage[] {
+export function listBlocking({ messageId, holders }: SlotHolders): BlockingMessage[] {
   const own = holders.find(({ id }) => id === messageId);
-  if (own) return [{ messageId, text: `message ${messageId} (${formatActivity(own)})` }];
-  const callback = holders[0];
-  if (!callback) return [];
-  return [
-    {
-      messageId,
-      callbackId: callback.id,
-      text: `message ${messageId} (its callback ${callback.id}: ${formatActivity(callback)})`,
-    },
-  ];
-}
-
-function formatActivity(message: MessageState): string {
-  const { state, dueAt, leasedBy, waitlist } = message;
-  if (state === "active") return `being sent by node ${leasedBy ?? "?"}`;
-  if (state === "cancelling") return `cancelled, but its request by node ${leasedBy ?? "?"} still runs`;
-  if (state === "settled") return `delivered, but its request by node ${leasedBy ?? "?"} still runs`;
-  if (state === "held") return `in the waitlist of ${formatWaitlist({ waitlist })}`;
-  return `${countRetries(message) > 0 ? "retry at" : "due at"} ${iso(dueAt ?? 0)}`;
-}
-
-/** How texts name the waitlist of each gate. */
-const waitlistNames: Record<GateKind, (name: string) => string> = {
-  queue: (name) => `queue ${name}`,
-  key: (name) => `key ${name}`,
-  endpoint: (name) => `the account at endpoint ${name}`,
-  account: () => "the account",
-  capacity: (host) => `host ${host}`,
-};
-
-function formatWaitlist(state: Pick<MessageState, "waitlist">): string {
-  const waitlist = readWaitlist(state);
-  return waitlist === null ? "?" : waitlistNames[waitlist.kind](waitlist.name);
+  if (own) return [{ messageId, holder: own }];
+  const [callback] = holders;
+  return callback ? [{ messageId, callbackId: callback.id, holder: callback }] : [];
 }
 
 /** Returns every reason for which a key is closed. There may be several. */
-function describeKeyWait(waitState: WaitState, now: Millis): WaitReason[] {
+function explainKey(waitState: WaitState, now: Millis): WaitReason[] {
   const { key: limiter, state } = waitState;
-  if (!limiter) return [describeTurn(waitState)];
-  const key = state.flowControlKey ?? "";
-  const reasons: WaitReason[] = limiter.paused ? [describePause(limiter)] : [];
-  const { parallelism, rate, running, period, waitingDownstream = 0 } = limiter;
-  if (parallelism !== null && running + waitingDownstream >= parallelism) {
-    const facts = { key, used: running + waitingDownstream, limit: parallelism };
-    reasons.push({
-      reason: "key-parallelism",
-      text: `key ${key}: ${running} of ${parallelism} in flight${formatWaitingDownstream(limiter)}`,
-      ...facts,
-    });
-  }
-  const { windowStart, windowUsed } = readWindow(limiter, now);
-  if (rate !== null && windowUsed + waitingDownstream >= rate) {
-    const until = windowStart + period;
-    const others = formatWaitingDownstream(limiter);
-    const text = `key ${key}: rate ${windowUsed} of ${rate} used until ${iso(until)}${others}`;
-    reasons.push({ reason: "key-rate", text, key, used: windowUsed + waitingDownstream, limit: rate, until });
-  }
-  return reasons.length === 0
-    ? [describeTurn(waitState)]
-    : reasons.map((reason) => addPosition(reason, waitState));
+  const closures = limiter ? listClosures(limiter, now) : [];
+  if (!limiter || closures.length === 0) return [toTurn(waitState)];
+  const toReason = (closure: Closure): WaitReason => {
+    if (closure.by === "pause") return toPause(limiter);
+    const { used, limit } = closure;
+    const facts = { key: state.flowControlKey ?? "", used, limit, reserved: countReserved(limiter) };
+    return closure.by === "parallelism"
+      ? { reason: "key-parallelism", ...facts }
+      : { reason: "key-rate", ...facts, until: closure.until };
+  };
+  return closures.map((closure) => withPosition(toReason(closure), waitState));
 }
 
-/** Messages that wait for the account have already reserved a place here. */
-const formatWaitingDownstream = ({ waitingDownstream = 0 }: Pick<Limiter, "waitingDownstream">): string =>
-  waitingDownstream > 0 ? `, ${waitingDownstream} more waiting for the account` : "";
+/** Messages that wait for the account have already reserved a place at the gates before. */
+const countReserved = ({ waitingDownstream = 0 }: Limiter): number => waitingDownstream;
 
-function describeAccountWait(waitState: WaitState, waitlist: AccountLimit): WaitReason {
-  const { running = 0, parallelism = null, waitingDownstream = 0 } = waitState.accountLimiter ?? {};
-  if (parallelism === null || running + waitingDownstream < parallelism) return describeTurn(waitState);
-  // If the limit per endpoint is 0, the limit in total is 0 as well.
-  const names =
-    waitlist.kind === "endpoint"
-      ? ["parallelism" as const]
-      : ["globalParallelism" as const, ...(parallelism === 0 ? ["parallelism" as const] : [])];
-  const toCommand = (name: (typeof names)[number]): string =>
-    `"waypost account limits ${waitState.state.account} --${toLimitFlag(name)} <value>"`;
-  const raise = `raise the limit with ${names.map(toCommand).join(" or ")}`;
-  const facts = { used: running + waitingDownstream, limit: parallelism };
-  if (waitlist.kind === "account")
-    return addPosition(
-      {
-        reason: "account",
-        text: `account: ${running} of ${parallelism} deliveries in flight (${raise})`,
-        ...facts,
-      },
+function explainAccountLimit(waitState: WaitState, waitlist: AccountLimit, now: Millis): WaitReason {
+  const { accountLimiter: limiter, state } = waitState;
+  const closure = limiter && listClosures(limiter, now).find(({ by }) => by === "parallelism");
+  if (!limiter || closure?.by !== "parallelism") return toTurn(waitState);
+  const { used, limit } = closure;
+  const facts = { used, limit, reserved: countReserved(limiter), account: state.account };
+  if (waitlist.kind === "endpoint")
+    return withPosition(
+      { reason: "account-endpoint", endpoint: waitlist.name, ...facts, names: ["parallelism"] },
       waitState,
     );
-  const endpoint = waitlist.name;
-  const usage = `${running} of ${parallelism} deliveries in flight to endpoint ${endpoint}`;
-  const text = `account: ${usage}${formatWaitingDownstream({ waitingDownstream })} (${raise})`;
-  return addPosition({ reason: "account-endpoint", text, endpoint, ...facts }, waitState);
+  // If the limit per endpoint is 0, the limit in total is 0 as well.
+  const names: LimitName[] = ["globalParallelism", ...(limit === 0 ? ["parallelism" as const] : [])];
+  return withPosition({ reason: "account", ...facts, names }, waitState);
 }
 
-const describeTurn = (waitState: WaitState): WaitReason =>
-  addPosition(
-    {
-      reason: "turn",
-      text: `${formatWaitlist(waitState.state)} is open; the next node that checks claims it`,
-    },
-    waitState,
-  );
+const toTurn = (waitState: WaitState): WaitReason =>
+  withPosition({ reason: "turn", gate: readWaitlist(waitState.state) }, waitState);
 
-function describeHostWait(waitState: WaitState): WaitReason {
+function explainCapacity(waitState: WaitState): WaitReason {
   const { host } = waitState.state;
   const waitlist = readWaitlist(waitState.state);
-  if (waitlist?.kind !== "capacity" || waitlist.name !== host) return describeTurn(waitState);
-  return addPosition({ reason: "host", text: `no free delivery capacity for host ${host}`, host }, waitState);
+  if (waitlist?.kind !== "capacity" || waitlist.name !== host) return toTurn(waitState);
+  return withPosition({ reason: "host", host }, waitState);
 }
 
-function addPosition(reason: WaitReason, { waitingAhead }: WaitState): WaitReason {
+function withPosition(reason: WaitReason, { waitingAhead }: WaitState): WaitReason {
   if (waitingAhead === null) return reason;
   const more = waitingAhead > maxCounted;
-  const count = more ? `more than ${maxCounted}` : waitingAhead === 0 ? "none" : String(waitingAhead);
-  const text = `${reason.text}; ${count} ahead of it in the waitlist`;
-  return { ...reason, text, position: Math.min(waitingAhead, maxCounted), ...(more ? { more } : {}) };
+  return { ...reason, position: Math.min(waitingAhead, maxCounted), ...(more ? { more } : {}) };
 }
-
-const iso = (time: Millis): string => new Date(time).toISOString();

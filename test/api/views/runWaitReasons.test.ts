@@ -1,14 +1,11 @@
 import { describe, expect, test } from "vitest";
-import type { MessageState } from "../../../../src/engine/core/model/messageState.ts";
-import { noBytes } from "../../../../src/engine/core/values/basics.ts";
-import type { Run, Step, Waiter } from "../../../../src/engine/core/model/run.ts";
-import {
-  listRunWaitReasons,
-  formatRunStatus,
-  listDoneSteps,
-} from "../../../../src/engine/core/explain/whyRunWaits.ts";
-import type { WaitState } from "../../../../src/engine/core/explain/whyWaiting.ts";
-import { noon } from "../commandRunner.ts";
+import type { MessageState } from "../../../src/engine/core/model/messageState.ts";
+import { noBytes } from "../../../src/engine/core/values/basics.ts";
+import type { Run, Step, Waiter } from "../../../src/engine/core/model/run.ts";
+import { listDoneSteps } from "../../../src/engine/core/explain/whyRunWaits.ts";
+import { formatRunStatus, listShownRunReasons } from "../../../src/api/views/runWaitReasons.ts";
+import type { WaitState } from "../../../src/engine/core/explain/whyWaiting.ts";
+import { noon } from "../../engine/core/commandRunner.ts";
 
 const url = "https://app.example/order";
 const base = {
@@ -274,13 +271,13 @@ describe("an active run", () => {
   ];
 
   test.for(cases)("waits for %s", ([, steps, messages, waiters, expected]) => {
-    const reasons = listRunWaitReasons({ run: base, steps, waiters, messages, ...alone }, noon);
+    const reasons = listShownRunReasons({ run: base, steps, waiters, messages, ...alone }, noon);
     expect(reasons.map(({ reason, text }) => [reason, text])).toEqual(expected);
   });
 
   test("has its reasons in one sentence", () => {
     const steps = [stepAt("i", null), stepAt("p1", { targetStep: 1 }), stepAt("r1", { stepId: 1 })];
-    const reasons = listRunWaitReasons(
+    const reasons = listShownRunReasons(
       { run: base, steps, waiters: [waiterOf(), waiterOf({ id: "run_1/3" })], messages: [], ...alone },
       noon,
     );
@@ -378,7 +375,7 @@ describe("a run that has ended", () => {
   ])("%o waits for nothing, and its status names how it ended", (more, text) => {
     const run: Run = { ...base, endedAt: noon + 60_000, ...more };
     expect(
-      listRunWaitReasons({ run, steps, waiters: [], messages: [standing("msg_r1")], ...alone }, noon),
+      listShownRunReasons({ run, steps, waiters: [], messages: [standing("msg_r1")], ...alone }, noon),
     ).toEqual([]);
     expect(formatRunStatus({ run, steps, ...alone }, [])).toBe(text);
   });

@@ -1,6 +1,6 @@
-import type { DestinationResponse } from "../model/attempt.ts";
-import type { Redaction } from "../model/sendSettings.ts";
-import { forbidsRetry } from "../sending/retry.ts";
+import type { DestinationResponse } from "../../engine/core/model/attempt.ts";
+import type { Redaction } from "../../engine/core/model/sendSettings.ts";
+import { forbidsRetry } from "../../engine/core/sending/retry.ts";
 
 /** A response as the log and dead letters keep it. */
 type FailedResponse = Pick<DestinationResponse, "status" | "error" | "headers" | "body">;

@@ -1,11 +1,12 @@
 import { describe, expect, test } from "vitest";
-import { serverEndedDueAt } from "../../../../src/engine/core/admission/lease.ts";
-import { accountGate, keyGate, queueGate } from "../../../../src/engine/core/admission/gate.ts";
-import { newLimiter } from "../../../../src/engine/core/admission/limiter.ts";
-import type { MessageState } from "../../../../src/engine/core/model/messageState.ts";
-import type { WaitState } from "../../../../src/engine/core/explain/whyWaiting.ts";
-import { maxCounted, listWaitReasons } from "../../../../src/engine/core/explain/whyWaiting.ts";
-import { noon } from "../commandRunner.ts";
+import { serverEndedDueAt } from "../../../src/engine/core/admission/lease.ts";
+import { accountGate, keyGate, queueGate } from "../../../src/engine/core/admission/gate.ts";
+import { newLimiter } from "../../../src/engine/core/admission/limiter.ts";
+import type { MessageState } from "../../../src/engine/core/model/messageState.ts";
+import type { WaitState } from "../../../src/engine/core/explain/whyWaiting.ts";
+import { maxCounted } from "../../../src/engine/core/explain/whyWaiting.ts";
+import { listShownReasons } from "../../../src/api/views/waitReasons.ts";
+import { noon } from "../../engine/core/commandRunner.ts";
 
 const held: MessageState = {
   account: "acme",
@@ -45,7 +46,7 @@ const standing: WaitState = {
   slotHolders: [],
 };
 const textsOf = (over: Partial<WaitState>, now = noon): string[] =>
-  listWaitReasons({ ...standing, ...over }, now).map(({ text }) => text);
+  listShownReasons({ ...standing, ...over }, now).map(({ text }) => text);
 
 test("a message that waits for its account names the usage, the limit and the command to raise it", () => {
   const accountLimiter = {
@@ -72,7 +73,7 @@ test("a message that was being sent when the server restarted names the restart"
     leasedBy: "nod_a",
     dueAt: serverEndedDueAt,
   };
-  expect(listWaitReasons({ ...standing, state: cut, key: null }, noon + 5)).toEqual([
+  expect(listShownReasons({ ...standing, state: cut, key: null }, noon + 5)).toEqual([
     {
       reason: "lease-over",
       node: "nod_a",
@@ -100,7 +101,7 @@ test("a message that waits for an account limit to its endpoint names the endpoi
     key: null,
   };
   const raise = 'raise the limit with "waypost account limits acme --parallelism <value>"';
-  expect(listWaitReasons({ ...standing, ...line, accountLimiter }, noon)).toEqual([
+  expect(listShownReasons({ ...standing, ...line, accountLimiter }, noon)).toEqual([
     {
       reason: "account-endpoint",
       endpoint: "https://shop.example:8443/hook",
@@ -128,7 +129,7 @@ test("places of a key or an endpoint that are reserved by waiting messages are n
     windowStart: noon,
     windowUsed: 2,
   };
-  expect(listWaitReasons({ ...standing, key: onward }, noon)).toMatchObject([
+  expect(listShownReasons({ ...standing, key: onward }, noon)).toMatchObject([
     {
       reason: "key-parallelism",
       used: 2,
@@ -153,7 +154,7 @@ test("places of a key or an endpoint that are reserved by waiting messages are n
     waiting: 5,
   };
   expect(
-    listWaitReasons(
+    listShownReasons(
       {
         ...standing,
         state: { ...held, waitlist: "endpoint:https://shop.example/" },
@@ -181,7 +182,7 @@ test.each(["account:", "endpoint:https://shop.example/", "capacity:shop.example"
       running: 2,
       waiting: 5,
     };
-    const reasons = listWaitReasons(
+    const reasons = listShownReasons(
       { ...standing, state: { ...held, waitlist }, key: { ...key, paused: true }, accountLimiter },
       noon,
     );
@@ -192,13 +193,13 @@ test.each(["account:", "endpoint:https://shop.example/", "capacity:shop.example"
   },
 );
 
-describe("listWaitReasons", () => {
+describe("the reasons of a message", () => {
   test("counts the messages ahead only up to a limit", () => {
-    expect(listWaitReasons({ ...standing, waitingAhead: maxCounted }, noon)).toMatchObject([
+    expect(listShownReasons({ ...standing, waitingAhead: maxCounted }, noon)).toMatchObject([
       { position: 1000 },
     ]);
-    expect(listWaitReasons({ ...standing, waitingAhead: maxCounted }, noon)[0]).not.toHaveProperty("more");
-    expect(listWaitReasons({ ...standing, waitingAhead: maxCounted + 1 }, noon)).toMatchObject([
+    expect(listShownReasons({ ...standing, waitingAhead: maxCounted }, noon)[0]).not.toHaveProperty("more");
+    expect(listShownReasons({ ...standing, waitingAhead: maxCounted + 1 }, noon)).toMatchObject([
       {
         position: 1000,
         more: true,
@@ -273,11 +274,11 @@ describe("listWaitReasons", () => {
     const lastEntry = { time: noon, status: null, error: null, nextDueAt: noon + 5 };
     expect(textsOf({ state, lastEntry })).toEqual(["retry 2 of 3 at 2026-01-01T12:00:00.005Z"]);
     expect(textsOf({ state: { ...state, attempts: 1 } })).toEqual(["due at 2026-01-01T12:00:00.005Z"]);
-    expect(listWaitReasons({ ...standing, state: { ...state, attempts: 1 } }, noon)).toEqual([
+    expect(listShownReasons({ ...standing, state: { ...state, attempts: 1 } }, noon)).toEqual([
       { reason: "not-due", text: "due at 2026-01-01T12:00:00.005Z", until: noon + 5 },
     ]);
     expect(
-      listWaitReasons({ ...standing, state, lastEntry: { ...lastEntry, error: "timeout" } }, noon),
+      listShownReasons({ ...standing, state, lastEntry: { ...lastEntry, error: "timeout" } }, noon),
     ).toEqual([
       {
         reason: "retry",
@@ -289,9 +290,9 @@ describe("listWaitReasons", () => {
       },
     ]);
     expect(
-      listWaitReasons({ ...standing, state, lastEntry: { ...lastEntry, status: 500 } }, noon),
+      listShownReasons({ ...standing, state, lastEntry: { ...lastEntry, status: 500 } }, noon),
     ).toMatchObject([{ reason: "retry", status: 500 }]);
-    expect(listWaitReasons({ ...standing, state }, noon + 5)).toEqual([
+    expect(listShownReasons({ ...standing, state }, noon + 5)).toEqual([
       {
         reason: "due",
         text: "due since 2026-01-01T12:00:00.005Z; the next node that checks claims it",
@@ -312,7 +313,7 @@ describe("listWaitReasons", () => {
     const lastEntry = { time: noon - 5, status: null, error: null, nextDueAt: null };
     const since = "2026-01-01T11:59:59.995Z";
     const until = "2026-01-01T12:00:30.000Z";
-    expect(listWaitReasons({ ...standing, state, lastEntry }, noon)).toEqual([
+    expect(listShownReasons({ ...standing, state, lastEntry }, noon)).toEqual([
       {
         reason: "sending",
         text: `being sent by node nod_a since ${since}; its lease ends at ${until}`,
@@ -322,7 +323,7 @@ describe("listWaitReasons", () => {
     const over =
       `node nod_a has been sending it since ${since} and has not reported; its lease expired ` +
       `at ${until}, so it is sent again`;
-    expect(listWaitReasons({ ...standing, state, lastEntry }, noon + 30_000)).toEqual([
+    expect(listShownReasons({ ...standing, state, lastEntry }, noon + 30_000)).toEqual([
       { reason: "lease-over", text: over, ...facts },
     ]);
     expect(textsOf({ state: { ...state, leasedBy: null } })[0]).toContain(

@@ -1,8 +1,8 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
-import type { HeaderList } from "../../../../src/engine/core/values/basics.ts";
-import { explainFailure } from "../../../../src/engine/core/explain/explainFailure.ts";
-import { bytes } from "../commandRunner.ts";
+import type { HeaderList } from "../../../src/engine/core/values/basics.ts";
+import { explainFailure } from "../../../src/api/views/explainFailure.ts";
+import { bytes } from "../../engine/core/commandRunner.ts";
 
 type Given = { status?: number; error?: string; body?: string; headers?: HeaderList };
 const explain = (
@@ -16,7 +16,7 @@ const explain = (
 
 /** The sources of a published client. */
 const read = (path: string): string =>
-  readFileSync(new URL(`../../../../node_modules/${path}`, import.meta.url), "utf8");
+  readFileSync(new URL(`../../../node_modules/${path}`, import.meta.url), "utf8");
 const workflowClient = "@upstash/workflow/express.js";
 const qstashClient = "@upstash/qstash/nextjs.js";
 
