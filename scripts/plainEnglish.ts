@@ -29,7 +29,7 @@ const allowed: readonly (readonly [file: string, pattern: string, part: string])
   ["src/operations/sources/schemes/verificationResult.ts", "answers", "Answers"],
   ["src/api/settings/workflow.ts", "retired", "letters, digits"],
   ["src/api/settings/table.ts", "retired", "letters, digits"],
-  ["src/engine/core/commands/schedule.ts", "retired", "letters, digits"],
+  ["src/engine/core/sending/scheduleChecks.ts", "retired", "letters, digits"],
   ["docs/reference.md", "retired", "letters, digits"],
   ["test/plainEnglish.test.ts", "under-way", "under way"],
   ["scripts/plainEnglishPatterns.ts", "of-own", "'its own X' instead of"],

@@ -46,6 +46,17 @@ describe("imports", () => {
     ).toEqual([]);
   });
 
+  test("of a command name no other command", () => {
+    const folder = "src/engine/core/commands/";
+    const commands = inFolder(folder).filter((file) => file !== `${folder}index.ts`);
+    const wrong = commands.flatMap((file) =>
+      importsOf(file)
+        .filter((target) => target.startsWith(folder))
+        .map((target) => `${file} imports ${target}`),
+    );
+    expect(wrong, "A rule that commands share belongs to the folder of its subject.").toEqual([]);
+  });
+
   test.each([
     ["src", sources],
     ["console/src", consoleSources],

@@ -5,7 +5,7 @@ import type { AccountId, Millis, NodeId } from "../engine/core/values/basics.ts"
 import type { Delivery } from "../engine/core/model/delivery.ts";
 import type { Outcome } from "../engine/core/model/attempt.ts";
 import type { MaintenanceTask } from "../engine/upkeep/scheduler.ts";
-import type { Retention } from "../engine/core/commands/retention.ts";
+import type { Retention } from "../engine/core/accounts/retention.ts";
 import type { Store } from "../engine/store/store.ts";
 
 /**

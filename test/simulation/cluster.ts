@@ -1,4 +1,4 @@
-import type { Retention } from "../../src/engine/core/commands/retention.ts";
+import type { Retention } from "../../src/engine/core/accounts/retention.ts";
 import type { BatchScheduler } from "./storage/batchScheduler.ts";
 import type { SimulatedHosts } from "./actors/destinations.ts";
 import type { Endpoints } from "./actors/endpoints.ts";

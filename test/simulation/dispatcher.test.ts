@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import type { DueRow } from "../../src/engine/core/commands/quarantine.ts";
+import type { DueRow } from "../../src/engine/core/model/dueRow.ts";
 import type { CommandResult, CommandName, CommandInput } from "../../src/engine/store/catalog/commands.ts";
 import { Refusal } from "../../src/engine/core/values/errors.ts";
 import { createIdGenerator } from "../../src/engine/core/values/ids.ts";

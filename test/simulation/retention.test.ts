@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import { deleteAccountData } from "../../src/server/accountDeletion.ts";
 import { createIdGenerator } from "../../src/engine/core/values/ids.ts";
-import type { Retention } from "../../src/engine/core/commands/retention.ts";
+import type { Retention } from "../../src/engine/core/accounts/retention.ts";
 import type { MaintenanceTask } from "../../src/engine/upkeep/scheduler.ts";
 import {
   MaintenanceScheduler,

@@ -1,8 +1,8 @@
 import { z } from "zod";
 import type { BodyLimit } from "../../engine/core/accounts/plans.ts";
 import type { Prices } from "../../engine/core/accounts/statistics.ts";
-import type { AccountChange } from "../../engine/core/commands/account.ts";
-import type { Retention } from "../../engine/core/commands/retention.ts";
+import type { AccountChange } from "../../engine/core/model/account.ts";
+import type { Retention } from "../../engine/core/accounts/retention.ts";
 import type { Account } from "../../engine/core/model/account.ts";
 import type { PlanName } from "../../engine/core/model/accountTerms.ts";
 import type { Actor } from "../../engine/core/model/auditEntry.ts";

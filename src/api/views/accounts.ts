@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { defaultTimeout, readLimits, readMessageBytes, readPlan } from "../../engine/core/accounts/plans.ts";
-import { retentionFor } from "../../engine/core/commands/retention.ts";
+import { retentionFor } from "../../engine/core/accounts/retention.ts";
 import type { Account } from "../../engine/core/model/account.ts";
 import type { RouteContext } from "../route/route.ts";
 import { makeReadOnlyToken } from "../auth/token.ts";

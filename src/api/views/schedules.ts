@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { headerMap } from "../../engine/core/sending/callback.ts";
 import { defaults } from "../../engine/core/values/limits.ts";
-import { explainEmptyFiring } from "../../engine/core/commands/schedule.ts";
+import { explainEmptyFiring } from "../../engine/core/sending/firing.ts";
 import { listCronTimes } from "../../engine/core/values/cron.ts";
 import type { Millis } from "../../engine/core/values/basics.ts";
 import type { Schedule } from "../../engine/core/model/schedule.ts";

@@ -1,5 +1,5 @@
-import type { DueRow } from "../core/commands/quarantine.ts";
-import { toRowKey } from "../core/commands/quarantine.ts";
+import type { DueRow } from "../core/model/dueRow.ts";
+import { toRowKey } from "../core/model/dueRow.ts";
 import type { Claimed } from "../core/commands/claim.ts";
 import { Refusal } from "../core/values/errors.ts";
 import type { AccountId, Millis } from "../core/values/basics.ts";

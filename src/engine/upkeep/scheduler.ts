@@ -1,6 +1,6 @@
 import { removableAt, isDeleted } from "../core/commands/account.ts";
-import type { Retention } from "../core/commands/retention.ts";
-import { retentionFor } from "../core/commands/retention.ts";
+import type { Retention } from "../core/accounts/retention.ts";
+import { retentionFor } from "../core/accounts/retention.ts";
 import type { Terms } from "../core/model/accountTerms.ts";
 import type { Account } from "../core/model/account.ts";
 import type { AccountId, Millis } from "../core/values/basics.ts";

@@ -1,5 +1,5 @@
-import type { LimitedList } from "../core/commands/retention.ts";
-import { limitedLists, readListLimit } from "../core/commands/retention.ts";
+import type { LimitedList } from "../core/limits/listLimits.ts";
+import { limitedLists, readListLimit } from "../core/limits/listLimits.ts";
 import type { Account } from "../core/model/account.ts";
 import type { Millis } from "../core/values/basics.ts";
 import type { CommandInput } from "../store/catalog/commands.ts";

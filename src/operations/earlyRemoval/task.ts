@@ -1,5 +1,5 @@
 import type { Clock } from "../../engine/clock/clock.ts";
-import { type Retention, retentionFor } from "../../engine/core/commands/retention.ts";
+import { type Retention, retentionFor } from "../../engine/core/accounts/retention.ts";
 import type { Account } from "../../engine/core/model/account.ts";
 import { shortenRetention } from "../../engine/core/node/diskGuard.ts";
 import type { Millis } from "../../engine/core/values/basics.ts";

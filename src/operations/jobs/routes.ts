@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { retentionFor } from "../../engine/core/commands/retention.ts";
+import { retentionFor } from "../../engine/core/accounts/retention.ts";
 import { bulkActionNames } from "../../engine/core/bulk/entries.ts";
 import { isId } from "../../engine/core/values/ids.ts";
 import { limits } from "../../engine/core/values/limits.ts";

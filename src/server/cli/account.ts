@@ -1,10 +1,10 @@
 import type { Command } from "commander";
-import type { AccountChange } from "../../engine/core/commands/account.ts";
+import type { AccountChange } from "../../engine/core/model/account.ts";
 import {
   isDurationLimit,
   mustFindAccount,
   parseAccountChange,
-} from "../../engine/core/commands/accountRequest.ts";
+} from "../../engine/core/accounts/accountRequest.ts";
 import type { Account } from "../../engine/core/model/account.ts";
 import { Refusal } from "../../engine/core/values/errors.ts";
 import {

@@ -1,5 +1,5 @@
 import type { Overrides } from "../../../src/engine/core/deadLetters/overrides.ts";
-import type { DueRow } from "../../../src/engine/core/commands/quarantine.ts";
+import type { DueRow } from "../../../src/engine/core/model/dueRow.ts";
 import type { CommandName, CommandInput } from "../../../src/engine/store/catalog/commands.ts";
 import { spans } from "../../../src/engine/core/values/limits.ts";
 import type { Delivery } from "../../../src/engine/core/model/delivery.ts";

@@ -1,4 +1,4 @@
-import type { DueRow } from "../../../src/engine/core/commands/quarantine.ts";
+import type { DueRow } from "../../../src/engine/core/model/dueRow.ts";
 import type { Job } from "../../../src/operations/jobs/job.ts";
 import type { Turns } from "../../../src/engine/core/node/turns.ts";
 import type { RandomCommand } from "./randomCommands.ts";

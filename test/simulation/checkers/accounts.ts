@@ -1,4 +1,4 @@
-import type { Retention } from "../../../src/engine/core/commands/retention.ts";
+import type { Retention } from "../../../src/engine/core/accounts/retention.ts";
 import { AuditLogChecker } from "../../operations/auditLog/simulated/checker.ts";
 import type { ObservedBatch, AssertHolds } from "./observedBatch.ts";
 import { BudgetChecker } from "./budgets.ts";

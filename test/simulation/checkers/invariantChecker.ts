@@ -6,7 +6,7 @@ import { LeaseChecker, listCommandsAbout } from "./leases.ts";
 import { maxLostAttempts } from "../../../src/engine/core/values/limits.ts";
 import type { Delivery } from "../../../src/engine/core/model/delivery.ts";
 import type { StoredMessage, MessageInput } from "../../../src/engine/core/model/message.ts";
-import type { Retention } from "../../../src/engine/core/commands/retention.ts";
+import type { Retention } from "../../../src/engine/core/accounts/retention.ts";
 import type { Batch, ObservedBatch, AssertHolds } from "./observedBatch.ts";
 import { listKeysMet } from "./observedBatch.ts";
 import { AccountChecker } from "./accounts.ts";

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import type { LogRow } from "../../../src/engine/core/model/logRow.ts";
-import type { Retention } from "../../../src/engine/core/commands/retention.ts";
+import type { Retention } from "../../../src/engine/core/accounts/retention.ts";
 import type { ObservedBatch, AssertHolds } from "./observedBatch.ts";
 import { isNamedByJob } from "../../operations/jobs/simulated/jobEffects.ts";
 import type { MessageHistory } from "./messageHistory.ts";

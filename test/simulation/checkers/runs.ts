@@ -3,7 +3,7 @@ import type { StoredMessage } from "../../../src/engine/core/model/message.ts";
 import type { MessageState } from "../../../src/engine/core/model/messageState.ts";
 import type { RunPart } from "../../../src/engine/core/model/runPost.ts";
 import { isSettledByStep } from "../../../src/engine/core/sending/outcome.ts";
-import type { Retention } from "../../../src/engine/core/commands/retention.ts";
+import type { Retention } from "../../../src/engine/core/accounts/retention.ts";
 import type { Step } from "../../../src/engine/core/model/run.ts";
 import type { ObservedBatch, AssertHolds } from "./observedBatch.ts";
 import { concernsRuns } from "./observedBatch.ts";

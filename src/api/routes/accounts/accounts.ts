@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { z } from "zod";
-import type { AccountChange } from "../../../engine/core/commands/account.ts";
+import type { AccountChange } from "../../../engine/core/model/account.ts";
 import { Refusal } from "../../../engine/core/values/errors.ts";
 import type { Account } from "../../../engine/core/model/account.ts";
 import type { PlanName } from "../../../engine/core/model/accountTerms.ts";

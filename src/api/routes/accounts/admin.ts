@@ -3,14 +3,14 @@ import {
   parseAccountChange,
   mustFindAccount,
   isDurationLimit,
-} from "../../../engine/core/commands/accountRequest.ts";
-import type { AccountRequest } from "../../../engine/core/commands/accountRequest.ts";
+} from "../../../engine/core/accounts/accountRequest.ts";
+import type { AccountRequest } from "../../../engine/core/accounts/accountRequest.ts";
 import { Refusal } from "../../../engine/core/values/errors.ts";
 import type { Account } from "../../../engine/core/model/account.ts";
 import { maxAllowedHosts } from "../../../engine/core/accounts/allowedHosts.ts";
 import { aboutLimits } from "../../../engine/core/accounts/aboutLimits.ts";
 import { defaultTimeout, limitNames, planNames, readPlan } from "../../../engine/core/accounts/plans.ts";
-import { readServerLimits } from "../../../engine/core/commands/retention.ts";
+import { readServerLimits } from "../../../engine/core/accounts/retention.ts";
 import type { LimitName } from "../../../engine/core/model/accountTerms.ts";
 import { describeBody } from "./accounts.ts";
 import { cursorParameter } from "../lists/filters.ts";

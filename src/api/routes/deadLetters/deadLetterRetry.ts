@@ -7,7 +7,7 @@ import type { Millis } from "../../../engine/core/values/basics.ts";
 import type { Overrides } from "../../../engine/core/deadLetters/overrides.ts";
 import { expandOverrides, listOverrideUrls } from "../../../engine/core/deadLetters/overrides.ts";
 import { findSendingRefusal } from "../../../engine/core/limits/sendingLimits.ts";
-import { retentionFor } from "../../../engine/core/commands/retention.ts";
+import { retentionFor } from "../../../engine/core/accounts/retention.ts";
 import { dryRunSchema } from "../../publishing/dryRun.ts";
 import { readEntries } from "../lists/failedRunLists.ts";
 import { listHeaderSettings, listQuerySettings, readChanges } from "../../settings/grammar.ts";

@@ -3,7 +3,7 @@ import { isId } from "../../../engine/core/values/ids.ts";
 import type { NotDone } from "../../../engine/core/values/errors.ts";
 import { toFailedMember, Refusal } from "../../../engine/core/values/errors.ts";
 import type { Account } from "../../../engine/core/model/account.ts";
-import { retentionFor } from "../../../engine/core/commands/retention.ts";
+import { retentionFor } from "../../../engine/core/accounts/retention.ts";
 import { dryRunSchema } from "../../publishing/dryRun.ts";
 import { readEntries, toFailedRunFilter, runOnlyFilters } from "../lists/failedRunLists.ts";
 import { cursorParameter, deadLetterFilters, orderParameter } from "../lists/filters.ts";

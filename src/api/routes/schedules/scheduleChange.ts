@@ -1,6 +1,6 @@
 import { z } from "zod";
 import type { ScheduleChange } from "../../../engine/core/commands/changeSchedule.ts";
-import { noSchedule } from "../../../engine/core/commands/schedule.ts";
+import { noSchedule } from "../../../engine/core/sending/scheduleChecks.ts";
 import type { Schedule } from "../../../engine/core/model/schedule.ts";
 import type { AccountId } from "../../../engine/core/values/basics.ts";
 import { Refusal } from "../../../engine/core/values/errors.ts";

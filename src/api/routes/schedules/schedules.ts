@@ -3,7 +3,7 @@ import { Refusal } from "../../../engine/core/values/errors.ts";
 import { limits, memory } from "../../../engine/core/values/limits.ts";
 import type { AccountId } from "../../../engine/core/values/basics.ts";
 import { isName } from "../../../engine/core/values/name.ts";
-import { noSchedule } from "../../../engine/core/commands/schedule.ts";
+import { noSchedule } from "../../../engine/core/sending/scheduleChecks.ts";
 import type { Store } from "../../../engine/store/store.ts";
 import { PagedList } from "../../http/pagedList.ts";
 import { readPublishRequest } from "../../publishing/read.ts";

@@ -4,7 +4,7 @@ import { toFailedMember, Refusal } from "../../../engine/core/values/errors.ts";
 import { isDlqId } from "../../../engine/core/values/ids.ts";
 import type { Account } from "../../../engine/core/model/account.ts";
 import type { RunOverrides } from "../../../engine/core/deadLetters/resume.ts";
-import { retentionFor } from "../../../engine/core/commands/retention.ts";
+import { retentionFor } from "../../../engine/core/accounts/retention.ts";
 import { dryRun, dryRunSchema, dryRunParameter } from "../../publishing/dryRun.ts";
 import { continuedRunFilters } from "../lists/failedRunLists.ts";
 import { cursorParameter } from "../lists/filters.ts";

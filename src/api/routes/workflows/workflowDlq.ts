@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { toFailedMember } from "../../../engine/core/values/errors.ts";
 import type { Account } from "../../../engine/core/model/account.ts";
-import { retentionFor } from "../../../engine/core/commands/retention.ts";
+import { retentionFor } from "../../../engine/core/accounts/retention.ts";
 import { dryRun, dryRunSchema, dryRunParameter } from "../../publishing/dryRun.ts";
 import {
   chosenRunFilters,

@@ -163,3 +163,9 @@ export function countDelivery(limiter: Limiter, now: Millis): Limiter {
   const { windowStart, windowUsed } = readWindow(limiter, now);
   return { ...limiter, running: limiter.running + 1, windowStart, windowUsed: windowUsed + 1 };
 }
+
+/** Writes a limiter that was changed by a request and returns it as it is stored. */
+export function putChanged(draft: Draft, moment: Moment, limiter: Limiter): Limiter {
+  putLimiter(draft, moment, { ...limiter, updatedAt: moment.now });
+  return draft.get("limiters", limiter.account, limiter.id) ?? limiter;
+}

@@ -1,4 +1,4 @@
-import type { Decision, Draft, Moment } from "../decision/command.ts";
+import type { Draft, Moment } from "../decision/command.ts";
 import { spans } from "../values/limits.ts";
 import type { AccountId } from "../values/basics.ts";
 import type { MessageState } from "../model/messageState.ts";
@@ -147,20 +147,6 @@ function serveFromHead(
 export function checkSoon(draft: Draft, moment: Moment, waitlist: HostWaitlist): void {
   if (waitlist.dueAt > moment.now) draft.put("hostWaitlists", { ...waitlist, dueAt: moment.now });
 }
-
-/**
- * Makes the next claim serve the waitlists of these hosts, because their account may start deliveries again.
- */
-export const wakeHostWaitlists: Decision<
-  { account: AccountId; hosts: readonly string[] },
-  { woken: number }
-> = {
-  decide: ({ account, hosts }, draft, moment) => {
-    const waitlists = hosts.flatMap((host) => findHostWaitlist(draft, { account, host }) ?? []);
-    for (const waitlist of waitlists) checkSoon(draft, moment, waitlist);
-    return { woken: waitlists.length };
-  },
-};
 
 /**
  * Moves one message out of the waitlist of `gate`. Returns false if the message has to stay: the gate is

@@ -1,5 +1,3 @@
-import type { Decision } from "../decision/command.ts";
-import { spans } from "../values/limits.ts";
 import type { Millis, NodeId } from "../values/basics.ts";
 
 // When the leases of a node end early: see docs/decisions/0051.
@@ -106,19 +104,3 @@ export const hasOtherNodes = (seen: SessionHistory | null): boolean => (seen?.se
 
 /** The `dueAt` of a lease whose node ended: the message is due at any time. */
 export const nodeEndedDueAt: Millis = 1;
-
-/**
- * Makes the messages that a node has leased due, if the node still has the session that was seen gone. The
- * next claim counts each attempt as lost. `now` may be wrong by the duration of a lease. If it is wrong by
- * more, messages may be missed; these are sent when their leases expire.
- */
-export const takeOver: Decision<NodeSession & { now: Millis; limit: number }, { reclaimed: number }> = {
-  decide: ({ node, session, now, limit }, draft) => {
-    const span = { number: session, after: now - spans.lease, until: now + 2 * spans.lease };
-    const states = draft
-      .leasedByOthers({ node, limit, session: span })
-      .filter(({ leasedBy }) => leasedBy === node);
-    for (const state of states) draft.put("messages", { ...state, dueAt: nodeEndedDueAt });
-    return { reclaimed: states.length };
-  },
-};

@@ -3,7 +3,7 @@ import { accountGate } from "../admission/gate.ts";
 import type { Decision, Draft } from "../decision/command.ts";
 import { Refusal } from "../values/errors.ts";
 import { spans } from "../values/limits.ts";
-import type { Account, SigningKeys } from "../model/account.ts";
+import type { Account, SigningKeys, AccountChange } from "../model/account.ts";
 import type { AccountId, Millis } from "../values/basics.ts";
 import { normalizeAllowedHosts } from "../accounts/allowedHosts.ts";
 import { isRecentRotation } from "../accounts/signingKeys.ts";
@@ -15,7 +15,7 @@ import {
   planNames,
   readPlan,
 } from "../accounts/plans.ts";
-import type { LimitName, Terms } from "../model/accountTerms.ts";
+import type { Terms } from "../model/accountTerms.ts";
 import { carriedBalancesId } from "../accounts/usage.ts";
 
 /**
@@ -36,25 +36,6 @@ export const createAccount: Decision<Omit<Account, "createdAt">, Account> = {
     return created;
   },
 };
-
-/**
- * Changes of an account. Only the given limits change; a limit of null removes an override, so that the limit
- * of the plan applies again.
- */
-export type AccountChange = Partial<
-  Pick<
-    Account,
-    | "customerId"
-    | "plan"
-    | "isPlanHeld"
-    | "state"
-    | "budget"
-    | "reservedPrice"
-    | "hasProductionPack"
-    | "signsStandard"
-    | "allowedHosts"
-  >
-> & { limits?: { readonly [L in LimitName]?: number | null } };
 
 /**
  * Returns the account with a change. Throws `Refusal` if the number of requests for the daily warning exceeds

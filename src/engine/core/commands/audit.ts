@@ -1,4 +1,4 @@
-import type { AccountChange } from "./account.ts";
+import type { AccountChange } from "../model/account.ts";
 import type { Actor, AuditNote } from "../model/auditEntry.ts";
 import type { Decision } from "../decision/command.ts";
 import { parseGate } from "../admission/gate.ts";

@@ -13,7 +13,7 @@ import type { Scope } from "../model/rights.ts";
 import { findScopeRefusal, mustHaveVerb } from "../model/rights.ts";
 import { nextCronTime, parseCron } from "../values/cron.ts";
 import { Refusal } from "../values/errors.ts";
-import { checkSchedule, damagedScheduleRefusal, mustFindSchedule } from "./schedule.ts";
+import { checkSchedule, damagedScheduleRefusal, mustFindSchedule } from "../sending/scheduleChecks.ts";
 
 /** The settings of a schedule that can return to their defaults, with these defaults. */
 const clearedValues = {

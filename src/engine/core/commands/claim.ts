@@ -1,5 +1,5 @@
-import type { DueRow } from "./quarantine.ts";
-import { toRowKey } from "./quarantine.ts";
+import type { DueRow } from "../model/dueRow.ts";
+import { toRowKey } from "../model/dueRow.ts";
 import type { Decision, Draft, DueNeed, Moment } from "../decision/command.ts";
 import { isContentDamaged, toDamagedFailure } from "../sending/damaged.ts";
 import { advance, hold, mightPass } from "../admission/admission.ts";
@@ -18,8 +18,8 @@ import type { Limiter, HostWaitlist } from "../model/limiter.ts";
 import { isUnfinished } from "../model/messageState.ts";
 import { recordRequestEnd, noResponse } from "../sending/outcome.ts";
 import type { Waiter } from "../model/run.ts";
-import { fireSchedules } from "./schedule.ts";
-import { failMessage } from "./settle.ts";
+import { fireSchedules } from "../sending/firing.ts";
+import { failMessage } from "../deadLetters/failMessage.ts";
 import { nodeEndedDueAt } from "../cluster/takeover.ts";
 import type { Turns } from "../node/turns.ts";
 import { listBackloggedAccounts, dueTables, orderInRounds } from "../node/turns.ts";

@@ -2,7 +2,7 @@ import type { Decision, Draft, Moment } from "../decision/command.ts";
 import { Refusal } from "../values/errors.ts";
 import type { LimiterGate } from "../admission/gate.ts";
 import { hasLimiter, keyGate, parseGate } from "../admission/gate.ts";
-import { findLimiter, putLimiter, readLimiter, readWindow } from "../admission/limiter.ts";
+import { findLimiter, readLimiter, readWindow, putChanged } from "../admission/limiter.ts";
 import type { AccountId, Millis } from "../values/basics.ts";
 import type { Limiter } from "../model/limiter.ts";
 import type { QueueLimit } from "../limits/rowLimits.ts";
@@ -61,12 +61,6 @@ function setPaused(
 ): Limiter {
   const isUnchanged = limiter.paused === paused && draft.get("limiters", limiter.account, limiter.id);
   return isUnchanged ? limiter : putChanged(draft, moment, { ...limiter, paused });
-}
-
-/** Writes a limiter that was changed by a request and returns it as it is stored. */
-export function putChanged(draft: Draft, moment: Moment, limiter: Limiter): Limiter {
-  putLimiter(draft, moment, { ...limiter, updatedAt: moment.now });
-  return draft.get("limiters", limiter.account, limiter.id) ?? limiter;
 }
 
 /** The limits to pin. `undefined`: not given. `period` is in milliseconds. */

@@ -17,8 +17,8 @@ import {
   noteLimiter,
   noteMany,
 } from "./audit.ts";
-import { noteSpending } from "../limits/budget.ts";
-import { takeBurst } from "../limits/requestRate.ts";
+import { noteSpending } from "./noteUsage.ts";
+import { takeBurst } from "./takeBurst.ts";
 import { cancel } from "../sending/cancel.ts";
 import { claim, listDue, reclaim } from "./claim.ts";
 import { deleteDeadLetters, retryDeadLetters } from "../deadLetters/dlq.ts";
@@ -27,17 +27,18 @@ import { addEndpoints, deleteGroup, removeEndpoints, setGroupHeaders } from "./u
 import { publish } from "./publish.ts";
 import { rewrite } from "./rewrite.ts";
 import { deleteQueue, upsertQueue } from "./queue.ts";
-import { expire, trim } from "./retention.ts";
+import { expire } from "./expire.ts";
+import { trim } from "./trim.ts";
 import { cancelRuns, finishRun } from "../workflows/end.ts";
 import { replayDeadLetter } from "../deadLetters/replay.ts";
 import { repeatFailureCallback, resumeRun } from "../deadLetters/resume.ts";
 import { notify, wait } from "../workflows/wait.ts";
-import { noteStorage } from "../limits/storageQuota.ts";
-import { takeOver } from "../cluster/takeover.ts";
+import { noteStorage } from "./noteUsage.ts";
+import { takeOver } from "./takeOver.ts";
 import { createToken, noteTokenUse, revokeToken } from "./token.ts";
 import { changeSchedule } from "./changeSchedule.ts";
 import { createSchedule, deleteSchedule, pauseSchedule, resumeSchedule } from "./schedule.ts";
-import { wakeHostWaitlists } from "../admission/waitlist.ts";
+import { wakeHostWaitlists } from "./wakeHostWaitlists.ts";
 import { returnLeases, renew } from "./leases.ts";
 import { runSchedule } from "./runSchedule.ts";
 import { sendNow } from "./sendNow.ts";

@@ -1,26 +1,16 @@
 import type { Decision, Draft } from "../decision/command.ts";
 import { capacityGate, formatGate } from "../admission/gate.ts";
 import { giveUp } from "../admission/waitlist.ts";
-import type { AccountId } from "../values/basics.ts";
 import type { StoredMessage, WithoutBody } from "../model/message.ts";
 import type { MessageState } from "../model/messageState.ts";
 import { noBytes } from "../values/basics.ts";
 import { belongsToRun } from "../workflows/outcome.ts";
-import { skipFiring } from "./schedule.ts";
-import { failMessage } from "./settle.ts";
+import { skipFiring } from "../sending/firing.ts";
+import { failMessage } from "../deadLetters/failMessage.ts";
+import type { DueRow } from "../model/dueRow.ts";
 
 /** How the error of a quarantined message begins. */
 export const quarantineError = "could not be stored: ";
-
-/** A due row. `id` identifies it in its account. */
-export type DueRow = {
-  table: "messages" | "hostWaitlists" | "limiters" | "schedules" | "waiters";
-  account: AccountId;
-  id: string;
-};
-
-/** Returns a text that is unique to the row. */
-export const toRowKey = ({ table, account, id }: DueRow): string => `${table} ${account}\n${id}`;
 
 /**
  * A description of what was quarantined: a message, or a firing of a schedule. Null: the row is no longer

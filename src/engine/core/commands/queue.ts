@@ -3,7 +3,7 @@ import { Refusal } from "../values/errors.ts";
 import { removeQueue } from "../admission/counters.ts";
 import { queueGate } from "../admission/gate.ts";
 import { findLimiter, readLimiter } from "../admission/limiter.ts";
-import { putChanged } from "./flowControl.ts";
+import { putChanged } from "../admission/limiter.ts";
 import type { AccountId, MessageId } from "../values/basics.ts";
 import type { Limiter } from "../model/limiter.ts";
 import type { QueueLimit } from "../limits/rowLimits.ts";

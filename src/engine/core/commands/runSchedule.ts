@@ -4,12 +4,8 @@ import { mustHaveStorage } from "../limits/storageQuota.ts";
 import type { Decision } from "../decision/command.ts";
 import type { AccountId, MessageId } from "../values/basics.ts";
 import { Refusal } from "../values/errors.ts";
-import {
-  damagedScheduleRefusal,
-  explainEmptyFiring,
-  mustFindSchedule,
-  publishScheduled,
-} from "./schedule.ts";
+import { damagedScheduleRefusal, mustFindSchedule } from "../sending/scheduleChecks.ts";
+import { explainEmptyFiring, publishScheduled } from "../sending/firing.ts";
 
 /** The messages that a run of a schedule by hand published. */
 export type ScheduleRun = { scheduleId: string; messages: readonly { messageId: MessageId; url: string }[] };

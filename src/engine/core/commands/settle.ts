@@ -1,38 +1,27 @@
-import { makeCallbackInput } from "../sending/callback.ts";
 import type { Decision, Draft, Moment } from "../decision/command.ts";
 import { release } from "../admission/admission.ts";
 import type { LimiterGate } from "../admission/gate.ts";
 import { accountGate, endpointGate, keyGate, queueGate } from "../admission/gate.ts";
 import { findLeased } from "../admission/lease.ts";
 import { findLimiter } from "../admission/limiter.ts";
-import { log } from "../admission/messageLog.ts";
 import { checkSoon, findHostWaitlist, serveHostWaitlist, serveLimiter } from "../admission/waitlist.ts";
-import { accept } from "../sending/createMessage.ts";
-import { toTag } from "../search/tags.ts";
-import type { Failure } from "../sending/outcome.ts";
 import {
-  toLoggedResponse,
   recordRequestEnd,
   recordDelivery,
   toFailureCallbackInfo,
   isSuccess,
-  putDeadLetter,
-  toDeadLetterResponse,
   scheduleRetry,
-  readWithBody,
-  releaseDeduplication,
   reportCallback,
 } from "../sending/outcome.ts";
-import { applyRunOutcome, failRunMessage, belongsToRun } from "../workflows/outcome.ts";
+import { applyRunOutcome, belongsToRun } from "../workflows/outcome.ts";
 import type { Account } from "../model/account.ts";
-import type { CallbackSettings } from "../model/sendSettings.ts";
 import type { MessageState } from "../model/messageState.ts";
 import type { Outcome } from "../model/attempt.ts";
-import type { DeadLetter } from "../model/deadLetter.ts";
 import type { Limiter } from "../model/limiter.ts";
-import { readMessageBytes } from "../accounts/plans.ts";
 import { isUnfinished } from "../model/messageState.ts";
 import { countRetries, decideNextAction } from "../sending/retry.ts";
+import { createCallback } from "../sending/createCallback.ts";
+import { failMessage } from "../deadLetters/failMessage.ts";
 
 /**
  * The result of an attempt. `late`: the lease was lost before the outcome arrived, so the outcome changed
@@ -142,77 +131,3 @@ function applyToDamaged(draft: Draft, moment: Moment, { account, state, outcome 
   release(draft, moment, state);
   return { became: "delivered" };
 }
-
-/** Moves a message to the dead letter queue, frees its deduplication key, and creates its callbacks. */
-export function failMessage(draft: Draft, moment: Moment, failure: Failure): void {
-  const { account, message, state, outcome } = failure;
-  if (belongsToRun(message)) return failRunMessage(draft, moment, { ...failure, message });
-  const id = moment.newId("dlq");
-  // A failure callback of a run gets no dead letter. Its outcome is shown in the dead letter of the run.
-  const dlqId = message.run ? null : id;
-  const logId = log(draft, moment, {
-    message: state,
-    timing: outcome.timing,
-    row: { states: ["ERROR", "FAILED"], dlqId, ...toLoggedResponse(outcome) },
-  });
-  const deadLetter: DeadLetter = {
-    account: account.id,
-    id,
-    messageId: state.id,
-    logId,
-    ...toDeadLetterResponse(outcome),
-    retried: countRetries(state),
-    failureCallback: message.failureCallback ? { state: "CALLBACK_INPROGRESS" } : null,
-    tags: [
-      ...state.tags,
-      toTag.url(message.url),
-      ...(message.callerIp === null ? [] : [toTag.callerIp(message.callerIp)]),
-    ],
-  };
-  draft.drop("messages", state.account, state.id);
-  if (dlqId !== null) putDeadLetter(draft, deadLetter);
-  releaseDeduplication(draft, message);
-  reportCallback(draft, message, { ...toFailureCallbackInfo(outcome), state: "CALLBACK_FAIL" });
-  createCallback(draft, moment, failure);
-  if (message.failureCallback) {
-    const reportsOn = { kind: "failureCallback", messageId: message.id, dlqId: deadLetter.id } as const;
-    const content = {
-      message: readWithBody(draft, message),
-      retried: deadLetter.retried,
-      outcome,
-      reportsOn,
-      maxBytes: readMessageBytes(account, moment),
-    };
-    accept(draft, moment, {
-      account,
-      input: makeCallbackInput({ callback: message.failureCallback, ...content }),
-      slot: sharedSlot(message.failureCallback, state),
-    });
-  }
-  release(draft, moment, state);
-}
-
-function createCallback(draft: Draft, moment: Moment, { account, message, state, outcome }: Failure): void {
-  if (!message.callback) return;
-  const reportsOn = { kind: "callback", messageId: message.id, dlqId: null } as const;
-  const retried = countRetries(state);
-  const content = {
-    message: readWithBody(draft, message),
-    retried,
-    outcome,
-    reportsOn,
-    maxBytes: readMessageBytes(account, moment),
-  };
-  accept(draft, moment, {
-    account,
-    input: makeCallbackInput({ callback: message.callback, ...content }),
-    slot: sharedSlot(message.callback, state),
-  });
-}
-
-/**
- * Returns the queue slot that a callback shares, or null. A callback with a delay shares no slot, so that the
- * queue does not wait for it.
- */
-const sharedSlot = ({ delay = 0 }: CallbackSettings, { slot }: MessageState): string | null =>
-  delay > 0 ? null : slot;

@@ -1,29 +1,11 @@
-import type { Decision } from "../decision/command.ts";
 import { Refusal } from "../values/errors.ts";
-import type { AccountId, Millis } from "../values/basics.ts";
+import type { Millis } from "../values/basics.ts";
 import { toMonthRange } from "../accounts/statistics.ts";
 import type { Terms } from "../model/accountTerms.ts";
 
 // The spending of an account in a month is the cost of what it has used, at the prices of the server. To add
 // it up for each message would cost more than the message. A maintenance task adds it up at intervals, and
 // records the result in the account.
-
-/**
- * Records what an account has spent in the current month, in dollars. Records nothing if the account has no
- * budget or does not exist.
- */
-export const noteSpending: Decision<
-  { account: AccountId; dollars: number; month: Millis },
-  { noted: boolean }
-> = {
-  decide: ({ account: id, dollars, month }, draft) => {
-    const account = draft.get("accounts", id);
-    const isKnown = account?.spending?.month === month && account.spending.dollars === dollars;
-    if (!account || isKnown || !hasBudget(account)) return { noted: false };
-    draft.put("accounts", { ...account, spending: { month, dollars } });
-    return { noted: true };
-  },
-};
 
 /** Reports whether the spending of an account must be added up. */
 export const hasBudget = ({ budget = 0, deletedAt }: Terms): boolean => budget > 0 && deletedAt === undefined;

@@ -1,4 +1,3 @@
-import type { Decision } from "../decision/command.ts";
 import type { SecondCount } from "../model/counts.ts";
 import { Refusal } from "../values/errors.ts";
 import type { Account } from "../model/account.ts";
@@ -45,36 +44,7 @@ export type BurstShare = { granted: number; left: number; limit: number; second:
  * The largest part of the remaining requests that a node may claim beyond those that wait at it. Other nodes
  * may need the rest.
  */
-const maxExtraShare = 1 / 8;
-
-/**
- * Claims requests of the current second for a node: as many as wait at the node. A node that has had more
- * requests in this second claims as many as it has had, up to an eighth of the rest. A node with few requests
- * therefore claims few, and a node with many requests need not query for each. Returns null if the account
- * has no limit or does not exist.
- */
-export const takeBurst: Decision<ShareRequest, BurstShare | null> = {
-  decide: ({ account: id, needed, wanted }, draft, { now }) => {
-    const account = draft.get("accounts", id);
-    const limit = account && account.deletedAt === undefined ? readRequestRateLimit(account) : null;
-    if (limit === null) return null;
-    const known = findCurrentCount(draft.get("secondCounts", id), now) ?? {
-      account: id,
-      second: toSecond(now),
-      requests: 0,
-    };
-    const left = Math.max(0, limit - known.requests);
-    const granted = Math.min(left, Math.max(needed, Math.min(wanted, Math.ceil(left * maxExtraShare))));
-    if (granted > 0) draft.put("secondCounts", { ...known, requests: known.requests + granted });
-    return {
-      granted,
-      left: left - granted,
-      limit,
-      second: known.second,
-      endsIn: (known.second + 1) * second - now,
-    };
-  },
-};
+export const maxExtraShare = 1 / 8;
 
 /**
  * A transaction that waited for another may have begun in an earlier second, but never more than this number
@@ -86,7 +56,7 @@ const maxSecondsAhead = 10;
  * Returns the count if it belongs to the current second, otherwise null. If the clock was set back by more
  * than `maxSecondsAhead`, counting restarts.
  */
-function findCurrentCount(count: SecondCount | undefined, now: Millis): SecondCount | null {
+export function findCurrentCount(count: SecondCount | undefined, now: Millis): SecondCount | null {
   const secondsAhead = count ? count.second - toSecond(now) : -1;
   return count && secondsAhead >= 0 && secondsAhead <= maxSecondsAhead ? count : null;
 }

@@ -1,7 +1,6 @@
-import type { Decision, TableName } from "../decision/command.ts";
+import type { TableName } from "../decision/command.ts";
 import { Refusal } from "../values/errors.ts";
 import type { Account } from "../model/account.ts";
-import type { AccountId } from "../values/basics.ts";
 import { toLimitFlag, readLimit, serverLimit } from "../accounts/plans.ts";
 import type { Terms } from "../model/accountTerms.ts";
 
@@ -63,24 +62,6 @@ export function toStorageLevel(account: Terms, bytes: number): StorageLevel | nu
 /** Reports whether the stored bytes of an account must be added up. */
 export const hasStorageQuota = (account: Terms): boolean =>
   account.deletedAt === undefined && readLimit(account, "storageBytes") < serverLimit("storageBytes");
-
-/**
- * Records whether an account exceeds its quota, or 125 % of it, or is within it again. `bytes` is the number
- * of bytes that the account stores. A change within a level is not recorded, so the row of an account is
- * written only if its level changes.
- */
-export const noteStorage: Decision<{ account: AccountId; bytes: number }, { noted: boolean }> = {
-  decide: ({ account: id, bytes }, draft) => {
-    const account = draft.get("accounts", id);
-    if (!account || readStorageLevel(account) === toStorageLevel(account, bytes)) return { noted: false };
-    const { storedBytes: _before, ...others } = account;
-    draft.put(
-      "accounts",
-      toStorageLevel(account, bytes) === null ? others : { ...others, storedBytes: bytes },
-    );
-    return { noted: true };
-  },
-};
 
 /**
  * Returns the storage level of an account, from its recorded bytes and its current quota. A higher quota

@@ -1,4 +1,4 @@
-import type { Terms } from "./accountTerms.ts";
+import type { Terms, LimitName } from "./accountTerms.ts";
 import type { ConsoleSession } from "./consoleSession.ts";
 import type { AccountId, Millis } from "../values/basics.ts";
 
@@ -21,3 +21,22 @@ export type Account = {
   sessions?: readonly ConsoleSession[];
   createdAt: Millis;
 } & Terms;
+
+/**
+ * Changes of an account. Only the given limits change; a limit of null removes an override, so that the limit
+ * of the plan applies again.
+ */
+export type AccountChange = Partial<
+  Pick<
+    Account,
+    | "customerId"
+    | "plan"
+    | "isPlanHeld"
+    | "state"
+    | "budget"
+    | "reservedPrice"
+    | "hasProductionPack"
+    | "signsStandard"
+    | "allowedHosts"
+  >
+> & { limits?: { readonly [L in LimitName]?: number | null } };

@@ -11,7 +11,7 @@ import { coalesce, type AfterNextPoll } from "./coalesce.ts";
 import { createHoldInMemory } from "./holdInMemory.ts";
 import { takeNextBatch } from "./nextBatch.ts";
 import type { Queries } from "../catalog/queries.ts";
-import { StorageHealth } from "../storageHealth.ts";
+import { StorageHealth } from "./storageHealth.ts";
 import { observeBatches } from "./observedBatches.ts";
 import type {
   BatchResult,

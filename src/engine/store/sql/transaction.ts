@@ -9,7 +9,7 @@ import { HistoryBodies } from "../histories/historyBodies.ts";
 import type { WorkingSet } from "../batch/workingSet.ts";
 import { getLoader } from "./loader.ts";
 import { addStoreCounts, addUsage } from "./counts.ts";
-import { sumStoreCounts } from "../storeCounts.ts";
+import { sumStoreCounts } from "./changedCounts.ts";
 import { clearChecksums } from "../layout/checksums.ts";
 import { compareKeys, inLockOrder, keyValues, getStatements } from "./statements.ts";
 import type { BatchResult, CommandCall, MomentSource } from "../store.ts";

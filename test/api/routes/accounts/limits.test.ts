@@ -275,7 +275,7 @@ test("the account record shows the limits", async () => {
 
 /**
  * Limits that refuse no request, or not at once. They are enforced in
- * `engine/core/admission/accountLimits.ts`, `engine/core/commands/retention.ts`,
+ * `engine/core/admission/accountLimits.ts`, `engine/core/commands/trim.ts`,
  * `engine/upkeep/trimHistory.ts` and `engine/upkeep/weighStorage.ts`.
  */
 const others: readonly LimitName[] = [

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { testTime, createTestServer, otherToken } from "../../testServer.ts";
-import type { AccountChange } from "../../../../src/engine/core/commands/account.ts";
+import type { AccountChange } from "../../../../src/engine/core/model/account.ts";
 import { toMonthRange } from "../../../../src/engine/core/accounts/statistics.ts";
 import { come, create, makeGroup, minute, post, read } from "./scheduleRequests.ts";
 

@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import { limits as house } from "../../../../src/engine/core/values/limits.ts";
 import { limitNames, readLimits, planNames, plans } from "../../../../src/engine/core/accounts/plans.ts";
-import { retentionFor } from "../../../../src/engine/core/commands/retention.ts";
+import { retentionFor } from "../../../../src/engine/core/accounts/retention.ts";
 import type { Terms } from "../../../../src/engine/core/model/accountTerms.ts";
 import type { MessageInput } from "../../../../src/engine/core/model/message.ts";
 import { CommandRunner, bytes, callbackTo, makeInput, noon } from "../commandRunner.ts";

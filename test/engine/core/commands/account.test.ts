@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import type { AccountChange } from "../../../../src/engine/core/commands/account.ts";
-import { parseAccountChange, isDurationLimit } from "../../../../src/engine/core/commands/accountRequest.ts";
+import type { AccountChange } from "../../../../src/engine/core/model/account.ts";
+import { parseAccountChange, isDurationLimit } from "../../../../src/engine/core/accounts/accountRequest.ts";
 import { limitNames, serverLimit } from "../../../../src/engine/core/accounts/plans.ts";
 import type { LimitName } from "../../../../src/engine/core/model/accountTerms.ts";
 import { noCounts } from "../../../../src/engine/core/model/counts.ts";

@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import type { DueRow } from "../../../../src/engine/core/commands/quarantine.ts";
+import type { DueRow } from "../../../../src/engine/core/model/dueRow.ts";
 import { spans } from "../../../../src/engine/core/values/limits.ts";
 import { callbackTo, noCapacity, noon } from "../commandRunner.ts";
 import { RecountedCommandRunner, makeFlowControl } from "../recount.ts";

@@ -1,6 +1,6 @@
 import type { Actor } from "../../../../src/engine/core/model/auditEntry.ts";
 import type { CommandName } from "../../../../src/engine/store/catalog/commands.ts";
-import type { Retention } from "../../../../src/engine/core/commands/retention.ts";
+import type { Retention } from "../../../../src/engine/core/accounts/retention.ts";
 import type { CommandCall } from "../../../../src/engine/store/store.ts";
 import type { ObservedBatch, AssertHolds } from "../../../simulation/checkers/observedBatch.ts";
 import type { Changes } from "../../../simulation/storage/changes.ts";

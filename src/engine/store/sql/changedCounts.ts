@@ -1,6 +1,6 @@
-import type { StoreCountName } from "../core/explain/storeCounts.ts";
-import { readStoreCount } from "../core/explain/storeCounts.ts";
-import type { Rows, TableName } from "../core/decision/command.ts";
+import type { StoreCountName } from "../../core/explain/storeCounts.ts";
+import { readStoreCount } from "../../core/explain/storeCounts.ts";
+import type { Rows, TableName } from "../../core/decision/command.ts";
 
 type CountedChange<Row> = { loaded: boolean; before: Row | undefined; now: Row | undefined };
 /** The changes of a batch. */

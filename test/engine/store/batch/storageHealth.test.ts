@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { StorageHealth } from "../../../src/engine/store/storageHealth.ts";
-import { NoRoom, Unavailable } from "../../../src/engine/store/layout/storageErrors.ts";
+import { StorageHealth } from "../../../../src/engine/store/batch/storageHealth.ts";
+import { NoRoom, Unavailable } from "../../../../src/engine/store/layout/storageErrors.ts";
 
 const mebibyte = 1024 * 1024;
 

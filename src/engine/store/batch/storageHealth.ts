@@ -1,7 +1,7 @@
-import { transaction } from "../core/node/weight.ts";
-import type { Millis } from "../core/values/basics.ts";
-import { largestMessageBytes } from "../core/values/limits.ts";
-import { lacksRoom } from "./layout/storageErrors.ts";
+import { transaction } from "../../core/node/weight.ts";
+import type { Millis } from "../../core/values/basics.ts";
+import { largestMessageBytes } from "../../core/values/limits.ts";
+import { lacksRoom } from "../layout/storageErrors.ts";
 
 /** The minimum time between two probes of the storage. */
 const probePause: Millis = 1_000;

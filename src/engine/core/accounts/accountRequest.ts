@@ -1,9 +1,8 @@
-import type { AccountChange } from "./account.ts";
+import type { AccountChange, Account } from "../model/account.ts";
 import { parseDuration } from "../values/duration.ts";
 import { Refusal } from "../values/errors.ts";
-import type { Account } from "../model/account.ts";
 import type { Millis } from "../values/basics.ts";
-import { limitNames, serverLimit, planNames } from "../accounts/plans.ts";
+import { limitNames, serverLimit, planNames } from "./plans.ts";
 import type { LimitName, PlanName } from "../model/accountTerms.ts";
 import { minute, second } from "../values/time.ts";
 

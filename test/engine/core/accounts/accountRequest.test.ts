@@ -4,7 +4,7 @@ import {
   mustFindAccount,
   checkAccountName,
   isDurationLimit,
-} from "../../../../src/engine/core/commands/accountRequest.ts";
+} from "../../../../src/engine/core/accounts/accountRequest.ts";
 import type { Account } from "../../../../src/engine/core/model/account.ts";
 import { Refusal } from "../../../../src/engine/core/values/errors.ts";
 
