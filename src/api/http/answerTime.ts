@@ -1,5 +1,5 @@
 import type { Millis } from "../../engine/core/values/basics.ts";
-import { makeUnavailable, type Refusal } from "../../engine/core/values/errors.ts";
+import { makeUnavailable, Refusal } from "../../engine/core/values/errors.ts";
 import { minute, second } from "../../engine/core/values/time.ts";
 
 /**
@@ -10,6 +10,8 @@ import { minute, second } from "../../engine/core/values/time.ts";
 export const answerTime: Millis = 14 * second;
 /** The time of a bulk action. It consists of many batches, and each of them has its own time limit. */
 export const bulkAnswerTime: Millis = 2 * minute;
+/** After this time, a bulk action begins no further part, so that it is answered in time with what it did. */
+export const bulkWorkTime: Millis = bulkAnswerTime - answerTime;
 
 /** Calls `wake` once after a time, unless the returned function is called before. */
 type WakeAfter = (after: Millis, wake: () => void) => () => void;
@@ -18,19 +20,24 @@ type AnswerOptions<T> = {
   wakeAfter: WakeAfter;
   /** The time that is left. Default: `answerTime`. */
   time?: Millis;
-  /** Whether a request whose work has not ended in time was stored, as far as is known. */
-  outcome: "read" | "notStored" | "unknown";
+  /** The kind of a request whose work has not ended in time, or whether it was stored, as far as is known. */
+  outcome: LateOutcome;
+  /** Reports whether the storage may have failed. Default: it may. */
+  isInDoubt?(): boolean;
   /** Called with the result of work that ends too late. */
   dropLate?(result: T): void;
 };
 
+type LateOutcome = "read" | "bulk" | "notStored" | "unknown";
+
 /**
  * Returns the result of the work for a request, or throws `Refusal` if the work has not ended in time: any
- * part of it may hang. The work itself continues. It does not begin if no time is left.
+ * part of it may hang. The work itself continues, unless it asks `isLate`. It does not begin if no time is
+ * left.
  */
 export function answerInTime<T>(
-  work: () => Promise<T>,
-  { wakeAfter, time = answerTime, outcome, dropLate }: AnswerOptions<T>,
+  work: (isLate: () => boolean) => Promise<T>,
+  { wakeAfter, time = answerTime, outcome, isInDoubt = () => true, dropLate }: AnswerOptions<T>,
 ): Promise<T> {
   if (time <= 0)
     return Promise.reject(makeUnavailable("notStored", new Error("the request was admitted too late")));
@@ -38,9 +45,9 @@ export function answerInTime<T>(
     let isLate = false;
     const stop = wakeAfter(time, () => {
       isLate = true;
-      reject(makeLateRefusal(outcome, time));
+      reject(makeLateRefusal(time, { outcome, isInDoubt: isInDoubt() }));
     });
-    work().then(
+    work(() => isLate).then(
       (result) => {
         stop();
         if (isLate) dropLate?.(result);
@@ -55,8 +62,38 @@ export function answerInTime<T>(
   });
 }
 
-const makeLateRefusal = (outcome: "read" | "notStored" | "unknown", time: Millis): Refusal =>
-  makeUnavailable(outcome, new Error(`the request was not answered within ${Math.ceil(time / 1_000)} s`));
+/**
+ * Returns the refusal of a request that was not answered in time. A read or a bulk action may be slow on a
+ * storage that works. Any other change is short, so the storage hangs.
+ */
+function makeLateRefusal(
+  time: Millis,
+  { outcome, isInDoubt }: { outcome: LateOutcome; isInDoubt: boolean },
+): Refusal {
+  const late = `the request was not answered within ${formatSeconds(time)}`;
+  if (outcome === "bulk") return isInDoubt ? makeUnavailable("unknown", new Error(late)) : makeBulkEnd(late);
+  if (outcome !== "read" || isInDoubt) return makeUnavailable(outcome, new Error(late));
+  const refusal = new Refusal(
+    "too-slow",
+    `request: took longer than ${formatSeconds(time)}, and the storage shows no failure; ` +
+      "ask for fewer entries, or use a narrower filter",
+  );
+  refusal.cause = new Error(late);
+  return refusal;
+}
+
+/** Returns the refusal of a bulk action whose time is over. `cause` is for the log. */
+export function makeBulkEnd(cause: string): Refusal {
+  const refusal = new Refusal(
+    "too-slow",
+    `request: a bulk action stops after ${formatSeconds(bulkWorkTime)}; what it did stays done; ` +
+      "repeat the request to continue, or start a job with POST /v2/jobs",
+  );
+  refusal.cause = new Error(cause);
+  return refusal;
+}
+
+const formatSeconds = (time: Millis): string => `${Math.ceil(time / second)} s`;
 
 /** A request that is answered in time by `AnswerTimes`. `endsAt` is set by `begin`. */
 export type TimedRequest = {
@@ -110,7 +147,7 @@ export class AnswerTimes {
     for (const request of this.#requests) {
       if (request.endsAt - now >= second) break;
       this.end(request);
-      request.refuseLate(makeLateRefusal("unknown", answerTime));
+      request.refuseLate(makeLateRefusal(answerTime, { outcome: "unknown", isInDoubt: true }));
     }
     if (this.#requests.size > 0) this.#startTimer();
   }

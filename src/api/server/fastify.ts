@@ -1,10 +1,10 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import Fastify from "fastify";
 import type { FastifyInstance, FastifyReply, FastifyRequest, onSendHookHandler } from "fastify";
-import { answerInTime, answerTime, bulkAnswerTime } from "../http/answerTime.ts";
+import { answerInTime, answerTime, bulkAnswerTime, bulkWorkTime } from "../http/answerTime.ts";
 import { readRequestId, requestIdHeader } from "../http/requestId.ts";
 import { limits } from "../../engine/core/values/limits.ts";
-import type { AccountId } from "../../engine/core/values/basics.ts";
+import type { AccountId, Millis } from "../../engine/core/values/basics.ts";
 import { noBytes } from "../../engine/core/values/basics.ts";
 import type { ConsoleSessions } from "../auth/consoleSessions.ts";
 import type { AdmissionParts } from "../admission/policy.ts";
@@ -20,6 +20,7 @@ import { problemBody, toProblem } from "../http/problems.ts";
 import { isLargeBodyComing } from "../http/requestBodyLimits.ts";
 import { splitTarget } from "../http/target.ts";
 import { withActor, isAudited } from "../route/actor.ts";
+import { withEnd } from "../route/bulkStore.ts";
 import { afterResponses } from "../route/pipelining.ts";
 import { RefusedBodies } from "../route/refusedBodies.ts";
 import type { RequestCounter, RequestLine } from "../route/requestLog.ts";
@@ -215,18 +216,26 @@ function addRoute(api: FastifyInstance, row: Route, { options, context, admissio
     handler: async (request, reply) => {
       const incoming = toIncoming(request, options);
       const reader = findReader(request);
-      const make = (): Promise<RouteResponse> =>
-        row.respond(incoming, audited ? withActor(row, incoming, context) : context);
+      const admittedAfter = request.admittedAfter ?? 0;
+      const make = async (isLate: () => boolean): Promise<RouteResponse> => {
+        // The read has waited for its turn, and was answered meanwhile.
+        if (isLate()) throw new Error("the request was answered before its turn");
+        const limited = row.runsManyBatches ? limitBulkTime(context, admittedAfter) : context;
+        return row.respond(incoming, audited ? withActor(row, incoming, limited) : limited);
+      };
+      const work = (isLate: () => boolean): Promise<RouteResponse> =>
+        reader === null ? make(isLate) : responseLimits.runInTurn(reader, () => make(isLate));
       const {
         status,
         body,
         ignored = [],
         headers = {},
         cookies = [],
-      } = await answerInTime(() => (reader === null ? make() : responseLimits.runInTurn(reader, make)), {
+      } = await answerInTime(work, {
         wakeAfter: options.wakeAfter,
-        time: (row.runsManyBatches ? bulkAnswerTime : answerTime) - (request.admittedAfter ?? 0),
-        outcome: changesAnything(row) ? "unknown" : "read",
+        time: (row.runsManyBatches ? bulkAnswerTime : answerTime) - admittedAfter,
+        outcome: row.runsManyBatches ? "bulk" : changesAnything(row) ? "unknown" : "read",
+        isInDoubt: () => context.store.isInDoubt(),
         dropLate: (late) => void (late.body instanceof LineStream && late.body.destroy()),
       });
       if (body instanceof LineStream) {
@@ -244,6 +253,12 @@ function addRoute(api: FastifyInstance, row: Route, { options, context, admissio
         .send(await toJsonText(body, reader, responseLimits));
     },
   });
+}
+
+/** Returns the context of a bulk action that was admitted after this time. */
+function limitBulkTime(context: RouteContext, admittedAfter: Millis): RouteContext {
+  const endsAt = context.elapsed() + bulkWorkTime - admittedAfter;
+  return { ...context, store: withEnd(context.store, () => context.elapsed() >= endsAt) };
 }
 
 /** Returns a hook that adds headers to every response of a route, refusals included. */

@@ -254,6 +254,7 @@ export const refusalSchema = z.object({
     .optional()
     .describe(
       "For status 503, why the server cannot take the request now. After `outcome-unknown`, the request " +
-        "may have been stored; after any other code, it was not.",
+        "may have been stored; after `too-slow`, a bulk action may have been done in part; after any other " +
+        "code, nothing was stored.",
     ),
 });

@@ -2,64 +2,11 @@ import { expect, test } from "vitest";
 import { LineStream } from "../../../src/api/http/lineStream.ts";
 import { answerInTime } from "../../../src/api/http/answerTime.ts";
 import type { Store } from "../../../src/engine/store/store.ts";
-import { createTestServer, portOf, token } from "../testServer.ts";
+import { token } from "../testServer.ts";
 import { parseReply, request, send } from "../wire.ts";
-
-/** The time within which every request is answered, in milliseconds. */
-const limit = 15_000;
-
-/** Alarms whose time passes in steps of the test. */
-class SteppedAlarms {
-  #passed = 0;
-  readonly elapsed = (): number => this.#passed;
-  readonly #open = new Set<{ left: number; wake: () => void }>();
-
-  readonly alarm = (after: number, wake: () => void): (() => void) => {
-    const entry = { left: after, wake };
-    this.#open.add(entry);
-    return () => this.#open.delete(entry);
-  };
-
-  get count(): number {
-    return this.#open.size;
-  }
-
-  /** Lets time pass until something has ended. Returns how much has passed, in milliseconds. */
-  async until(ended: Promise<unknown>): Promise<number> {
-    let isOver = false;
-    void ended.then(() => (isOver = true));
-    for (let passed = 0; ; passed += 100) {
-      // The requests of the test reach the server in real time.
-      for (let turn = 0; turn < 5 && !isOver; turn++) await new Promise((resolve) => setTimeout(resolve, 1));
-      if (isOver || passed > 2 * limit) return passed;
-      this.#pass(100);
-    }
-  }
-
-  #pass(time: number): void {
-    this.#passed += time;
-    for (const entry of this.#open) if ((entry.left -= time) <= 0 && this.#open.delete(entry)) entry.wake();
-  }
-}
+import { hangingServer, limit, SteppedAlarms } from "./hangingServer.ts";
 
 const forever = <T>(): Promise<T> => new Promise(() => undefined);
-
-/** Returns a server of which a part never answers after `hangUp`. */
-async function hangingServer(hang: (store: Store) => Partial<Store>, fastPath: boolean) {
-  let isHanging = false;
-  const alarms = new SteppedAlarms();
-  const server = await createTestServer({
-    alarm: alarms.alarm,
-    elapsed: alarms.elapsed,
-    fastPath,
-    wrap: (store) =>
-      new Proxy(store, {
-        get: (target, name, receiver) =>
-          (isHanging && Reflect.get(hang(target), name)) || Reflect.get(target, name, receiver),
-      }),
-  });
-  return { ...server, alarms, port: await portOf(server.api), hangUp: () => (isHanging = true) };
-}
 
 const hungLookUps = ({ read }: Store): Partial<Store> => ({ read: { ...read, accountByToken: forever } });
 const hungBatches = (): Partial<Store> => ({ execute: forever });
@@ -99,18 +46,50 @@ test.each(paths)("the look-up of a token counts in the time of a request on $pat
   });
 });
 
-test("a read that hangs is answered in time, and one that ends in time leaves no timer", async () => {
-  const reads = ({ read }: Store): Partial<Store> => ({ read: { ...read, findResource: forever } });
-  const { alarms, ask, hangUp } = await hangingServer(reads, false);
+test.each([
+  { storage: "hangs", inDoubt: true, code: "unavailable", error: "storage unavailable: retry later" },
+  {
+    storage: "is slow",
+    inDoubt: false,
+    code: "too-slow",
+    error:
+      "request: took longer than 14 s, and the storage shows no failure; " +
+      "ask for fewer entries, or use a narrower filter",
+  },
+])("a read of a storage that $storage is answered in time", async ({ inDoubt, code, error }) => {
+  const reads = ({ read }: Store): Partial<Store> => ({
+    read: { ...read, findResource: forever },
+    isInDoubt: () => inDoubt,
+  });
+  const { alarms, ask, hangUp, lines } = await hangingServer(reads, false);
   await ask("GET", "/v2/queues");
-  expect(alarms.count).toBe(0);
+  expect(alarms.count, "timers of a read that ended in time").toBe(0);
   hangUp();
   const asked = ask("GET", "/v2/queues/q");
   expect(await alarms.until(asked)).toBeLessThanOrEqual(limit);
-  expect(await asked).toMatchObject({
-    status: 503,
-    body: { error: "storage unavailable: retry later", code: "unavailable" },
+  expect(await asked).toMatchObject({ status: 503, body: { error, code } });
+  expect(lines.at(-1)?.fault).toBe("the request was not answered within 14 s");
+});
+
+test("reads that were answered while they waited for a turn are not made later", async () => {
+  const ends: (() => void)[] = [];
+  const slowReads = ({ read }: Store): Partial<Store> => ({
+    read: {
+      ...read,
+      findResource: () => new Promise((_resolve, reject) => ends.push(() => reject(new Error("late")))),
+    },
   });
+  const { alarms, port, hangUp, ask } = await hangingServer(slowReads, true);
+  await ask("GET", "/v2/queues");
+  hangUp();
+  const sent = Array.from({ length: 6 }, () =>
+    send(port, request("GET /v2/queues/q HTTP/1.1", [`Authorization: Bearer ${token}`])),
+  );
+  await alarms.until(Promise.all(sent));
+  expect(ends).toHaveLength(4);
+  for (const end of ends) end();
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  expect(ends).toHaveLength(4);
 });
 
 test("a request on an account path that is not stored in time keeps the form of its errors", async () => {

@@ -36,6 +36,12 @@ export const errorCodes = {
       "the storage is unavailable, and the request may or may not have been stored; " +
       "a repeat with the same deduplication id creates no second message",
   },
+  "too-slow": {
+    status: 503,
+    meaning:
+      "the request took too long, and the storage shows no failure; ask for less; what a bulk action did " +
+      "stays done, and a repeat continues it",
+  },
   "disk-low": {
     status: 503,
     meaning: "the disk of the server is almost full; nothing new is accepted until there is room",
