@@ -1,11 +1,12 @@
 /** What does a change cost? This version and another one take turns with the same work. */
 import type { BenchResources } from "./benchResources.ts";
+import { startDatabase } from "./database.ts";
 import { openBenchSetup, publishWith, runTurn, type Workload } from "./benchSetup.ts";
 import { estimateRatio, formatSummary, formatTable, summarize } from "./figures.ts";
 import { nameSlot } from "./payload.ts";
 import { question } from "./question.ts";
 import type { Server } from "./server.ts";
-import { startWaypost } from "./waypost.ts";
+import { type ServerLocation, startWaypost, type Waypost } from "./waypost.ts";
 import type { WorkflowAnswers } from "./workflowRuns.ts";
 import { callEndpoint, type WorkflowLoad } from "./workflowServer.ts";
 import { runWorkflowTurn } from "./workflowTurn.ts";
@@ -18,6 +19,7 @@ const options = {
   messages: { default: 20_000, help: "messages of a turn" },
   runs: { default: 2_000, help: "runs of 3 steps in a turn" },
   "long-runs": { default: 4, help: "runs of 1,000 steps in a turn of long-runs, all at once" },
+  postgres: { default: false, help: "store on PostgreSQL; its CPU is not counted" },
 } as const;
 
 /** The figures of one turn. CPU is in microseconds per message or per step. */
@@ -39,15 +41,27 @@ export const versions = question({
     const unknown = names.find((name) => !works.has(name));
     if (unknown !== undefined)
       throw new Error(`--loads: unknown load "${unknown}"; use ${[...works.keys()].join(", ")}.`);
-    const home = { folder: resources.folder("before"), name: "before", sources: given.before };
-    const before = await startWaypost(resources, home);
-    const now = await startWaypost(resources, { folder: resources.folder("now"), name: "now" });
+    const [before, now] = await startBoth(resources, given);
     const pairs: Pairs[] = [];
     for (const [load, work] of works)
       if (names.includes(load)) pairs.push(await takeTurns({ load, work, servers: [before, now] }, given));
     return { figures: pairs, text: report(pairs) };
   },
 });
+
+/** Starts the other version and this one, each with its own store. */
+async function startBoth(
+  resources: BenchResources,
+  given: { before: string; postgres: boolean; pin: boolean },
+): Promise<[Waypost, Waypost]> {
+  const database = given.postgres ? await startDatabase(resources, { pinned: given.pin }) : null;
+  const start = async (location: Omit<ServerLocation, "folder"> & { name: string }): Promise<Waypost> => {
+    const folder = resources.folder(location.name);
+    if (database === null) return startWaypost(resources, { ...location, folder });
+    return startWaypost(resources, { ...location, folder, database: await database.database(location.name) });
+  };
+  return [await start({ name: "before", sources: given.before }), await start({ name: "now" })];
+}
 
 /** Returns the work of a turn, by the name of the load. */
 async function prepare(

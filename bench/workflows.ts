@@ -24,7 +24,10 @@ const options = {
   rounds: { default: 5, help: "throughput turns of each server" },
   runs: { default: 3_000, help: "runs of 3 steps in a throughput turn" },
   "at-once": { default: 64, help: "runs in progress at once in a throughput turn" },
-  "latency-runs": { default: 100, help: "runs of 3 steps at a fixed rate of 10/s, of each server" },
+  "latency-runs": {
+    default: 100,
+    help: "runs of 3 steps at a fixed rate of 10/s, of each server; at least 1",
+  },
   lengths: { default: "1,10,100,1000", help: "lengths of runs on the curve, in steps" },
   "curve-rounds": { default: 3, help: "turns of runs of each length (0: leave them out)" },
   "curve-steps": { default: 1_000, help: "steps of a curve turn: one run after another, at least one run" },
