@@ -14,7 +14,7 @@ const order: Readonly<Record<string, readonly string[]>> = {
     ...["delivery/http", "delivery", "upkeep"],
   ],
   api: [
-    ...["http", "auth", "settings", "route", "publishing", "admission", "views"],
+    ...["http", "fields", "auth", "settings", "route", "publishing", "admission", "views"],
     ...["routes/lists", "routes/server", "routes/accounts", "routes/deadLetters", "routes/logs"],
     ...["routes/queues", "routes/groups", "routes/schedules", "routes/messages", "routes/workflows"],
     ...["routes", "fastPublish", "server"],
@@ -39,7 +39,7 @@ const crossings: readonly { from: RegExp; to: RegExp }[] = [
   // The one list by which the store knows what operations keep.
   { from: /^src\/engine\/store\/catalog\//, to: /^src\/operations\/stored\.ts$/ },
   // The commands for a running server are loaded without the server: only pure code, and those of operations.
-  { from: /^src\/client\//, to: /^src\/engine\/(?:core|clock)\// },
+  { from: /^src\/client\//, to: /^src\/(?:engine\/(?:core|clock)|api\/fields)\// },
   { from: /^src\/client\//, to: /^src\/operations\/\w+\/verbs\.ts$/ },
   { from: /^src\/operations\/\w+\/verbs\.ts$/, to: /^src\/client\// },
   // The lists of operations, and the type of an operation.

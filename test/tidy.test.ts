@@ -39,6 +39,19 @@ describe("imports", () => {
     ).toEqual([]);
   });
 
+  test("of the commands for a running server load nothing of the server", () => {
+    const loaded = ["src/client/main.ts"];
+    for (const file of loaded)
+      for (const target of sources.includes(file) ? importsOf(file, "values") : [])
+        if (!loaded.includes(target)) loaded.push(target);
+    const pure = /^src\/(?:client|engine\/(?:core|clock)|api\/fields)\/|^node:|^(?:commander|croner)$/;
+    const ofOperation = /^src\/operations\/\w+\//;
+    expect(
+      loaded.filter((target) => !pure.test(target) && !ofOperation.test(target)),
+      "These commands start fast, because they load descriptions of what they show, and no zod or store.",
+    ).toEqual(["src/api/http/sha256.ts"]);
+  });
+
   test("of every folder are listed in test/border.ts", () => {
     expect(
       sources.filter((file) => !isPlaced(file)),
@@ -311,11 +324,13 @@ function filesLoadedBy(start: string): string[] {
 
 /**
  * Returns the imports of a file: paths from the root of the project, or names of packages and Node.js
- * modules.
+ * modules. `what`: whether those of types belong to them.
  */
-function importsOf(file: string): string[] {
+function importsOf(file: string, what: "all" | "values" = "all"): string[] {
   const statements = [
-    /^\s*(?:import|export)\b[^;"']*?\bfrom\s*["']([^"']+)["']/,
+    what === "all"
+      ? /^\s*(?:import|export)\b[^;"']*?\bfrom\s*["']([^"']+)["']/
+      : /^\s*(?:import|export)\b(?!\s+type\b)[^;"']*?\bfrom\s*["']([^"']+)["']/,
     /^\s*import\s*["']([^"']+)["']/,
     /\bimport\(\s*["']([^"']+)["']/,
     /new URL\(\s*["']([^"']+\.ts)["']/,

@@ -1,7 +1,25 @@
+import type { Field, Shape } from "../api/fields/field.ts";
 import type { Listed } from "./listCommand.ts";
 import { readLine, readLines } from "./terminal/fields.ts";
 import type { Column } from "./terminal/table.ts";
 import { formatAge } from "./terminal/times.ts";
+
+/** Returns the columns that show these fields of a resource. */
+export const columnsOf = <Name extends string>(
+  fields: Readonly<Record<Name, Field<never>>>,
+  names: readonly NoInfer<Name>[],
+): Column<Listed>[] =>
+  names.map((name) => {
+    const { heading = name.toUpperCase(), shape } = fields[name];
+    return makeColumn(shape)(heading, name);
+  });
+
+function makeColumn(shape: Shape): (title: string, name: string) => Column<Listed> {
+  if (shape.kind === "time") return ageField;
+  if (shape.kind === "flag") return flagField;
+  if (shape.kind === "integer" || shape.kind === "number") return numberField;
+  return shape.kind === "text" && shape.isLong ? longField : field;
+}
 
 /** Returns a column that shows a field. */
 export const field = (title: string, name: string): Column<Listed> => ({
@@ -27,10 +45,10 @@ export const ageField = (title: string, name: string): Column<Listed> => ({
   show: ({ row, now }) => formatAge(row, name, now),
 });
 
-/** Returns a column that says a word if a field is true. */
-export const flagField = (title: string, name: string, word: string): Column<Listed> => ({
+/** Returns a column that has its title in lower case where a field is true. */
+export const flagField = (title: string, name: string): Column<Listed> => ({
   title,
-  show: ({ row }) => (row[name] === true ? word : ""),
+  show: ({ row }) => (row[name] === true ? title.toLowerCase() : ""),
   style: () => "yellow",
 });
 

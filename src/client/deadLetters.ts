@@ -3,7 +3,9 @@ import type { Api, ClientContext, OutputFlags } from "./api.ts";
 import { apiPath } from "./apiPath.ts";
 import { connectToApi, printShown, showResult, withJson, withOutput } from "./api.ts";
 import { addBulkCommand } from "./bulkCommand.ts";
-import { ageField, failure, field, labels, longField, numberField } from "./columns.ts";
+import { deadLetterFields } from "../api/fields/deadLetter.ts";
+import { failureGroupFields } from "../api/fields/failureGroup.ts";
+import { columnsOf, failure, labels } from "./columns.ts";
 import type { Fields } from "./terminal/fields.ts";
 import { readLine, readLines, readNumber } from "./terminal/fields.ts";
 import { deadLetterFilters } from "./filterFlags.ts";
@@ -26,13 +28,11 @@ export function addDeadLetterCommands(program: Command, context: ClientContext):
       none: "no dead letters",
       query: { order: "latestFirst" },
       columns: [
-        field("DEAD LETTER", "dlqId"),
-        longField("URL", "url"),
+        ...columnsOf(deadLetterFields, ["dlqId", "url"]),
         failure,
-        field("QUEUE", "queueName"),
+        ...columnsOf(deadLetterFields, ["queueName"]),
         labels,
-        ageField("PUBLISHED", "createdAt"),
-        field("MESSAGE", "messageId"),
+        ...columnsOf(deadLetterFields, ["createdAt", "messageId"]),
       ],
     },
     { context, about: "list dead letters, the newest first" },
@@ -46,12 +46,9 @@ export function addDeadLetterCommands(program: Command, context: ClientContext):
       filters: deadLetterFilters,
       none: "no dead letters",
       columns: [
-        numberField("COUNT", "count"),
-        longField("URL", "url"),
+        ...columnsOf(failureGroupFields, ["count", "url"]),
         failure,
-        ageField("FIRST", "firstFailedAt"),
-        ageField("LAST", "lastFailedAt"),
-        field("EXAMPLE", "dlqId"),
+        ...columnsOf(failureGroupFields, ["firstFailedAt", "lastFailedAt", "dlqId"]),
       ],
     },
     { context, name: "groups", about: "group dead letters by URL and cause" },

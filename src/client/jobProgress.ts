@@ -52,13 +52,13 @@ export async function followJob(
 }
 
 /** The fields that every job has. */
-export const jobFields = {
+export const neededOfJob = {
   one: { jobId: "string", action: "string", state: "string", done: "number", failed: "number" },
 } as const;
 
 /** Reads a job. */
 export const readJob = (api: Api, id: string): Promise<Fields> =>
-  api.read({ path: apiPath`/v2/jobs/${id}`, needs: jobFields });
+  api.read({ path: apiPath`/v2/jobs/${id}`, needs: neededOfJob });
 
 const hasEnded = (job: Fields): boolean => ["stopped", "done", "failed"].includes(readLine(job, "state"));
 

@@ -3,7 +3,8 @@ import type { Api, ClientContext, OutputFlags, Shown } from "./api.ts";
 import { apiPath } from "./apiPath.ts";
 import { connectToApi, printShown, showResult, withJson, withOutput } from "./api.ts";
 import { addBulkCommand } from "./bulkCommand.ts";
-import { ageField, field, labels, longField, numberField } from "./columns.ts";
+import { unfinishedFields } from "../api/fields/unfinished.ts";
+import { columnsOf, labels } from "./columns.ts";
 import type { Fields } from "./terminal/fields.ts";
 import { readLine, readLines, readNumber, readObject, readObjects, readText } from "./terminal/fields.ts";
 import { cancelledMessageFilters, messageFilters } from "./filterFlags.ts";
@@ -25,14 +26,9 @@ export function addMessageCommands(program: Command, context: ClientContext): vo
       filters: messageFilters,
       none: "no unfinished messages",
       columns: [
-        field("MESSAGE", "messageId"),
-        field("STATE", "state"),
-        longField("URL", "url"),
-        field("QUEUE", "queueName"),
-        field("KEY", "flowControlKey"),
+        ...columnsOf(unfinishedFields, ["messageId", "state", "url", "queueName", "flowControlKey"]),
         labels,
-        ageField("CREATED", "createdAt"),
-        numberField("ATTEMPTS", "attempts"),
+        ...columnsOf(unfinishedFields, ["createdAt", "attempts"]),
         {
           title: "WAITING FOR",
           show: ({ row }) => readLine(readObject(row, "waitingOn"), "text"),

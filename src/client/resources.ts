@@ -1,19 +1,27 @@
 import type { Command } from "commander";
 import type { Api, ClientContext, OutputFlags, Shown } from "./api.ts";
 import { apiPath } from "./apiPath.ts";
+import { groupFields } from "../api/fields/urlGroup.ts";
+import { holderFields } from "../api/fields/holder.ts";
+import { keyFields } from "../api/fields/flowControlKey.ts";
+import { queueFields } from "../api/fields/queue.ts";
+import { scheduleFields } from "../api/fields/schedule.ts";
 import { connectToApi, printShown, showResult, withJson, withOutput } from "./api.ts";
-import { ageField, failure, field, flagField, longField, numberField } from "./columns.ts";
+import { ageField, columnsOf, failure, field, flagField, longField, numberField } from "./columns.ts";
 import type { Fields } from "./terminal/fields.ts";
 import { readLine, readNumber, readObject, readObjects } from "./terminal/fields.ts";
-import type { List } from "./listCommand.ts";
+import type { List, Listed } from "./listCommand.ts";
 import { addListCommand } from "./listCommand.ts";
 import { CommandFailed, exitCodes } from "./terminal/commandFailed.ts";
 import { toSafeLine } from "./terminal/safeText.ts";
+import type { Column } from "./terminal/table.ts";
 import { formatTable } from "./terminal/table.ts";
 import { columnsOfOutput } from "./terminal/terminal.ts";
 import { formatSpan, formatTime } from "./terminal/times.ts";
 
 const whole = { rows: "items", pageSize: null, filters: [] } as const;
+
+const inRed = (column: Column<Listed>): Column<Listed> => ({ ...column, style: () => "red" });
 
 /**
  * Where each of a list can be paused, and the field of the response that says whether it is. `isMade`: a
@@ -29,13 +37,7 @@ const resources: Readonly<Record<string, List & { about: string; pausing?: Pausi
     path: "/v2/queues",
     none: "no queues",
     pausing: { toPath: (name) => apiPath`/v2/queues/${name}`, isPaused: "paused", isMade: true },
-    columns: [
-      field("QUEUE", "name"),
-      numberField("WAITING", "lag"),
-      numberField("PARALLELISM", "parallelism"),
-      flagField("PAUSED", "paused", "paused"),
-      ageField("CHANGED", "updatedAt"),
-    ],
+    columns: columnsOf(queueFields, ["name", "lag", "parallelism", "paused", "updatedAt"]),
   },
   "flow-control": {
     ...whole,
@@ -44,8 +46,7 @@ const resources: Readonly<Record<string, List & { about: string; pausing?: Pausi
     none: "no flow-control keys",
     pausing: { toPath: (key) => apiPath`/v2/flowControl/${key}`, isPaused: "isPaused", isMade: true },
     columns: [
-      longField("KEY", "flowControlKey"),
-      numberField("WAITING", "waitlistSize"),
+      ...columnsOf(keyFields, ["flowControlKey", "waitlistSize"]),
       {
         title: "IN FLIGHT",
         isNumber: true,
@@ -63,7 +64,7 @@ const resources: Readonly<Record<string, List & { about: string; pausing?: Pausi
           return (readNumber(row, "rateMax") ?? 0) > 0 && period > 0 ? formatSpan(period * 1000) : "";
         },
       },
-      flagField("PAUSED", "isPaused", "paused"),
+      ...columnsOf(keyFields, ["isPaused"]),
     ],
   },
   hosts: {
@@ -106,13 +107,9 @@ const resources: Readonly<Record<string, List & { about: string; pausing?: Pausi
     none: "no schedules",
     pausing: { toPath: (id) => apiPath`/v2/schedules/${id}`, isPaused: "isPaused", isMade: false },
     columns: [
-      field("SCHEDULE", "scheduleId"),
-      field("CRON", "cron"),
-      longField("DESTINATION", "destination"),
-      ageField("LAST", "lastScheduleTime"),
-      ageField("NEXT", "nextScheduleTime"),
-      flagField("PAUSED", "isPaused", "paused"),
-      { ...longField("ERROR", "lastScheduleError"), style: () => "red" },
+      ...columnsOf(scheduleFields, ["scheduleId", "cron", "destination"]),
+      ...columnsOf(scheduleFields, ["lastScheduleTime", "nextScheduleTime", "isPaused"]),
+      ...columnsOf(scheduleFields, ["lastScheduleError"]).map(inRed),
     ],
   },
   alerts: {
@@ -136,7 +133,7 @@ const resources: Readonly<Record<string, List & { about: string; pausing?: Pausi
     path: "/v2/topics",
     none: "no URL groups",
     columns: [
-      field("GROUP", "name"),
+      ...columnsOf(groupFields, ["name"]),
       {
         title: "ENDPOINTS",
         shrinks: true,
@@ -145,7 +142,7 @@ const resources: Readonly<Record<string, List & { about: string; pausing?: Pausi
             .map((endpoint) => readLine(endpoint, "name") || readLine(endpoint, "url"))
             .join(", "),
       },
-      ageField("CHANGED", "updatedAt"),
+      ...columnsOf(groupFields, ["updatedAt"]),
     ],
   },
   sources: {
@@ -163,7 +160,7 @@ const resources: Readonly<Record<string, List & { about: string; pausing?: Pausi
       ageField("LAST CALL", "lastCallAt"),
       numberField("ACCEPTED", "accepted"),
       numberField("REJECTED", "rejected"),
-      flagField("PAUSED", "paused", "paused"),
+      flagField("PAUSED", "paused"),
     ],
   },
 };
@@ -266,14 +263,10 @@ function describeHolders(page: Fields): string[] {
   const holders = readObjects(page, "holders");
   const places = ofLimit(readNumber(page, "used"), readNumber(page, "limit"));
   const paused = page["paused"] === true ? ", paused" : "";
-  const columns = [
-    { title: "MESSAGE", show: (holder: Fields) => readLine(holder, "messageId") },
-    { title: "URL", show: (holder: Fields) => readLine(holder, "url"), shrinks: true },
-    { title: "ATTEMPTS", show: (holder: Fields) => readLine(holder, "attempts"), isNumber: true },
-    { title: "STATE", show: (holder: Fields) => readLine(holder, "text"), shrinks: true },
-  ] as const;
+  const columns = columnsOf(holderFields, ["messageId", "url", "attempts", "text"]);
+  const listed = holders.map((row) => ({ row, now: 0 }));
   return [
     `${places} places held, ${readNumber(page, "waiting") ?? 0} waiting${paused}`,
-    ...(holders.length > 0 ? formatTable(columns, holders, columnsOfOutput()) : []),
+    ...(holders.length > 0 ? formatTable(columns, listed, columnsOfOutput()) : []),
   ];
 }

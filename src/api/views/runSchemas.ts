@@ -1,5 +1,11 @@
 import { z } from "zod";
-import { explanation, settledBy } from "./schemas.ts";
+import { explanationField, settledByField } from "../fields/attempt.ts";
+import { toSchema } from "./fieldSchema.ts";
+
+const { explanation, settledBy } = toSchema({
+  explanation: explanationField(() => null),
+  settledBy: settledByField(() => false),
+}).shape;
 
 const millis = (about: string) => z.int().describe(`${about}, in Unix milliseconds.`);
 const headers = (about: string) =>

@@ -1,4 +1,5 @@
 import { headerMap } from "../../engine/core/sending/callback.ts";
+import { explainFailure } from "../fields/explainFailure.ts";
 import { defaults } from "../../engine/core/values/limits.ts";
 import type { Bytes, HeaderList, Millis } from "../../engine/core/values/basics.ts";
 import type { LogRow } from "../../engine/core/model/logRow.ts";
@@ -13,8 +14,8 @@ import type { CallDetail, InvokeDetail, StepItem, WaitDetail } from "../../engin
 import type { RunLineage, KnownRun } from "../../engine/core/workflows/log/view.ts";
 import type { Run } from "../../engine/core/model/run.ts";
 import type { RunEntry } from "../../engine/store/queries/runs.ts";
-import { explainFailure } from "./explainFailure.ts";
-import { bodyFields, makeHash, isCut, omitMissing } from "./messages.ts";
+import { bodyFields, isCut, makeHash } from "../fields/content.ts";
+import { omitMissing } from "../fields/field.ts";
 import { sha256 } from "../http/sha256.ts";
 
 /**

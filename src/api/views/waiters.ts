@@ -1,37 +1,25 @@
 import { z } from "zod";
-import { headerMap } from "../../engine/core/sending/callback.ts";
 import type { HeaderList } from "../../engine/core/values/basics.ts";
 import type { Waiter } from "../../engine/core/model/run.ts";
 import type { Notified } from "../../engine/core/workflows/wait.ts";
+import { toJson } from "../fields/field.ts";
+import { waiterFields } from "../fields/waiter.ts";
+import { toSchema } from "./fieldSchema.ts";
 import type { Proof } from "../auth/bearer.ts";
 import { containsToken } from "../settings/forward.ts";
 import { canonicalName } from "../../engine/core/values/headers.ts";
 import { redactForwarded } from "../publishing/keptSettings.ts";
 
-const headers = (about: string) =>
-  z.record(z.string(), z.array(z.string())).describe(`${about}: names to lists of values.`);
-
 /** A step that waits for an event, as the API shows it. */
-export const waiterSchema = z.object({
-  url: z.string().describe("The URL of the endpoint that is called with the event."),
-  headers: headers("Headers of the request that made the step wait"),
-  deadline: z.int().optional().describe("When the wait times out, in Unix seconds."),
-  timeoutUrl: z.string().optional().describe("The URL of the endpoint that is called after the timeout."),
-  timeoutHeaders: headers("Headers for the call after the timeout").optional(),
-  workflowRunId: z.string().optional().describe("The id of the run that waits."),
-  eventId: z.string().optional().describe("The id of the event."),
-});
+export const waiterSchema = toSchema(waiterFields);
 
 /** Returns a waiting step as the API shows it. */
-export const waiterJson = (waiter: Waiter): z.output<typeof waiterSchema> => ({
-  url: waiter.url,
-  headers: headerMap(redactGiven(waiter.given, waiter)),
-  ...(waiter.dueAt === null ? {} : { deadline: Math.floor(waiter.dueAt / 1000) }),
-  timeoutUrl: waiter.timeoutUrl,
-  timeoutHeaders: headerMap(redactGiven(waiter.timeoutGiven, waiter)),
-  workflowRunId: waiter.runId,
-  eventId: waiter.event,
-});
+export const waiterJson = (waiter: Waiter): Record<string, unknown> =>
+  toJson(waiterFields, {
+    ...waiter,
+    shown: redactGiven(waiter.given, waiter),
+    shownAfterTimeout: redactGiven(waiter.timeoutGiven, waiter),
+  });
 
 const redactGiven = (given: HeaderList, { redaction }: Waiter): HeaderList =>
   redaction ? redactForwarded(given, redaction) : given;
@@ -61,7 +49,7 @@ export const notifiedSchema = z.object({
 export function notifiedJson(
   { waiter, messageId, runId, createdAt }: Notified,
   visibleRun: { runId: string } | null,
-): z.output<typeof notifiedSchema> {
+): Record<string, unknown> {
   if (visibleRun)
     return {
       waiter: { url: "", headers: {} },
@@ -70,11 +58,10 @@ export function notifiedJson(
       workflowRunId: visibleRun.runId,
       deduplicated: false,
     };
-  const shown = waiterJson(waiter);
   return {
-    waiter: shown,
+    waiter: waiterJson(waiter),
     messageId,
-    url: shown.url,
+    url: waiter.url,
     workflowRunId: runId,
     workflowCreatedAt: createdAt,
     deduplicated: false,

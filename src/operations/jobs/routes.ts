@@ -8,7 +8,9 @@ import { dryRunSchema } from "../../api/publishing/dryRun.ts";
 import { readActor } from "../../api/route/actor.ts";
 import { readObject } from "../../api/route/readObject.ts";
 import { route } from "../../api/route/route.ts";
-import { jobJson, jobSchema } from "./view.ts";
+import { toJson } from "../../api/fields/field.ts";
+import { toSchema } from "../../api/views/fieldSchema.ts";
+import { jobFields } from "./fields.ts";
 import { countJobEntries, findLastId, readJobFilter } from "./filter.ts";
 
 const tag = "Jobs";
@@ -99,14 +101,14 @@ const list = route({
   answers: {
     200: {
       about: "The jobs, the newest first.",
-      schema: z.object({ jobs: z.array(jobSchema).describe("The jobs of the account.") }),
+      schema: z.object({ jobs: z.array(toSchema(jobFields)).describe("The jobs of the account.") }),
     },
   },
   refusals: [],
   handle: async ({ account, context }) => {
     const range = { account: account.id, descending: true, limit: 2 * limits.jobs };
     const jobs = await context.store.read.jobs(range);
-    return { status: 200, body: { jobs: jobs.map(jobJson) } };
+    return { status: 200, body: { jobs: jobs.map((job) => toJson(jobFields, job)) } };
   },
 });
 
@@ -116,12 +118,12 @@ const get = route({
   tag,
   summary: "Read a job",
   params: byJobId,
-  answers: { 200: { about: "The job.", schema: jobSchema } },
+  answers: { 200: { about: "The job.", schema: toSchema(jobFields) } },
   refusals: ["not-found"],
   handle: async ({ account, params: { jobId }, context }) => {
     const job = isId(jobId) ? await context.store.read.job(account.id, jobId) : null;
     if (!job) throw makeNotFound(jobId);
-    return { status: 200, body: jobJson(job) };
+    return { status: 200, body: toJson(jobFields, job) };
   },
 });
 
@@ -134,7 +136,7 @@ const stop = route({
     "Stops a job after the entries that it is handling. The other entries stay as they are. A job that has " +
     "ended does not change.",
   params: byJobId,
-  answers: { 200: { about: "The job.", schema: jobSchema } },
+  answers: { 200: { about: "The job.", schema: toSchema(jobFields) } },
   refusals: ["not-found"],
   handle: async ({ account, params: { jobId }, incoming, context }) => {
     const stoppedBy = readActor({ access: "token" }, incoming);
@@ -142,7 +144,7 @@ const stop = route({
       ? await context.store.execute("stopJob", { account: account.id, id: jobId, stoppedBy })
       : null;
     if (!answer) throw makeNotFound(jobId);
-    return { status: 200, body: jobJson(answer.job) };
+    return { status: 200, body: toJson(jobFields, answer.job) };
   },
 });
 

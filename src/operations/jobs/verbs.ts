@@ -2,9 +2,10 @@ import type { Command } from "commander";
 import type { ClientContext, OutputFlags } from "../../client/api.ts";
 import { apiPath } from "../../client/apiPath.ts";
 import { connectToApi, printShown, showResult, withJson, withOutput } from "../../client/api.ts";
-import { ageField, field, numberField } from "../../client/columns.ts";
-import { describeJob, followJob, jobFields, readJob } from "../../client/jobProgress.ts";
+import { columnsOf } from "../../client/columns.ts";
+import { describeJob, followJob, neededOfJob, readJob } from "../../client/jobProgress.ts";
 import { addListCommand } from "../../client/listCommand.ts";
+import { jobFields } from "./fields.ts";
 
 /** Adds the commands `waypost jobs …`. */
 export function addJobCommands(program: Command, context: ClientContext): void {
@@ -17,16 +18,16 @@ export function addJobCommands(program: Command, context: ClientContext): void {
       pageSize: null,
       filters: [],
       none: "no jobs",
-      columns: [
-        field("JOB", "jobId"),
-        field("ACTION", "action"),
-        field("STATE", "state"),
-        numberField("TOTAL", "total"),
-        numberField("DONE", "done"),
-        numberField("FAILED", "failed"),
-        ageField("CREATED", "createdAt"),
-        { ...field("ERROR", "error"), shrinks: true },
-      ],
+      columns: columnsOf(jobFields, [
+        "jobId",
+        "action",
+        "state",
+        "total",
+        "done",
+        "failed",
+        "createdAt",
+        "error",
+      ]),
     },
     { context, about: "list jobs, the newest first" },
   );
@@ -45,7 +46,7 @@ export function addJobCommands(program: Command, context: ClientContext): void {
   withJson(withId("stop", "stop a job after the entries that it is handling")).action(
     async (id: string, flags: OutputFlags) => {
       const path = apiPath`/v2/jobs/${id}`;
-      const job = await connectToApi(context).read({ method: "DELETE", path, needs: jobFields });
+      const job = await connectToApi(context).read({ method: "DELETE", path, needs: neededOfJob });
       printShown(flags, { value: job, describe: () => describeJob(job) });
     },
   );

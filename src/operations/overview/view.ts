@@ -6,7 +6,7 @@ import type { Point } from "../../engine/core/accounts/statistics.ts";
 import type { CountUpTo, HeldAtGate, HostSituation, Situation } from "./situation.ts";
 import { hostLogEntries } from "../../engine/core/accounts/hostStatistics.ts";
 import { maxSituationCount, situationMinutes } from "./situation.ts";
-import { omitMissing } from "../../api/views/messages.ts";
+import { omitMissing } from "../../api/fields/field.ts";
 
 /** The names of paused things that an overview lists. */
 const maxNames = 20;

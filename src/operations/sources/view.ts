@@ -5,7 +5,7 @@ import { redactBody, redactHeaders } from "../../engine/core/model/redaction.ts"
 import { readRedaction, redactSettings } from "../../api/publishing/keptSettings.ts";
 import { readUnkept } from "./rejections.ts";
 import type { RouteContext } from "../../api/route/route.ts";
-import { bodyFields } from "../../api/views/messages.ts";
+import { bodyFields } from "../../api/fields/content.ts";
 import { sha256 } from "../../api/http/sha256.ts";
 import { toSettings } from "../../api/publishing/sourceSettings.ts";
 import { verificationSchema } from "./schemes/verification.ts";

@@ -4,7 +4,7 @@ import type { Verb } from "../../../engine/core/model/rights.ts";
 import { verbs } from "../../../engine/core/model/rights.ts";
 import type { Proof } from "../../auth/bearer.ts";
 import { route } from "../../route/route.ts";
-import { omitMissing } from "../../views/messages.ts";
+import { omitMissing } from "../../fields/field.ts";
 
 const credentialKinds = ["main", "readOnly", "token", "password", "operator"] as const;
 

@@ -5,8 +5,10 @@ import { Refusal } from "../../../engine/core/values/errors.ts";
 import { limits } from "../../../engine/core/values/limits.ts";
 import type { Millis } from "../../../engine/core/values/basics.ts";
 import { maxPatterns } from "../../../engine/core/model/publishRights.ts";
-import type { Token } from "../../../engine/core/model/rights.ts";
 import { verbs } from "../../../engine/core/model/rights.ts";
+import { toJson } from "../../fields/field.ts";
+import { tokenFields } from "../../fields/token.ts";
+import { toSchema } from "../../views/fieldSchema.ts";
 import { count, singleText } from "../../http/parameters.ts";
 import { readObject } from "../../route/readObject.ts";
 import { route } from "../../route/route.ts";
@@ -15,56 +17,7 @@ import { hashToken, makeRandomToken } from "../../auth/token.ts";
 
 const tag = "Tokens";
 const byId = z.object({ tokenId: z.string().describe("The id of the token.") });
-const millis = (about: string) => z.int().describe(`${about}, in Unix milliseconds.`);
-
-const tokenSchema = z.object({
-  tokenId: z.string().describe("The id of the token."),
-  name: z.string().describe("The name of the token. Empty if it has none."),
-  verbs: z
-    .array(z.enum(verbs))
-    .describe(
-      "The rights of the token. publish: publish messages. read: requests that change nothing. manage: all " +
-        "other requests.",
-    ),
-  destinations: z.array(z.string()).describe("Where the token may publish to. Empty means everywhere."),
-  createdAt: millis("When the token was created"),
-  expiresAt: z
-    .int()
-    .optional()
-    .describe("When the token expires, in Unix milliseconds. Absent if it never does."),
-  usedAt: z
-    .int()
-    .optional()
-    .describe("When the token was last used, in Unix milliseconds, to the minute. Absent if it never was."),
-  madeBy: z
-    .string()
-    .optional()
-    .describe(
-      "The id of the token that created this one. Absent if it was created with the main token or by the " +
-        "account.",
-    ),
-});
-
-/** Returns a token as the API shows it, without its secret text. */
-const tokenJson = ({
-  id,
-  name,
-  verbs: may,
-  destinations,
-  createdAt,
-  expiresAt,
-  usedAt,
-  madeBy,
-}: Token): z.output<typeof tokenSchema> => ({
-  tokenId: id,
-  name,
-  verbs: [...may],
-  destinations: [...destinations],
-  createdAt,
-  ...(expiresAt === null ? {} : { expiresAt }),
-  ...(usedAt === null ? {} : { usedAt }),
-  ...(madeBy === null ? {} : { madeBy }),
-});
+const tokenSchema = toSchema(tokenFields);
 
 const creationSchema = z.strictObject({
   name: z
@@ -142,7 +95,11 @@ const create = route({
       ...asked,
       expiresAt,
     });
-    return { status: 201, body: { ...tokenJson(created), token }, headers: { "Cache-Control": "no-store" } };
+    return {
+      status: 201,
+      body: { ...toJson(tokenFields, created), token },
+      headers: { "Cache-Control": "no-store" },
+    };
   },
 });
 
@@ -184,7 +141,10 @@ const list = route({
     const found = await context.store.read.listResources("tokens", range);
     const page = found.slice(0, query.count);
     const last = found.length > page.length ? page.at(-1) : undefined;
-    return { status: 200, body: { tokens: page.map(tokenJson), ...(last ? { cursor: last.id } : {}) } };
+    return {
+      status: 200,
+      body: { tokens: page.map((one) => toJson(tokenFields, one)), ...(last ? { cursor: last.id } : {}) },
+    };
   },
 });
 
@@ -199,7 +159,7 @@ const get = route({
   handle: async ({ account, params: { tokenId: id }, context }) => {
     const found = isId(id) ? await context.store.read.findResource("tokens", account.id, id) : null;
     if (!found) throw missing(id);
-    return { status: 200, body: tokenJson(found) };
+    return { status: 200, body: toJson(tokenFields, found) };
   },
 });
 

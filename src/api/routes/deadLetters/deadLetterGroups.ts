@@ -1,24 +1,11 @@
 import { z } from "zod";
 import { maxGrouped, readFailureGroups } from "../lists/failedRunLists.ts";
 import { cursorParameter, deadLetterFilters } from "../lists/filters.ts";
-import { omitMissing } from "../../views/messages.ts";
+import { failureGroupFields } from "../../fields/failureGroup.ts";
+import { toJson } from "../../fields/field.ts";
+import { toSchema } from "../../views/fieldSchema.ts";
 import { route } from "../../route/route.ts";
 import { nextPage, toMessageFilter } from "./deadLetterSelection.ts";
-
-const groupSchema = z.object({
-  url: z.string().describe("The destination URL of the messages."),
-  responseStatus: z
-    .int()
-    .optional()
-    .describe("The HTTP status of the last responses. Absent if there was none; error gives the reason."),
-  error: z
-    .string()
-    .describe("The error. The parts that differ between messages (numbers, ids, quoted texts) appear as …"),
-  count: z.int().min(1).describe("The number of dead letters in the group."),
-  firstFailedAt: z.int().describe("When the first message of the group failed, in Unix milliseconds."),
-  lastFailedAt: z.int().describe("When the latest message of the group failed, in Unix milliseconds."),
-  dlqId: z.string().describe("The id of the latest dead letter of the group."),
-});
 
 /** Groups the dead letters of messages by destination, status and error. */
 export const groupDeadLetters = route({
@@ -37,7 +24,7 @@ export const groupDeadLetters = route({
     200: {
       about: "The groups.",
       schema: z.object({
-        groups: z.array(groupSchema).describe("The groups, the largest first."),
+        groups: z.array(toSchema(failureGroupFields)).describe("The groups, the largest first."),
         entries: z.int().min(0).describe("The number of dead letters that this response groups."),
         more: z
           .literal(true)
@@ -55,17 +42,7 @@ export const groupDeadLetters = route({
       filter: { ...toMessageFilter(query), belongsToRun: false },
       cursor: query.cursor,
     });
-    const shown = groups.map(({ url, status, error, count, firstAt, lastAt, dlqId }) =>
-      omitMissing({
-        url,
-        responseStatus: status,
-        error,
-        count,
-        firstFailedAt: firstAt,
-        lastFailedAt: lastAt,
-        dlqId,
-      }),
-    );
+    const shown = groups.map((group) => toJson(failureGroupFields, group));
     return {
       status: 200,
       body: { groups: shown, entries, ...(cursor === null ? {} : { more: true, cursor }) },

@@ -2,7 +2,8 @@ import { z } from "zod";
 import type { Account } from "../../../engine/core/model/account.ts";
 import { cursorParameter, toFilter, logFilters, orderParameter } from "../lists/filters.ts";
 import { count } from "../../http/parameters.ts";
-import { eventJson } from "../../views/messages.ts";
+import { toJson } from "../../fields/field.ts";
+import { eventFields } from "../../fields/logEvent.ts";
 import type { RouteContext } from "../../route/route.ts";
 import { route } from "../../route/route.ts";
 import { logEventSchema } from "../../views/schemas.ts";
@@ -112,7 +113,10 @@ const tail = route({
 async function readPage({ store }: RouteContext, account: Account, asked: z.output<typeof query>) {
   const { order, count, cursor = null } = asked;
   const page = await store.read.log({ account: account.id, filter: toFilter(asked), order, cursor, count });
-  return { events: page.events.map(eventJson), cursor: page.cursor === null ? {} : { cursor: page.cursor } };
+  return {
+    events: page.events.map((event) => toJson(eventFields, event)),
+    cursor: page.cursor === null ? {} : { cursor: page.cursor },
+  };
 }
 
 /** The routes of the log of messages. */

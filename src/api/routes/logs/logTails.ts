@@ -8,7 +8,8 @@ import { second } from "../../../engine/core/values/time.ts";
 import type { LogEntry } from "../../../engine/store/queries/logs.ts";
 import { LineStream } from "../../http/lineStream.ts";
 import type { RouteContext } from "../../route/route.ts";
-import { eventJson } from "../../views/messages.ts";
+import { toJson } from "../../fields/field.ts";
+import { eventFields } from "../../fields/logEvent.ts";
 
 /** How often the log is read while all entries are shown. */
 const interval: Millis = second / 2;
@@ -198,7 +199,7 @@ function show({ tails }: TailedLog, event: LogEntry): void {
   let text: string | null = null;
   for (const { stream, filter, from } of tails) {
     if (time < from || !matchesFilter(filter, { message, state, time: event.time })) continue;
-    text ??= JSON.stringify(eventJson(event));
+    text ??= JSON.stringify(toJson(eventFields, event));
     stream.offer({ time: event.time, text });
   }
 }

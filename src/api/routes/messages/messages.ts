@@ -10,10 +10,11 @@ import { dryRun, dryRunSchema, dryRunParameter } from "../../publishing/dryRun.t
 import type { IdPage } from "../../publishing/dryRun.ts";
 import { toFilter, messageFilters } from "../lists/filters.ts";
 import { boundedCount } from "../../http/parameters.ts";
-import { messageJson } from "../../views/messages.ts";
 import type { RouteContext } from "../../route/route.ts";
 import { route } from "../../route/route.ts";
-import { messageStatusSchema, statusJson } from "../../views/messageStatus.ts";
+import { messageStatusFields } from "../../fields/messageStatus.ts";
+import { toSchema } from "../../views/fieldSchema.ts";
+import { messageStatusJson } from "../../views/messageStatus.ts";
 import { detailsParameter, notDoneSchema } from "../../views/schemas.ts";
 import { shorten } from "../../http/target.ts";
 
@@ -30,7 +31,7 @@ const get = route({
   summary: "Read a message",
   about: "A message can be read as long as its log or its dead letter is kept.",
   params: byId,
-  answers: { 200: { about: "The message.", schema: messageStatusSchema } },
+  answers: { 200: { about: "The message.", schema: toSchema(messageStatusFields) } },
   refusals: ["not-found"],
   handle: async ({ account, params, context: { store, now, isOnHold } }) => {
     const view = await findMessage(store, account.id, params.messageId);
@@ -40,7 +41,7 @@ const get = route({
     }
     const waitState = view.state && (await store.read.waitState(account.id, params.messageId));
     const situation = { now: now(), isOnHold: isOnHold?.() ?? false };
-    return { status: 200, body: { ...messageJson(view.message), ...statusJson(view, waitState, situation) } };
+    return { status: 200, body: messageStatusJson(view, waitState, situation) };
   },
 });
 

@@ -8,14 +8,9 @@ import { unfinishedSorts } from "../../../engine/store/queries/unfinishedSets.ts
 import { choice, count, positiveNumber, textList, timestamp } from "../../http/parameters.ts";
 import type { RouteContext } from "../../route/route.ts";
 import { route } from "../../route/route.ts";
-import {
-  aboutGates,
-  aboutListedStates,
-  gateSchema,
-  listedStateSchema,
-  unfinishedJson,
-  unfinishedSchema,
-} from "../../views/unfinished.ts";
+import { aboutGates, aboutListedStates, unfinishedFields } from "../../fields/unfinished.ts";
+import { toSchema } from "../../views/fieldSchema.ts";
+import { gateSchema, listedStateSchema, unfinishedJson } from "../../views/unfinished.ts";
 import { runIds } from "../lists/failedRunLists.ts";
 import { cursorParameter, messageFilters, orderParameter, toFilter } from "../lists/filters.ts";
 
@@ -63,7 +58,7 @@ const list = route({
     200: {
       about: "A page of unfinished messages.",
       schema: z.object({
-        messages: z.array(unfinishedSchema).describe("The messages, in the requested order."),
+        messages: z.array(toSchema(unfinishedFields)).describe("The messages, in the requested order."),
         cursor: z
           .string()
           .optional()

@@ -18,53 +18,17 @@ import { readAccountParallelism } from "../../../engine/core/accounts/plans.ts";
 import type { Store } from "../../../engine/store/store.ts";
 import { choice, singleText, positiveNumber } from "../../http/parameters.ts";
 import type { RouteResponse, RouteContext } from "../../route/route.ts";
+import { toJson } from "../../fields/field.ts";
+import { keyFields } from "../../fields/flowControlKey.ts";
+import { toSchema } from "../../views/fieldSchema.ts";
 import { PagedList } from "../../http/pagedList.ts";
 import { route } from "../../route/route.ts";
 import { isValidKey, parseKey } from "../../settings/settingTexts.ts";
 import { minute } from "../../../engine/core/values/time.ts";
 
-const keySchema = z.object({
-  flowControlKey: z.string().describe("Name of the key."),
-  waitListSize: z
-    .int()
-    .min(0)
-    .describe("Number of messages in the waitlist. A delayed message counts as soon as it is due."),
-  waitlistSize: z.int().min(0).describe("Another spelling of waitListSize."),
-  parallelismMax: z.int().describe("Maximum number of deliveries in flight at once. 0: no limit."),
-  parallelismCount: z.int().min(0).describe("Number of deliveries in flight."),
-  rateMax: z.int().describe("Maximum number of deliveries that may start in each period. 0: no limit."),
-  rateCount: z.int().describe("Number of deliveries started in the current period. 0 without a rate limit."),
-  ratePeriod: z.int().describe("Length of a period, in seconds. 0 without a rate limit."),
-  ratePeriodStart: z.int().describe("Start of the current period, in Unix seconds. 0 without a rate limit."),
-  isPaused: z.boolean().describe("Whether the key is paused, so that none of its messages is sent."),
-  isPinnedParallelism: z
-    .boolean()
-    .describe("Whether the parallelism is pinned. Messages cannot change it then."),
-  isPinnedRate: z.boolean().describe("Whether rate and period are pinned. Messages cannot change them then."),
-});
-
-function keyJson(limiter: Limiter, now: Millis): z.output<typeof keySchema> {
-  const { id, waiting, parallelism, running, rate, period, windowStart, windowUsed, paused, pinned } =
-    withCurrentWindow(limiter, now);
-  return {
-    flowControlKey: parseGate(id).name,
-    waitListSize: waiting,
-    waitlistSize: waiting,
-    parallelismMax: parallelism ?? 0,
-    parallelismCount: running,
-    ...(rate === null
-      ? { rateMax: 0, rateCount: 0, ratePeriod: 0, ratePeriodStart: 0 }
-      : {
-          rateMax: rate,
-          rateCount: windowUsed,
-          ratePeriod: period / 1000,
-          ratePeriodStart: Math.floor(windowStart / 1000),
-        }),
-    isPaused: paused,
-    isPinnedParallelism: pinned.parallelism,
-    isPinnedRate: pinned.rate,
-  };
-}
+const keySchema = toSchema(keyFields);
+const keyJson = (limiter: Limiter, now: Millis): Record<string, unknown> =>
+  toJson(keyFields, withCurrentWindow(limiter, now));
 
 /** The maximum number of limiters in one response. */
 const maxListed = 10_000;
@@ -89,11 +53,11 @@ const list = route({
   refusals: [],
   handle: async ({ account, query: { search = "", after = "" }, context }) => {
     const isWanted = (limiter: Limiter): boolean => parseGate(limiter.id).name.includes(search);
-    const toJson = (limiter: Limiter): unknown => keyJson(limiter, context.now());
+    const show = (limiter: Limiter): unknown => keyJson(limiter, context.now());
     return {
       status: 200,
       body: new PagedList(
-        listLimiterPages(context.store, account.id, { kind: "key", max: maxListed, isWanted, toJson, after }),
+        listLimiterPages(context.store, account.id, { kind: "key", max: maxListed, isWanted, show, after }),
       ),
     };
   },
@@ -103,7 +67,7 @@ type LimiterList = {
   kind: "queue" | "key";
   max: number;
   isWanted(limiter: Limiter): boolean;
-  toJson(limiter: Limiter): unknown;
+  show(limiter: Limiter): unknown;
   after?: string;
 };
 
@@ -114,7 +78,7 @@ type LimiterList = {
 export async function* listLimiterPages(
   store: Store,
   account: AccountId,
-  { kind, max, isWanted, toJson, after: name = "" }: LimiterList,
+  { kind, max, isWanted, show, after: name = "" }: LimiterList,
 ): AsyncGenerator<readonly unknown[], void> {
   const { before } = listGateBounds(kind);
   const first = formatGate(kind === "queue" ? queueGate(name) : keyGate(name));
@@ -125,7 +89,7 @@ export async function* listLimiterPages(
     const page = await store.read.listResources("limiters", { account, after, before, limit });
     const found = page.filter(isWanted).slice(0, left);
     left -= found.length;
-    if (found.length > 0) yield found.map(toJson);
+    if (found.length > 0) yield found.map(show);
     const last = page.at(-1);
     if (!last || page.length < limit) return;
     after = last.id;

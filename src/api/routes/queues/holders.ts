@@ -4,38 +4,15 @@ import { keyGate, queueGate } from "../../../engine/core/admission/gate.ts";
 import { listBlocking } from "../../../engine/core/explain/whyWaiting.ts";
 import { Refusal } from "../../../engine/core/values/errors.ts";
 import { isId } from "../../../engine/core/values/ids.ts";
-import type { Holder } from "../../../engine/store/queries/holders.ts";
 import { count } from "../../http/parameters.ts";
 import { checkName } from "../../http/target.ts";
 import { route } from "../../route/route.ts";
 import { isValidKey } from "../../settings/settingTexts.ts";
-import { omitMissing } from "../../views/messages.ts";
+import { toJson } from "../../fields/field.ts";
+import { holdersFields } from "../../fields/holder.ts";
+import { toSchema } from "../../views/fieldSchema.ts";
 import { blockingJson } from "../../views/waitReasons.ts";
 import { cursorParameter } from "../lists/filters.ts";
-
-const holderSchema = z.object({
-  messageId: z.string().describe("The id of the message that holds the place."),
-  callbackId: z
-    .string()
-    .optional()
-    .describe("The id of its callback that is not finished. Present if the message itself is finished."),
-  text: z.string().describe("The state of the message or its callback as a sentence."),
-  url: z.string().optional().describe("The URL that the message or its callback is sent to."),
-  createdAt: z
-    .int()
-    .optional()
-    .describe("When the message or its callback was accepted, in Unix milliseconds."),
-  attempts: z.int().min(0).optional().describe("The number of its attempts that have ended."),
-});
-
-const holdersSchema = z.object({
-  used: z.int().min(0).describe("The number of places that are held."),
-  limit: z.int().min(0).optional().describe("The parallelism: the number of places. Absent without a limit."),
-  waiting: z.int().min(0).describe("The number of messages that wait for a place."),
-  paused: z.boolean().describe("Whether the queue or key is paused."),
-  holders: z.array(holderSchema).describe("The holders of the places, oldest message first."),
-  cursor: z.string().optional().describe("The cursor to pass for the next page. Absent on the last page."),
-});
 
 type HoldersRoute = {
   of: "queue" | "key";
@@ -56,7 +33,7 @@ const makeHoldersRoute = ({ of, path, tag, summary, about, toGate }: HoldersRout
     about,
     params: z.object({ [of === "queue" ? "name" : "key"]: z.string() }),
     query: z.object({ count: count({ max: 100, defaultCount: 100 }), cursor: cursorParameter }),
-    answers: { 200: { about: "A page of holders.", schema: holdersSchema } },
+    answers: { 200: { about: "A page of holders.", schema: toSchema(holdersFields) } },
     refusals: ["not-found"],
     handle: async ({ account, params, query: { count, cursor = null }, context: { store } }) => {
       const name = String(Object.values(params)[0]);
@@ -68,30 +45,16 @@ const makeHoldersRoute = ({ of, path, tag, summary, about, toGate }: HoldersRout
         const [field, noun] = of === "queue" ? ["queue", "queue"] : ["flowControlKey", "flow-control key"];
         throw new Refusal("not-found", `${field}: there is no ${noun} ${JSON.stringify(name.slice(0, 200))}`);
       }
-      const { running, waitingDownstream = 0, waiting, parallelism, paused } = page.limiter;
-      return {
-        status: 200,
-        body: omitMissing({
-          used: running + waitingDownstream,
-          limit: parallelism,
-          waiting,
-          paused,
-          holders: page.holders.flatMap(holderJson),
-          cursor: page.cursor,
-        }),
-      };
+      const holders = page.holders.flatMap((holder) =>
+        listBlocking(holder).map((blocking) => ({
+          blocking: blockingJson(blocking),
+          message: holder.message,
+          state: holder.holders[0],
+        })),
+      );
+      return { status: 200, body: toJson(holdersFields, { ...page, holders }) };
     },
   });
-
-const holderJson = (holder: Holder): Record<string, unknown>[] =>
-  listBlocking(holder).map((blocking) =>
-    omitMissing({
-      ...blockingJson(blocking),
-      url: holder.message?.url,
-      createdAt: holder.message?.createdAt,
-      attempts: holder.holders[0]?.attempts,
-    }),
-  );
 
 const queueHolders = makeHoldersRoute({
   of: "queue",

@@ -1,42 +1,22 @@
 import { z } from "zod";
 import { Refusal } from "../../../engine/core/values/errors.ts";
-import { formatGate, parseGate, queueGate } from "../../../engine/core/admission/gate.ts";
+import { formatGate, queueGate } from "../../../engine/core/admission/gate.ts";
 import { limits, spans } from "../../../engine/core/values/limits.ts";
 import type { AccountId } from "../../../engine/core/values/basics.ts";
 import type { Limiter } from "../../../engine/core/model/limiter.ts";
 import type { Store } from "../../../engine/store/store.ts";
+import { toJson } from "../../fields/field.ts";
+import { queueFields } from "../../fields/queue.ts";
 import { PagedList } from "../../http/pagedList.ts";
 import { readObject } from "../../route/readObject.ts";
 import { route } from "../../route/route.ts";
+import { toSchema } from "../../views/fieldSchema.ts";
 import { checkName } from "../../http/target.ts";
 import { listLimiterPages } from "./flowControl.ts";
 import { day } from "../../../engine/core/values/time.ts";
 
-const queueSchema = z.object({
-  name: z.string().describe("Name of the queue."),
-  createdAt: z.int().describe("Time of creation, in Unix milliseconds."),
-  updatedAt: z.int().describe("Time of the last change of its settings, in Unix milliseconds."),
-  parallelism: z.int().min(0).describe("Maximum number of messages that hold a slot of the queue at once."),
-  paused: z.boolean().describe("Whether the queue is paused, so that it sends no messages."),
-  lag: z
-    .int()
-    .min(0)
-    .describe(
-      "Number of messages in the queue: those that wait for a slot, and those that hold one. " +
-        "A message holds its slot while it is being sent, waits for a retry, or has unfinished callbacks. " +
-        "A cancelled message counts until its request has ended. A delayed message counts as soon as it is " +
-        "due.",
-    ),
-});
-
-const queueJson = (limiter: Limiter): z.output<typeof queueSchema> => ({
-  name: parseGate(limiter.id).name,
-  createdAt: limiter.createdAt,
-  updatedAt: limiter.updatedAt,
-  parallelism: limiter.parallelism ?? 0,
-  paused: limiter.paused,
-  lag: limiter.waiting + limiter.running,
-});
+const queueSchema = toSchema(queueFields);
+const queueJson = (limiter: Limiter): Record<string, unknown> => toJson(queueFields, limiter);
 
 const byName = z.object({ name: z.string() });
 const queueNow = "The queue as it is now.";
@@ -110,7 +90,7 @@ const list = route({
       kind: "queue",
       max: maxListed,
       isWanted: () => true,
-      toJson: queueJson,
+      show: queueJson,
     });
     return { status: 200, body: new PagedList(pages) };
   },

@@ -1,6 +1,6 @@
 import type { AccountId } from "../../../engine/core/values/basics.ts";
 import type { Store } from "../../../engine/store/store.ts";
-import type { ScheduleState } from "../../views/schedules.ts";
+import type { ScheduleState } from "../../fields/schedule.ts";
 
 /** Returns the states of messages. A message about which nothing is known is left out. */
 export async function readMessageStates(

@@ -6,28 +6,11 @@ import {
   toFailedRunFilter,
 } from "../lists/failedRunLists.ts";
 import { cursorParameter } from "../lists/filters.ts";
-import { omitMissing } from "../../views/messages.ts";
+import { failedRunGroupFields } from "../../fields/failureGroup.ts";
+import { toJson } from "../../fields/field.ts";
+import { toSchema } from "../../views/fieldSchema.ts";
 import { route } from "../../route/route.ts";
 import { failedRunsTag, nextPage } from "./failedRunEntries.ts";
-
-const groupSchema = z.object({
-  workflowUrl: z.string().describe("The URL of the workflow."),
-  stepName: z
-    .string()
-    .optional()
-    .describe("The name of the step that failed. Absent if neither the endpoint nor the message names it."),
-  afterStep: z
-    .string()
-    .optional()
-    .describe("The name of the last step before the failure. Present only if stepName is unknown."),
-  error: z
-    .string()
-    .describe("The error. The parts that differ between runs (numbers, ids, quoted texts) appear as …"),
-  count: z.int().min(1).describe("The number of failed runs in the group."),
-  firstFailedAt: z.int().describe("When the first run of the group failed, in Unix milliseconds."),
-  lastFailedAt: z.int().describe("When the latest run of the group failed, in Unix milliseconds."),
-  dlqId: z.string().describe("The id of the latest failed run of the group in the dead letter queue."),
-});
 
 /** Groups failed runs by workflow, step and error. */
 export const groupFailedRuns = route({
@@ -45,7 +28,7 @@ export const groupFailedRuns = route({
     200: {
       about: "The groups.",
       schema: z.object({
-        groups: z.array(groupSchema).describe("The groups, the largest first."),
+        groups: z.array(toSchema(failedRunGroupFields)).describe("The groups, the largest first."),
         entries: z.int().min(0).describe("The number of failed runs that this response groups."),
         more: z
           .literal(true)
@@ -63,9 +46,7 @@ export const groupFailedRuns = route({
       filter: toFailedRunFilter(query),
       cursor: query.cursor,
     });
-    const shown = groups.map(({ url, firstAt, lastAt, ...rest }) =>
-      omitMissing({ ...rest, workflowUrl: url, firstFailedAt: firstAt, lastFailedAt: lastAt }),
-    );
+    const shown = groups.map((group) => toJson(failedRunGroupFields, group));
     return {
       status: 200,
       body: { groups: shown, entries, ...(cursor === null ? {} : { more: true, cursor }) },

@@ -3,7 +3,8 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { onTestFinished } from "vitest";
 import { describe, expect, test } from "vitest";
-import { deadLetterJson } from "../../../../src/api/views/messages.ts";
+import { deadLetterFields } from "../../../../src/api/fields/deadLetter.ts";
+import { toJson } from "../../../../src/api/fields/field.ts";
 import type { Damage } from "../../../../src/engine/store/sqlite/fileCheck.ts";
 import { makeKeyLine, readKeyRing, withChecksum } from "../../../../src/engine/store/layout/keyRing.ts";
 import { openSqliteForMove } from "../../../../src/operations/moveStore/sqlite.ts";
@@ -118,7 +119,7 @@ describe("an altered row", () => {
         `where id = '${messageId}'`,
     );
     const [entry] = (await world.store.read.deadLetters(makeOldestFirstQuery())).entries;
-    expect(entry && JSON.stringify(deadLetterJson(entry))).toContain('"responseBody":"REDACTED:');
+    expect(entry && JSON.stringify(toJson(deadLetterFields, entry))).toContain('"responseBody":"REDACTED:');
   });
 
   test("of a schedule pauses it until it is created again; other schedules fire", async () => {

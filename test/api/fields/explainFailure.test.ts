@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import type { HeaderList } from "../../../src/engine/core/values/basics.ts";
-import { explainFailure } from "../../../src/api/views/explainFailure.ts";
+import { explainFailure } from "../../../src/api/fields/explainFailure.ts";
 import { bytes } from "../../engine/core/commandRunner.ts";
 
 type Given = { status?: number; error?: string; body?: string; headers?: HeaderList };
