@@ -1,3 +1,5 @@
+import type { BulkSelection } from "../engine/core/bulk/entries.ts";
+import { readEntryName } from "../engine/core/bulk/entries.ts";
 import type { Actor } from "../engine/core/model/auditEntry.ts";
 import { Refusal } from "../engine/core/values/errors.ts";
 import { parseGate } from "../engine/core/admission/gate.ts";
@@ -5,6 +7,8 @@ import type { Account } from "../engine/core/model/account.ts";
 import type { AccountId, Millis } from "../engine/core/values/basics.ts";
 import { readLimit } from "../engine/core/accounts/plans.ts";
 import { served } from "../operations/served.ts";
+import type { EntryPage } from "../engine/store/queries/selection.ts";
+import { readSelection } from "../engine/store/queries/selection.ts";
 import type { Store } from "../engine/store/store.ts";
 
 /** How many rows are removed together. */
@@ -31,10 +35,14 @@ export async function deleteAccountData(
   await deleteResources(store, id);
   // Runs are cancelled first, because they create more until they end: a run of a disabled account can still
   // invoke others, and a running delivery creates callbacks, which are messages.
-  await repeatUntilDone(() => cancelRuns(store, id));
-  await repeatUntilDone(() => cancelMessages(store, id));
   const retention = Math.min(logRetention, readLimit(account, "logRetention"));
-  await repeatUntilDone(() => deleteDeadLetters(store, id, retention));
+  const selections: readonly BulkSelection[] = [
+    { action: "runs.cancel", filter: { states: ["RUN_STARTED"] } },
+    { action: "messages.cancel", filter: { belongsToRun: false } },
+    { action: "dlq.delete", filter: {} },
+  ];
+  for (const selection of selections)
+    await repeatUntilDone(() => runBulk(store, { account: id, ...selection }, retention));
   await deleteLimiters(store, id);
   return store.execute("deleteAccount", { account: id, by: actor });
 }
@@ -69,62 +77,23 @@ async function repeatUntilDone(runOnce: () => Promise<number>): Promise<void> {
   while ((await runOnce()) > 0);
 }
 
-async function cancelRuns({ read, execute }: Store, account: AccountId): Promise<number> {
-  let cancelled = 0;
-  let cursor: string | null = null;
-  do {
-    const page: Awaited<ReturnType<typeof read.runs>> = await read.runs({
-      account,
-      filter: { states: ["RUN_STARTED"] },
-      cursor,
-      count: batchSize,
-    });
-    const runIds = page.runs.map(({ runId }) => runId);
-    if (runIds.length > 0) cancelled += (await execute("cancelRuns", { account, runIds })).cancelled;
-    ({ cursor } = page);
-  } while (cursor !== null);
-  return cancelled;
-}
-
-async function cancelMessages({ read, execute }: Store, account: AccountId): Promise<number> {
-  let cancelled = 0;
-  let cursor: string | null = null;
-  do {
-    const page: Awaited<ReturnType<typeof read.unfinished>> = await read.unfinished({
-      account,
-      filter: { belongsToRun: false },
-      cursor,
-      count: batchSize,
-    });
-    if (page.messageIds.length > 0)
-      cancelled += (await execute("cancel", { account, messageIds: page.messageIds })).cancelled;
-    ({ cursor } = page);
-  } while (cursor !== null);
-  return cancelled;
-}
-
-async function deleteDeadLetters(
+/** Does an action with all entries of a list. Returns with how many it succeeded. */
+async function runBulk(
   { read, execute }: Store,
-  account: AccountId,
+  selection: BulkSelection & { account: AccountId },
   logRetention: Millis,
 ): Promise<number> {
-  let deleted = 0;
+  const { account, action } = selection;
+  let done = 0;
   let cursor: string | null = null;
   do {
-    const page: Awaited<ReturnType<typeof read.deadLetters>> = await read.deadLetters({
-      account,
-      filter: {},
-      order: "earliestFirst",
-      cursor,
-      count: batchSize,
-      bodies: false,
-    });
-    const dlqIds = page.entries.map(({ deadLetter }) => deadLetter.id);
-    if (dlqIds.length > 0)
-      deleted += (await execute("deleteDeadLetters", { account, dlqIds, logRetention })).deleted;
+    const page: EntryPage = await readSelection(read, selection, { cursor, count: batchSize });
+    // A run is named by its id alone, because it may have ended and a later one may have the same id.
+    const entries = page.entries.map((entry) => ({ id: readEntryName(entry) }));
+    if (entries.length > 0) done += (await execute("bulk", { account, action, entries, logRetention })).done;
     ({ cursor } = page);
   } while (cursor !== null);
-  return deleted;
+  return done;
 }
 
 /**

@@ -1,14 +1,13 @@
 import type { z } from "zod";
 import { bulkActions } from "../../engine/core/bulk/actions.ts";
 import type { BulkActionName, BulkSelection } from "../../engine/core/bulk/entries.ts";
-import { readEntryName } from "../../engine/core/bulk/entries.ts";
 import { isId } from "../../engine/core/values/ids.ts";
 import { Refusal } from "../../engine/core/values/errors.ts";
 import type { AccountId } from "../../engine/core/values/basics.ts";
-import { readSelection } from "../../engine/store/queries/selection.ts";
 import { dryRun } from "../../api/publishing/dryRun.ts";
 import { choice, mergeParameters, readFields } from "../../api/http/parameters.ts";
 import type { RouteContext } from "../../api/route/route.ts";
+import { countSelection } from "../../api/routes/lists/bulk.ts";
 import {
   continuedRunFilters,
   failedRunFilters,
@@ -85,9 +84,6 @@ export async function findLastId(
 
 /** Counts the entries that a job would have. */
 export const countJobEntries = (context: RouteContext, account: AccountId, selection: BulkSelection) =>
-  dryRun(async (cursor, count) => {
-    if (selection.action !== "runs.cancel" && selection.action !== "messages.cancel")
-      return readSweep(context, account, { filter: selection.filter, cursor, count });
-    const page = await readSelection(context.store.read, { account, ...selection }, { cursor, count });
-    return { ids: page.entries.map(readEntryName), cursor: page.cursor };
-  });
+  selection.action === "runs.cancel" || selection.action === "messages.cancel"
+    ? countSelection(context, { account, ...selection })
+    : dryRun((cursor, count) => readSweep(context, account, { filter: selection.filter, cursor, count }));

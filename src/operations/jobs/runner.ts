@@ -4,7 +4,7 @@ import type { Job } from "./job.ts";
 import { isInCanary, mayContinueJob, readWait } from "./job.ts";
 import { bulkActions } from "../../engine/core/bulk/actions.ts";
 import type { BulkEntry } from "../../engine/core/bulk/entries.ts";
-import { readEntryName } from "../../engine/core/bulk/entries.ts";
+import { entryRefusals, readEntryName } from "../../engine/core/bulk/entries.ts";
 import type { Millis, NodeId } from "../../engine/core/values/basics.ts";
 import { readIdTime } from "../../engine/core/values/ids.ts";
 import { Refusal } from "../../engine/core/values/errors.ts";
@@ -23,9 +23,6 @@ const anyTime: Millis = Number.MAX_SAFE_INTEGER;
 const maxJobsPerRound = 500;
 /** The number of entries that are read ahead of the portions. No portion has more. */
 const pageSize = 100;
-
-/** Refusals that concern one entry. After any other refusal, the following entries would be refused too. */
-const entryRefusals: ReadonlySet<ErrorCode> = new Set(["invalid", "not-found", "limit-exceeded"]);
 
 /** Refusals that end by themselves, after which the same portion is tried again. */
 const passingRefusals: ReadonlySet<ErrorCode> = new Set([

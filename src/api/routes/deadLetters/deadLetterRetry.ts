@@ -1,6 +1,5 @@
 import { z } from "zod";
 import { isId } from "../../../engine/core/values/ids.ts";
-import type { ErrorCode } from "../../../engine/core/values/errors.ts";
 import { toFailedMember, Refusal } from "../../../engine/core/values/errors.ts";
 import type { Account } from "../../../engine/core/model/account.ts";
 import type { Millis } from "../../../engine/core/values/basics.ts";
@@ -9,6 +8,7 @@ import { expandOverrides, listOverrideUrls } from "../../../engine/core/deadLett
 import { findSendingRefusal } from "../../../engine/core/limits/sendingLimits.ts";
 import { retentionFor } from "../../../engine/core/accounts/retention.ts";
 import { dryRunSchema } from "../../publishing/dryRun.ts";
+import { runBulk } from "../lists/bulk.ts";
 import { readEntries } from "../lists/failedRunLists.ts";
 import { listHeaderSettings, listQuerySettings, readChanges } from "../../settings/grammar.ts";
 import { readOverrides } from "../../settings/message.ts";
@@ -46,20 +46,16 @@ const retry = route({
   params: byId,
   answers: { 201: { about: "The message was published again.", schema: retriedSchema } },
   refusals: ["not-found", "limit-exceeded", "storage-quota-exceeded", "disk-low", "forbidden"],
-  handle: async ({ account, params, incoming, context }) => {
+  handle: async ({ account, params: { dlqId }, incoming, context }) => {
     const { overrides, ignored } = readRetryChanges(incoming, account, context.now());
-    const { responses, refused } = await retryAll(context, {
-      account,
-      overrides,
-      dlqIds: [params.dlqId].filter(isId),
-    });
-    const [response] = responses;
-    const [refusal] = [
-      ...refused,
-      ...(response ? [] : await explainNotRetried(context, account, [params.dlqId])),
-    ];
-    if (refusal) throw refusal.error;
-    return { status: 201, body: response, ignored };
+    if (isId(dlqId)) {
+      const logRetention = retentionFor(account, context.retention).log;
+      const input = { account: account.id, dlqIds: [dlqId], logRetention, overrides };
+      const [retried] = await context.store.execute("retryDeadLetters", input);
+      if (retried) return { status: 201, body: { messageId: retried.messageId, dlqId }, ignored };
+    }
+    const [refusal] = await explainNotRetried(context, account, [dlqId]);
+    throw refusal ?? makeNotFound(dlqId);
   },
 });
 
@@ -100,19 +96,20 @@ const retryMany = route({
         ignored,
       };
     const { ids, cursor, cursorAfter } = await selectEntries(context, account, query);
-    const { responses, refused, stoppedAt } = await retryAll(context, { account, overrides, dlqIds: ids });
-    const seen = new Set([...responses, ...refused].map(({ dlqId }) => dlqId));
+    const entries = [...new Set(ids)].map((id) => ({ id }));
+    const request = { account, action: "dlq.retry", entries, overrides } as const;
+    const { results, refused, stoppedAt } = await runBulk(context, request);
+    const seen = new Set([...results, ...refused].map(({ id }) => id));
     // After a storage failure, the reasons why other entries were not retried cannot be read.
-    const unseen =
-      stoppedAt === null ? [...new Set(listChosenIds(query))].filter((dlqId) => !seen.has(dlqId)) : [];
-    const failed = [...refused, ...(await explainNotRetried(context, account, unseen))].map(
-      ({ dlqId, error }) => ({
-        id: shorten(dlqId),
-        reason: error.message,
-      }),
-    );
-    const next = stoppedAt === null ? (cursor ?? "") : cursorAfter(stoppedAt);
-    return { status: 201, body: { cursor: next, responses, ...toFailedMember(failed) }, ignored };
+    const unseen = stoppedAt === null ? [...new Set(listChosenIds(query))].filter((id) => !seen.has(id)) : [];
+    const reasons = await explainNotRetried(context, account, unseen);
+    const unretried = unseen.map((id, at) => ({ id: shorten(id), reason: reasons[at]?.message ?? "" }));
+    const body = {
+      cursor: stoppedAt === null ? (cursor ?? "") : cursorAfter(stoppedAt),
+      responses: results.map(({ id, became }) => ({ messageId: became, dlqId: id })),
+      ...toFailedMember([...refused, ...unretried]),
+    };
+    return { status: 201, body, ignored };
   },
 });
 
@@ -138,89 +135,17 @@ export function readRetryChanges(
   return { overrides, ignored };
 }
 
-type Portion = { account: Account; overrides: Overrides; dlqIds: readonly string[] };
-
-/**
- * Retries dead letters in portions. If a portion fails after others succeeded, returns the results of the
- * earlier portions, and their last id as `stoppedAt`. If the client continues from there and the error
- * persists, the first portion fails and the response reports the error.
- */
-async function retryAll(context: RouteContext, { account, overrides, dlqIds }: Portion) {
-  const done: RetryResult = { responses: [], refused: [] };
-  let stoppedAt: string | null = null;
-  for (const portion of splitPortions([...new Set(dlqIds)])) {
-    try {
-      const { responses, refused } = await retryPortion(context, { account, overrides, dlqIds: portion });
-      done.responses.push(...responses);
-      done.refused.push(...refused);
-    } catch (error) {
-      if (done.responses.length === 0 || stoppedAt === null) throw error;
-      return { ...done, stoppedAt };
-    }
-    stoppedAt = portion.at(-1) ?? stoppedAt;
-  }
-  return { ...done, stoppedAt: null };
-}
-
-type RetryResult = { responses: z.output<typeof retriedSchema>[]; refused: NotRetried[] };
-type NotRetried = { dlqId: string; error: Refusal };
-
-/** Refusals that may concern a single dead letter. */
-const concernsOne: ReadonlySet<ErrorCode> = new Set(["invalid", "limit-exceeded", "forbidden"]);
-
-/**
- * Retries one portion in a transaction. If the transaction is refused, retries each dead letter in its own
- * transaction. Throws errors that do not concern a single dead letter.
- */
-async function retryPortion(
-  context: RouteContext,
-  { account, overrides, dlqIds }: Portion,
-): Promise<RetryResult> {
-  const input = {
-    account: account.id,
-    dlqIds,
-    logRetention: retentionFor(account, context.retention).log,
-    overrides,
-  };
-  try {
-    const all = await context.store.execute("retryDeadLetters", input);
-    return { responses: all.map(({ dlqId, messageId }) => ({ messageId, dlqId })), refused: [] };
-  } catch (error) {
-    if (!(error instanceof Refusal) || !concernsOne.has(error.code)) throw error;
-    const [dlqId = "", ...others] = dlqIds;
-    if (others.length === 0) return { responses: [], refused: [{ dlqId, error }] };
-  }
-  const done: RetryResult = { responses: [], refused: [] };
-  for (const dlqId of dlqIds) {
-    const { responses, refused } = await retryPortion(context, { account, overrides, dlqIds: [dlqId] });
-    done.responses.push(...responses);
-    done.refused.push(...refused);
-  }
-  return done;
-}
-
-/** The maximum number of dead letters in one portion. Their bodies are in memory at the same time. */
-const maxTogether = 4;
-
-const splitPortions = (ids: readonly string[]): string[][] =>
-  Array.from({ length: Math.ceil(ids.length / maxTogether) }, (_, at) =>
-    ids.slice(at * maxTogether, (at + 1) * maxTogether),
-  );
-
-/** Returns why dead letters were not retried: they do not exist, or they are workflow runs. */
+/** Returns why each of these dead letters was not retried: it does not exist, or is a workflow run. */
 async function explainNotRetried(
   context: RouteContext,
   account: Account,
   dlqIds: readonly string[],
-): Promise<NotRetried[]> {
+): Promise<Refusal[]> {
   if (dlqIds.length === 0) return [];
   const filter = { dlqIds: dlqIds.filter(isId), belongsToRun: true };
   const { entries } = await readEntries(context, account.id, { filter, count: dlqIds.length, bodies: false });
   const ofRuns = new Set(entries.map(({ deadLetter }) => deadLetter.id));
-  return dlqIds.map((dlqId) => ({
-    dlqId,
-    error: ofRuns.has(dlqId) ? makeRunRefusal(dlqId) : makeNotFound(dlqId),
-  }));
+  return dlqIds.map((dlqId) => (ofRuns.has(dlqId) ? makeRunRefusal(dlqId) : makeNotFound(dlqId)));
 }
 
 function makeRunRefusal(dlqId: string): Refusal {

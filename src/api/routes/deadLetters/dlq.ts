@@ -5,6 +5,7 @@ import { toFailedMember, Refusal } from "../../../engine/core/values/errors.ts";
 import type { Account } from "../../../engine/core/model/account.ts";
 import { retentionFor } from "../../../engine/core/accounts/retention.ts";
 import { dryRunSchema } from "../../publishing/dryRun.ts";
+import { runBulk } from "../lists/bulk.ts";
 import { readEntries, toFailedRunFilter, runOnlyFilters } from "../lists/failedRunLists.ts";
 import { cursorParameter, deadLetterFilters, orderParameter } from "../lists/filters.ts";
 import { choice } from "../../http/parameters.ts";
@@ -128,13 +129,14 @@ const removeMany = route({
     if (query.dryRun === "true")
       return { status: 200, body: await countSelected(context, account, { query }) };
     const { ids, cursor } = await selectEntries(context, account, query);
-    const { deleted, failed = [] } = await removeAll(context, account, ids);
+    const entries = ids.map((id) => ({ id }));
+    const { done: deleted, failures } = await runBulk(context, { account, action: "dlq.delete", entries });
     const unknownIds = (query.dlqIds ?? []).filter((id) => !isId(id)).map((id) => describeMissing(id));
     return {
       status: 200,
       body: {
         deleted,
-        ...toFailedMember([...failed, ...unknownIds]),
+        ...toFailedMember([...failures, ...unknownIds]),
         ...(cursor === null ? {} : { cursor }),
       },
     };

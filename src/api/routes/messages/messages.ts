@@ -1,13 +1,13 @@
 import { z } from "zod";
 import { isId } from "../../../engine/core/values/ids.ts";
-import type { Cancelled, NotDone } from "../../../engine/core/values/errors.ts";
-import { toFailedMember, Refusal } from "../../../engine/core/values/errors.ts";
+import type { NotDone } from "../../../engine/core/values/errors.ts";
+import { Refusal } from "../../../engine/core/values/errors.ts";
 import { spans } from "../../../engine/core/values/limits.ts";
 import type { AccountId } from "../../../engine/core/values/basics.ts";
 import type { Store } from "../../../engine/store/store.ts";
 import type { MessageView } from "../../../engine/store/catalog/queries.ts";
-import { dryRun, dryRunSchema, dryRunParameter } from "../../publishing/dryRun.ts";
-import type { IdPage } from "../../publishing/dryRun.ts";
+import { dryRunSchema, dryRunParameter } from "../../publishing/dryRun.ts";
+import { cancelEntries, meansAll } from "../lists/bulk.ts";
 import { toFilter, messageFilters } from "../lists/filters.ts";
 import { boundedCount } from "../../http/parameters.ts";
 import type { RouteContext } from "../../route/route.ts";
@@ -117,13 +117,6 @@ async function refuseRunMessage(
   );
 }
 
-/**
- * The `count` that clients send to cancel all messages. It must not limit the request, because the response
- * has no cursor to continue with.
- */
-const meansAll = 100;
-/** The maximum number of messages that one transaction cancels. */
-const portion = 500;
 /** The maximum number of messages that one request cancels. */
 const maxCancelled = 1_000_000;
 
@@ -156,87 +149,25 @@ const cancelMany = route({
     },
   },
   refusals: [],
-  handle: async ({ account, query, context }) => {
-    const filter = {
-      ...(query.messageIds ? { messageIds: query.messageIds.filter(isId) } : toFilter(query)),
-      belongsToRun: false,
-    };
-    const isLimited = !query.messageIds && query.count !== meansAll;
-    const max = isLimited ? query.count : maxCancelled;
-    if (query.dryRun === "true")
-      return { status: 200, body: await dryRun(createPageReader(context, account.id, filter), max) };
-    if (query.messageIds) {
-      const { cancelled, failed } = await cancelNamed(context, account.id, query.messageIds);
-      return { status: 200, body: { cancelled, ...(query.details === "true" && { failed }) } };
-    }
-    const cancelled = await cancelOldest(context, account.id, { filter, max });
-    return { status: 200, body: { cancelled } };
+  handle: ({ account, query, context }) => {
+    const named = query.messageIds && [...new Set(query.messageIds)];
+    const filter = named ? { messageIds: named.filter(isId) } : toFilter(query);
+    return cancelEntries(context, {
+      account,
+      selection: { action: "messages.cancel", filter: { ...filter, belongsToRun: false } },
+      query,
+      maxCancelled,
+      named: named
+        ? {
+            entries: named.filter(isId).map((id) => ({ id })),
+            unknown: named.filter((id) => !isId(id)).map(describeUnknown),
+          }
+        : null,
+    });
   },
 });
 
-const createPageReader =
-  ({ store }: RouteContext, account: AccountId, filter: MessageFilter) =>
-  async (cursor: string | null, count: number): Promise<IdPage> => {
-    const page = await store.read.unfinished({ account, filter, cursor, count });
-    return { ids: page.messageIds, cursor: page.cursor };
-  };
-
-/**
- * Cancels the messages with these ids. `failed` in the result has the reason for each message that was not
- * cancelled.
- */
-async function cancelNamed(
-  context: RouteContext,
-  account: AccountId,
-  ids: readonly string[],
-): Promise<Cancelled> {
-  const named = [...new Set(ids)];
-  const failed: NotDone[] = named
-    .filter((id) => !isId(id))
-    .map((id) => ({ id: shorten(id), reason: "the message does not exist" }));
-  const messageIds = named.filter(isId);
-  let cancelled = 0;
-  for (let at = 0; at < messageIds.length; at += portion) {
-    const done = await context.store.execute("cancel", {
-      account,
-      messageIds: messageIds.slice(at, at + portion),
-    });
-    cancelled += done.cancelled;
-    failed.push(...(done.failed ?? []));
-  }
-  return { cancelled, ...toFailedMember(failed) };
-}
-
-/**
- * Cancels unfinished messages, oldest first, until `max` messages are cancelled or no more match. Returns the
- * number of cancelled messages.
- */
-async function cancelOldest(
-  context: RouteContext,
-  account: AccountId,
-  { filter, max }: { filter: MessageFilter; max: number },
-): Promise<number> {
-  let cancelled = 0;
-  let found = 0;
-  let cursor: string | null = null;
-  do {
-    const count = Math.min(portion, max - found);
-    const page: { messageIds: string[]; cursor: string | null } = await context.store.read.unfinished({
-      account,
-      filter,
-      cursor,
-      count,
-    });
-    const { messageIds } = page;
-    if (messageIds.length > 0)
-      cancelled += (await context.store.execute("cancel", { account, messageIds })).cancelled;
-    found += messageIds.length;
-    cursor = page.cursor;
-  } while (cursor !== null && found < max);
-  return cancelled;
-}
-
-type MessageFilter = ReturnType<typeof toFilter>;
+const describeUnknown = (id: string): NotDone => ({ id: shorten(id), reason: "the message does not exist" });
 
 /** Returns a message that is unfinished, or whose end is known. */
 async function findMessage(store: Store, account: AccountId, id: string): Promise<MessageView | null> {

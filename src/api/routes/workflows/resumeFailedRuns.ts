@@ -1,11 +1,11 @@
 import { z } from "zod";
-import type { ErrorCode, NotDone } from "../../../engine/core/values/errors.ts";
 import { toFailedMember, Refusal } from "../../../engine/core/values/errors.ts";
 import { isDlqId } from "../../../engine/core/values/ids.ts";
 import type { Account } from "../../../engine/core/model/account.ts";
 import type { RunOverrides } from "../../../engine/core/deadLetters/resume.ts";
 import { retentionFor } from "../../../engine/core/accounts/retention.ts";
 import { dryRun, dryRunSchema, dryRunParameter } from "../../publishing/dryRun.ts";
+import { runBulk } from "../lists/bulk.ts";
 import { continuedRunFilters } from "../lists/failedRunLists.ts";
 import { cursorParameter } from "../lists/filters.ts";
 import { count } from "../../http/parameters.ts";
@@ -146,19 +146,29 @@ async function continueSelected(
   const readPage = createPageReader(context, account.id, { query, runIds: "runIdStarts" });
   if (query.dryRun === "true") return { status: 200, body: await dryRun(readPage, max), ignored };
   const page = query.dlqIds ? selectNamed(query.dlqIds, query.cursor, max) : await readPage(null, max);
-  const { failed, ...body } = await continueEach(context, { account, from, overrides, page });
+  const { results, refused, stoppedAt } = await runBulk(context, {
+    account,
+    action: from === "failure" ? "runs.resume" : "runs.restart",
+    entries: page.ids.map((id) => ({ id })),
+    runOverrides: overrides,
+  });
   const unknownIds =
     query.cursor === undefined ? (query.dlqIds ?? []).filter((dlqId) => !isDlqId(dlqId)) : [];
-  return {
-    status: 200,
-    body: { ...body, ...toFailedMember([...failed, ...exclude(unknownIds, []).map(describeMissing)]) },
-    ignored,
+  const body = {
+    workflowRuns: results.map(({ id, became, createdAt }) => ({
+      workflowRunId: became,
+      workflowCreatedAt: createdAt,
+      dlqId: id,
+    })),
+    cursor: stoppedAt === null ? (page.cursor ?? "") : page.cursorAfter(stoppedAt),
+    ...toFailedMember([...refused, ...exclude(unknownIds, []).map(describeMissing)]),
   };
+  return { status: 200, body, ignored };
 }
 
 /**
  * Returns the next of the ids that the request names, oldest first. Ids that do not exist are included;
- * `continueEach` reports them as failed.
+ * they are then reported as failed.
  */
 function selectNamed(dlqIds: readonly string[], cursor = "", max: number): Portion {
   if (cursor !== "" && !isDlqId(cursor))
@@ -171,39 +181,11 @@ function selectNamed(dlqIds: readonly string[], cursor = "", max: number): Porti
 /** The ids that one request handles. Unlike in a sweep, some may not exist. */
 type Portion = Omit<Sweep, "covers">;
 
-type ContinueRequest = { account: Account; from: ContinueFrom; overrides: RunOverrides };
-
-/** Refusals that may concern a single run. */
-const entryErrors: ReadonlySet<ErrorCode> = new Set(["invalid", "not-found", "limit-exceeded", "forbidden"]);
-
-/**
- * Resumes or restarts runs one by one. If the storage fails after the first run, returns the results so far
- * and the cursor with which to continue.
- */
-async function continueEach(
-  context: RouteContext,
-  { page, ...continueRequest }: ContinueRequest & { page: Portion },
-) {
-  const workflowRuns: z.output<typeof resumedSchema>[] = [];
-  const failed: NotDone[] = [];
-  let done = "";
-  for (const dlqId of page.ids) {
-    try {
-      workflowRuns.push(await continueRun(context, { ...continueRequest, dlqId }));
-    } catch (error) {
-      const isEntryError = error instanceof Refusal && entryErrors.has(error.code);
-      if (isEntryError) failed.push({ id: dlqId, reason: error.message });
-      else if (workflowRuns.length > 0) return { workflowRuns, cursor: page.cursorAfter(done), failed };
-      else throw error;
-    }
-    done = dlqId;
-  }
-  return { workflowRuns, cursor: page.cursor ?? "", failed };
-}
+type ContinueRequest = { account: Account; from: ContinueFrom; overrides: RunOverrides; dlqId: string };
 
 async function continueRun(
   { store, retention }: RouteContext,
-  { account, from, overrides, dlqId }: ContinueRequest & { dlqId: string },
+  { account, from, overrides, dlqId }: ContinueRequest,
 ) {
   const logRetention = retentionFor(account, retention).log;
   const { runId, createdAt } = await store.execute("resumeRun", {

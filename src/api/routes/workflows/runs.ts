@@ -1,18 +1,15 @@
 import { z } from "zod";
-import type { Cancelled, NotDone } from "../../../engine/core/values/errors.ts";
-import { toFailedMember, Refusal } from "../../../engine/core/values/errors.ts";
+import { Refusal } from "../../../engine/core/values/errors.ts";
 import { limits } from "../../../engine/core/values/limits.ts";
-import type { AccountId, Bytes } from "../../../engine/core/values/basics.ts";
-import type { RunKey } from "../../../engine/core/model/runPost.ts";
+import type { Bytes } from "../../../engine/core/values/basics.ts";
 import { mustBeActive } from "../../../engine/core/accounts/plans.ts";
 import { mustHaveVerb } from "../../../engine/core/model/rights.ts";
 import type { RunFilter } from "../../../engine/core/search/runFilter.ts";
-import { dryRun, dryRunSchema, dryRunParameter } from "../../publishing/dryRun.ts";
-import type { IdPage } from "../../publishing/dryRun.ts";
+import { dryRunSchema, dryRunParameter } from "../../publishing/dryRun.ts";
+import { cancelEntries, meansAll } from "../lists/bulk.ts";
 import { createHistoryStream } from "../../views/history.ts";
 import { actionKeyFilters } from "../lists/filters.ts";
 import { choice, boundedCount, timestamp, textList } from "../../http/parameters.ts";
-import type { RouteContext } from "../../route/route.ts";
 import { route } from "../../route/route.ts";
 import { readScope } from "../../route/scope.ts";
 import { checkSegment } from "../../settings/segment.ts";
@@ -133,16 +130,6 @@ const endRun = route({
   },
 });
 
-/**
- * The `count` that clients send to cancel all runs. It must not limit the request, because the client
- * receives no cursor to continue with.
- */
-const meansAll = 100;
-/**
- * The maximum number of runs that one transaction cancels. The messages of each run are cancelled in the same
- * transaction.
- */
-const portion = 50;
 /** The maximum number of runs that one request cancels. */
 const maxCancelled = 100_000;
 
@@ -197,16 +184,17 @@ const cancelMany = route({
     },
   },
   refusals: [],
-  handle: async ({ account, query, context }) => {
-    const readPage = createPageReader(context, account.id, toRunFilter(query));
-    const isLimited = !query.workflowRunIds && query.count !== meansAll;
-    const max = isLimited ? query.count : maxCancelled;
-    if (query.dryRun === "true") return { status: 200, body: await dryRun(readPage, max) };
-    if (query.workflowRunIds) {
-      const { cancelled, failed } = await cancelNamed(context, account.id, query.workflowRunIds);
-      return { status: 200, body: { cancelled, ...(query.details === "true" && { failed }) } };
-    }
-    return { status: 200, body: { cancelled: await cancelAll(context, account.id, { readPage, max }) } };
+  handle: ({ account, query, context }) => {
+    const filter = toRunFilter(query);
+    return cancelEntries(context, {
+      account,
+      selection: { action: "runs.cancel", filter },
+      query,
+      maxCancelled,
+      named: filter.runIds
+        ? { entries: [...new Set(filter.runIds)].map((id) => ({ id })), unknown: [] }
+        : null,
+    });
   },
 });
 
@@ -241,61 +229,6 @@ export function toRunFilter(parameters: Selection): RunFilter {
     ...(parameters.fromDate !== undefined && { from: parameters.fromDate }),
     ...(parameters.toDate !== undefined && { to: parameters.toDate }),
   };
-}
-
-type RunPageReader = (cursor: string | null, count: number) => Promise<IdPage & { keys: readonly RunKey[] }>;
-
-const createPageReader =
-  ({ store }: RouteContext, account: AccountId, filter: RunFilter): RunPageReader =>
-  async (cursor, count) => {
-    const page = await store.read.runs({ account, filter, cursor, count });
-    return {
-      ids: page.runs.map(({ runId }) => runId),
-      keys: page.runs.map(({ id }) => id),
-      cursor: page.cursor,
-    };
-  };
-
-/** Cancels the named runs. `failed` lists those that do not exist or have ended. */
-async function cancelNamed(
-  { store }: RouteContext,
-  account: AccountId,
-  named: readonly string[],
-): Promise<Cancelled> {
-  const ids = [...new Set(named.map((runId) => checkSegment("workflowRunIds", runId)))];
-  const failed: NotDone[] = [];
-  let cancelled = 0;
-  for (let at = 0; at < ids.length; at += portion) {
-    const done = await store.execute("cancelRuns", { account, runIds: ids.slice(at, at + portion) });
-    cancelled += done.cancelled;
-    failed.push(...(done.failed ?? []));
-  }
-  return { cancelled, ...toFailedMember(failed) };
-}
-
-/**
- * Cancels the runs of a list, up to `max`, and returns the number. Each page of the list is one transaction.
- */
-async function cancelAll(
-  { store }: RouteContext,
-  account: AccountId,
-  { readPage, max }: { readPage: RunPageReader; max: number },
-): Promise<number> {
-  let cancelled = 0;
-  let found = 0;
-  let cursor: string | null = null;
-  do {
-    const {
-      ids: runIds,
-      keys,
-      cursor: next,
-    }: Awaited<ReturnType<RunPageReader>> = await readPage(cursor, Math.min(portion, max - found));
-    if (runIds.length > 0)
-      cancelled += (await store.execute("cancelRuns", { account, runIds, keys })).cancelled;
-    found += runIds.length;
-    cursor = next;
-  } while (cursor !== null && found < max);
-  return cancelled;
 }
 
 /** The routes that read the history of a run, and cancel or finish runs. */

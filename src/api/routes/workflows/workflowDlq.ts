@@ -3,6 +3,7 @@ import { toFailedMember } from "../../../engine/core/values/errors.ts";
 import type { Account } from "../../../engine/core/model/account.ts";
 import { retentionFor } from "../../../engine/core/accounts/retention.ts";
 import { dryRun, dryRunSchema, dryRunParameter } from "../../publishing/dryRun.ts";
+import { runBulk } from "../lists/bulk.ts";
 import {
   chosenRunFilters,
   readEntries,
@@ -139,13 +140,14 @@ const removeMany = route({
     const readPage = createPageReader(context, account.id, { query });
     if (query.dryRun === "true") return { status: 200, body: await dryRun(readPage, max) };
     const { ids, cursor, covers } = await readPage(null, max);
-    const { deleted, failed = [] } = await removeAll(context, account, ids);
+    const entries = ids.map((id) => ({ id }));
+    const { done: deleted, failures } = await runBulk(context, { account, action: "dlq.delete", entries });
     const unknownIds = exclude((query.dlqIds ?? []).filter(covers), ids).map(describeMissing);
     return {
       status: 200,
       body: {
         deleted,
-        ...toFailedMember([...unknownIds, ...failed]),
+        ...toFailedMember([...unknownIds, ...failures]),
         ...(cursor === null ? {} : { cursor }),
       },
     };

@@ -4,13 +4,21 @@ import { deleteDeadLetters, retryDeadLetters } from "../deadLetters/dlq.ts";
 import type { Overrides } from "../deadLetters/overrides.ts";
 import type { RunOverrides } from "../deadLetters/resume.ts";
 import { resumeRun } from "../deadLetters/resume.ts";
-import type { Draft, Moment } from "../decision/command.ts";
+import type { Decision, Draft, Moment } from "../decision/command.ts";
+import type { AuditNote } from "../model/auditEntry.ts";
 import { cancel } from "../sending/cancel.ts";
 import type { Cancelled } from "../values/errors.ts";
 import { cancelRuns } from "../workflows/end.ts";
 
-/** Settings of a request that replace those of the messages or runs that are sent again. */
-type Changes = { overrides?: Overrides; runOverrides?: RunOverrides };
+/**
+ * An action with the entries of one transaction, and the settings that replace those of the messages or runs
+ * that are sent again.
+ */
+export type BulkInput = BulkPortion & {
+  action: BulkActionName;
+  overrides?: Overrides;
+  runOverrides?: RunOverrides;
+};
 
 type BulkAction = {
   /** The list of its entries. Runs are listed newest first, messages and dead letters oldest first. */
@@ -21,16 +29,16 @@ type BulkAction = {
   word: string;
   /** Whether it sends messages or runs again, which the account must be able to pay for. */
   sendsAgain: boolean;
-  decide(portion: BulkPortion & Changes, draft: Draft, moment: Moment): BulkOutcome;
+  decide(input: BulkInput, draft: Draft, moment: Moment): BulkOutcome;
 };
 
 /** The actions. A request does one with the entries of its page, and a job with all entries of a list. */
 export const bulkActions: Readonly<Record<BulkActionName, BulkAction>> = {
   "dlq.retry": {
     ...{ list: "deadLetters", together: 4, word: "dlq.retry", sendsAgain: true },
-    decide: ({ overrides = {}, ...portion }, draft, moment) => {
-      const dlqIds = listIds(portion);
-      const retried = retryDeadLetters.decide({ ...portion, dlqIds, overrides }, draft, moment);
+    decide: ({ overrides = {}, ...input }, draft, moment) => {
+      const dlqIds = listIds(input);
+      const retried = retryDeadLetters.decide({ ...input, dlqIds, overrides }, draft, moment);
       const found = new Set(retried.map(({ dlqId }) => dlqId));
       return {
         done: retried.length,
@@ -43,9 +51,9 @@ export const bulkActions: Readonly<Record<BulkActionName, BulkAction>> = {
   },
   "dlq.delete": {
     ...{ list: "deadLetters", together: 1_000, word: "dlq.delete", sendsAgain: false },
-    decide: (portion, draft, moment) => {
-      const input = { ...portion, dlqIds: listIds(portion) };
-      const { deleted, failed = [] } = deleteDeadLetters.decide(input, draft, moment);
+    decide: (input, draft, moment) => {
+      const dlqIds = listIds(input);
+      const { deleted, failed = [] } = deleteDeadLetters.decide({ ...input, dlqIds }, draft, moment);
       return { done: deleted, failures: failed, results: [] };
     },
   },
@@ -68,8 +76,8 @@ export const bulkActions: Readonly<Record<BulkActionName, BulkAction>> = {
   },
   "messages.cancel": {
     ...{ list: "messages", together: 500, word: "message.cancel", sendsAgain: false },
-    decide: ({ account, ...portion }, draft, moment) =>
-      toOutcome(cancel.decide({ account, messageIds: listIds(portion) }, draft, moment)),
+    decide: (input, draft, moment) =>
+      toOutcome(cancel.decide({ account: input.account, messageIds: listIds(input) }, draft, moment)),
   },
 };
 
@@ -90,4 +98,17 @@ function continueRuns(from: "failure" | "beginning"): BulkAction["decide"] {
     });
     return { done: results.length, failures: [], results };
   };
+}
+
+/** Does an action with the entries of one transaction. Throws `Refusal` if that concerns one of them. */
+export const bulk: Decision<BulkInput, BulkOutcome> = {
+  decide: (input, draft, moment) => bulkActions[input.action].decide(input, draft, moment),
+};
+
+/** Makes the audit note of a bulk action, or null if it changed nothing. */
+export function noteBulk({ action, entries }: BulkInput, { done }: BulkOutcome): AuditNote | null {
+  const [first] = entries;
+  if (done === 0 || !first) return null;
+  const { word, together } = bulkActions[action];
+  return { what: word, object: readEntryName(first), ...(together > 1 && { count: done }) };
 }

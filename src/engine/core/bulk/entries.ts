@@ -1,5 +1,5 @@
 import type { AccountId, Millis } from "../values/basics.ts";
-import type { NotDone } from "../values/errors.ts";
+import type { ErrorCode, NotDone } from "../values/errors.ts";
 import type { Filter, RunFilter } from "../model/filters.ts";
 
 // The names, entries and outcomes of bulk actions, without the actions themselves.
@@ -44,3 +44,6 @@ export type BulkOutcome = {
   failures: readonly NotDone[];
   results: readonly BulkResult[];
 };
+
+/** Refusals that concern one entry. After any other refusal, the following entries would be refused too. */
+export const entryRefusals: ReadonlySet<ErrorCode> = new Set(["invalid", "not-found", "limit-exceeded"]);

@@ -1,3 +1,4 @@
+import { bulk, noteBulk } from "../bulk/actions.ts";
 import { accountChange, internal } from "./kinds.ts";
 import {
   changeAccount,
@@ -78,6 +79,7 @@ export const engineCommands = {
 
 function messageCommands() {
   return {
+    bulk: audited(bulk, noteBulk),
     cancel: audited(
       cancel,
       noteMany(

@@ -253,7 +253,7 @@ describe("retrying dead letters", () => {
     const counted = (store: Store): Store => ({
       ...store,
       execute: (name, input) => {
-        if (name === "retryDeadLetters") sizes.push((input as unknown as { dlqIds: string[] }).dlqIds.length);
+        if (name === "bulk") sizes.push((input as unknown as { entries: unknown[] }).entries.length);
         return store.execute(name, input);
       },
     });
@@ -331,7 +331,7 @@ describe("retrying dead letters", () => {
       const failing = (store: Store): Store => ({
         ...store,
         execute: async (name, input) => {
-          if (name === "retryDeadLetters" && left-- <= 0)
+          if (name === "bulk" && left-- <= 0)
             throw new Refusal("unavailable", "the storage cannot be reached");
           return store.execute(name, input);
         },

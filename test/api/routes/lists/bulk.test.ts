@@ -6,21 +6,12 @@ import { createTestServer } from "../../testServer.ts";
 import type { TestServer } from "../../testServer.ts";
 import { failRunAndRead, start } from "./failedRunLists.ts";
 
-/** The commands that change the entries of a bulk action. */
-const bulkCommands = new Set<string>([
-  "retryDeadLetters",
-  "deleteDeadLetters",
-  "resumeRun",
-  "cancel",
-  "cancelRuns",
-]);
-
 /** Starts a server whose storage fails after some more portions of bulk actions, and then works again. */
 async function startFailing(left: { portions: number }): Promise<TestServer> {
   const wrap = (store: Store): Store => ({
     ...store,
     execute: async (name, input) => {
-      if (bulkCommands.has(name) && left.portions-- === 0)
+      if (name === "bulk" && left.portions-- === 0)
         throw new Refusal("unavailable", "the storage cannot be reached");
       return store.execute(name, input);
     },

@@ -138,7 +138,7 @@ describe("many failed runs", () => {
     const wrap = (store: Store): Store => ({
       ...store,
       execute: async (name, input) => {
-        if (name === "resumeRun" && left-- === 0)
+        if (name === "bulk" && left-- === 0)
           throw new Refusal("unavailable", "the storage cannot be reached");
         return store.execute(name, input);
       },

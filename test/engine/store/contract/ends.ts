@@ -156,6 +156,29 @@ export function describeEnds(open: OpenStore): void {
       expect(await fixture.states(one.messageId)).toContain("FAILED");
     });
 
+    test("is changed by bulk actions, which say what each entry became, or why it is unchanged", async () => {
+      const fixture = await StoreFixture.open(open);
+      await fixture.account();
+      const one = await fixture.publishFailing();
+      const two = await fixture.publishFailing();
+      const ask = (action: "dlq.retry" | "dlq.delete", ids: readonly string[]) =>
+        fixture.store.execute("bulk", {
+          ...{ account: "acc", action, logRetention: day },
+          entries: ids.map((id) => ({ id })),
+        });
+      expect(await ask("dlq.retry", [one.dlqId, "none"])).toEqual({
+        done: 1,
+        failures: [{ id: "none", reason: "the dead letter does not exist any more" }],
+        results: [{ id: one.dlqId, became: expect.stringMatching(/^msg_/) }],
+      });
+      expect(await ask("dlq.delete", [one.dlqId, two.dlqId])).toEqual({
+        done: 1,
+        failures: [{ id: one.dlqId, reason: "the dead letter does not exist" }],
+        results: [],
+      });
+      expect(await fixture.store.read.deadLetter("acc", two.dlqId)).toBeNull();
+    });
+
     test("deletes the stored message together with a dead letter whose log is gone", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
