@@ -9,6 +9,8 @@ env["NODE_COMPILE_CACHE"] ??= fileURLToPath(new URL("node_modules/.cache/compile
 const common = {
   environment: "node",
   pool: "forks",
+  // The files of a worker share its modules: loading the sources took most of the time of most files.
+  isolate: false,
   tags: [
     { name: "long", description: "not part of `npm test`, but of `npm run test:long`; see CONTRIBUTING.md" },
   ],

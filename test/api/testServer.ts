@@ -2,7 +2,7 @@ import { hash } from "node:crypto";
 import { type OutgoingHttpHeaders, request as httpRequest } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { FastifyInstance, InjectOptions } from "fastify";
-import { onTestFinished } from "vitest";
+import { afterAll, beforeAll, beforeEach, onTestFinished } from "vitest";
 import type { RequestLine } from "../../src/api/route/requestLog.ts";
 import type { AccessCounters } from "../../src/api/auth/accessCounters.ts";
 import type { OwnHosts } from "../../src/api/auth/ownHosts.ts";
@@ -81,35 +81,60 @@ export type TestServer = {
  * Creates a server with a store in memory and a clock that the test moves. Due messages are delivered into a
  * list.
  */
-export async function createTestServer(
-  options: {
-    trustProxy?: boolean | string[];
-    requestBodyBytes?: number;
-    longWork?: LongWork;
-    alarm?: typeof alarm;
-    elapsed?: typeof elapsed;
-    longResponseBytes?: number;
-    maxQueues?: number;
-    maxBody?: number;
-    brand?: Brand;
-    sendsFrom?: string[];
-    prices?: Prices;
-    refusedHost?: RefusedHosts;
-    region?: string;
-    corsOrigins?: string[];
-    reservedPrices?: Partial<Record<PlanName, number>>;
-    hasOperator?: boolean;
-    servesAccountsOnly?: boolean;
-    /** The hosts of the server. Default: those of a server that is not for development. */
-    hosts?: Partial<OwnHosts>;
-    counted?: AccessCounters;
-    fastPath?: boolean;
-    /** Turns the console on, with these files. */
-    console?: { built?: BuiltConsole; publicUrl?: string; trustsUserHeader?: boolean };
-    wrap?(store: Store): Store;
-    isDiskLow?(): boolean;
-  } = {},
-): Promise<TestServer> {
+export async function createTestServer(options: Options = {}): Promise<TestServer> {
+  const { api, ...server } = await openServer(options);
+  onTestFinished(() => api.close());
+  return { api, ...server };
+}
+
+/**
+ * Returns a server that the tests of a file or of a group share, because making one takes longer than most
+ * requests. For tests that change nothing, or nothing that another of them reads. `lines` has those of the
+ * present test.
+ */
+export function shareTestServer(options: Options = {}): () => TestServer {
+  let shared: TestServer | null = null;
+  const server = (): TestServer => {
+    if (!shared) throw new Error("the server is made before the first test");
+    return shared;
+  };
+  beforeAll(async () => {
+    shared = await openServer(options);
+  });
+  beforeEach(() => void server().lines.splice(0));
+  afterAll(() => shared?.api.close());
+  return server;
+}
+
+type Options = {
+  trustProxy?: boolean | string[];
+  requestBodyBytes?: number;
+  longWork?: LongWork;
+  alarm?: typeof alarm;
+  elapsed?: typeof elapsed;
+  longResponseBytes?: number;
+  maxQueues?: number;
+  maxBody?: number;
+  brand?: Brand;
+  sendsFrom?: string[];
+  prices?: Prices;
+  refusedHost?: RefusedHosts;
+  region?: string;
+  corsOrigins?: string[];
+  reservedPrices?: Partial<Record<PlanName, number>>;
+  hasOperator?: boolean;
+  servesAccountsOnly?: boolean;
+  /** The hosts of the server. Default: those of a server that is not for development. */
+  hosts?: Partial<OwnHosts>;
+  counted?: AccessCounters;
+  fastPath?: boolean;
+  /** Turns the console on, with these files. */
+  console?: { built?: BuiltConsole; publicUrl?: string; trustsUserHeader?: boolean };
+  wrap?(store: Store): Store;
+  isDiskLow?(): boolean;
+};
+
+async function openServer(options: Options): Promise<TestServer> {
   const clock = { now: testTime };
   let seed = 1;
   const random = (): number => (seed = (seed * 16807) % 2147483647) / 2147483647;
@@ -222,7 +247,6 @@ export async function createTestServer(
     health: () => ({ pending: deliveries.length }),
     metrics: () => ({ contentType: "text/plain", text: "# EOF\n" }),
   });
-  onTestFinished(() => api.close());
   return {
     api,
     sessions,

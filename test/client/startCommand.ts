@@ -1,13 +1,11 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { fileURLToPath } from "node:url";
 import { Command } from "commander";
 import { onTestFinished } from "vitest";
 import { addClientCommands } from "../../src/client/commands.ts";
+import { builtCommand } from "../server/builtProgram.ts";
 import type { Ended } from "../server/waypost.ts";
 import { developmentToken } from "../server/waypost.ts";
-
-const bin = fileURLToPath(new URL("../../bin/waypost.js", import.meta.url));
 
 type Started = {
   pid: number;
@@ -28,7 +26,7 @@ export function startCommand(
     NODE_COMPILE_CACHE: process.env["NODE_COMPILE_CACHE"],
     ...environment,
   };
-  const child = spawn(process.execPath, [bin, ...args], { env, stdio: ["pipe", "pipe", "pipe"] });
+  const child = spawn(process.execPath, [builtCommand(), ...args], { env, stdio: ["pipe", "pipe", "pipe"] });
   let out = "";
   let err = "";
   child.stdout.on("data", (chunk: Buffer) => (out += chunk.toString()));

@@ -3,13 +3,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
-import { fileURLToPath } from "node:url";
+import { builtServer } from "../server/builtProgram.ts";
 import { developmentToken } from "../server/waypost.ts";
 import type { Destinations } from "./destinations.ts";
 import { startDestinations } from "./destinations.ts";
 import { seed } from "./seed.ts";
-
-const main = fileURLToPath(new URL("../../src/server/cli/main.ts", import.meta.url));
 
 /** The password of the operator of a console server. */
 export const operatorPassword = "operator-of-the-console";
@@ -38,7 +36,7 @@ export async function startConsoleServer({
     process.execPath,
     [
       "--disable-warning=ExperimentalWarning",
-      main,
+      builtServer(),
       "dev",
       "--port",
       "0",

@@ -9,6 +9,7 @@ import { createInterface } from "node:readline";
 import { setTimeout as pause } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { onTestFinished } from "vitest";
+import { builtServer } from "./builtProgram.ts";
 
 const sources = fileURLToPath(new URL("../..", import.meta.url));
 
@@ -30,7 +31,8 @@ export type Process = Running & { url: string };
 
 /**
  * Runs the real command line. The process is killed at the end of the test if it still runs. `log` is the
- * file for its log. `TEST_SOURCES` in `environment` is the folder of another version.
+ * file for its log. With `TEST_SOURCES` in `environment`, the folder of another version, or `NODE_OPTIONS`,
+ * which may change a module of the sources, it runs the sources.
  */
 export function runWaypost(
   args: readonly string[],
@@ -43,7 +45,11 @@ export function runWaypost(
     ...environment,
   };
   const file = log === null ? null : openSync(log, "w");
-  const main = join(environment["TEST_SOURCES"] ?? sources, "src/server/cli/main.ts");
+  const { TEST_SOURCES: other, NODE_OPTIONS: preload } = environment;
+  const main =
+    other === undefined && preload === undefined
+      ? builtServer()
+      : join(other ?? sources, "src/server/cli/main.ts");
   const command = ["--disable-warning=ExperimentalWarning", main, ...args];
   const child = spawn(process.execPath, command, { env, stdio: ["ignore", "pipe", file ?? "pipe"] });
   if (file !== null) closeSync(file);

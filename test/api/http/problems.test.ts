@@ -1,9 +1,9 @@
-import { describe, expect, test } from "vitest";
+import { beforeEach, describe, expect, test } from "vitest";
 import type { Route } from "../../../src/api/route/route.ts";
 import { takesFieldsInBody } from "../../../src/api/route/route.ts";
 import { routes } from "../../../src/operations/routes.ts";
 import type { Store } from "../../../src/engine/store/store.ts";
-import { createTestServer, operatorPassword, otherToken, token } from "../testServer.ts";
+import { createTestServer, operatorPassword, otherToken, shareTestServer, token } from "../testServer.ts";
 import { listen, request, send } from "../wire.ts";
 
 const urlOf = (path: string): string =>
@@ -47,6 +47,9 @@ const asOperator = {
   headers: { authorization: `Basic ${Buffer.from(`operator:${operatorPassword}`).toString("base64")}` },
 };
 const guarded = rows.filter(({ row }) => row.access === "token");
+const shared = shareTestServer();
+// So that no test is locked out for the wrong tokens of another.
+beforeEach(() => void (shared().clock.now += 3_600_000));
 
 describe.each(guarded)("$name", ({ row, url }) => {
   test.each([
@@ -61,7 +64,7 @@ describe.each(guarded)("$name", ({ row, url }) => {
     ["with another scheme", { authorization: `Basic ${token}` }, /^token: missing; send/],
     ["with two tokens in one", { authorization: `Bearer ${token} ${otherToken}` }, /^token: missing; send/],
   ])("%s is answered with 401", async (_, headers: Record<string, string>, error) => {
-    const { ask, lines } = await createTestServer();
+    const { ask, lines } = shared();
     const reply = await ask(row.method, url, { ...neededBy(row), headers, token: null });
     expect(reply).toMatchObject({
       status: 401,
@@ -72,7 +75,7 @@ describe.each(guarded)("$name", ({ row, url }) => {
   });
 
   test.each(["svc_token", "qstash_token"])("accepts the token as %s", async (name) => {
-    const { ask } = await createTestServer();
+    const { ask } = shared();
     const { status } = await ask(row.method, `${url}?${name}=${encodeURIComponent(token)}`, {
       token: null,
       ...neededBy(row),
@@ -85,14 +88,14 @@ describe.each(guarded)("$name", ({ row, url }) => {
   });
 
   test("exists with a slash at its end", async () => {
-    const { ask } = await createTestServer();
+    const { ask } = shared();
     const { status, body } = await ask(row.method, `${url}/`, neededBy(row));
     expect(body?.error ?? "").not.toMatch(/^path:/);
     expect(status).not.toBe(405);
   });
 
   test("refuses an unknown parameter", async () => {
-    const { ask } = await createTestServer();
+    const { ask } = shared();
     // An unknown parameter of a publish belongs to the destination.
     const names = row.path.endsWith("{destination}")
       ? ["svc-retrys", "svc-__proto__"]
@@ -105,8 +108,8 @@ describe.each(guarded)("$name", ({ row, url }) => {
   });
 
   test("refuses an unknown field in a body, if it has no other body", async () => {
-    const { ask } = await createTestServer();
     if (!takesFieldsInBody(row)) return;
+    const { ask } = await createTestServer();
     const names = [
       "surprise",
       "Svc-Retries",
@@ -128,8 +131,8 @@ describe.each(guarded)("$name", ({ row, url }) => {
   });
 
   test("is refused in the ways that its row names", async () => {
-    const { ask } = await createTestServer();
     if (row.refusals.includes("not-found")) {
+      const { ask } = await createTestServer();
       const missing = row.path === "/v2/batch" ? { body: '[{"destination":"group"}]' } : neededBy(row);
       const gone = await ask(row.method, url.replace("https://e.example/x", "group"), missing);
       expect(gone).toMatchObject({ status: 404, body: { error: expect.any(String) } });
@@ -137,9 +140,21 @@ describe.each(guarded)("$name", ({ row, url }) => {
   });
 });
 
+/** A store whose reads and changes all fail. The token is still found, so that the request gets so far. */
+const broken = (store: Store): Store => {
+  const fail = async (): Promise<never> => {
+    throw new Error("the disk said: secret");
+  };
+  const read = new Proxy(store.read, {
+    get: (target, name) => (name === "accountByToken" ? target.accountByToken : fail),
+  });
+  return { ...store, execute: fail, read, nextDueAt: fail, hold: { isOnHold: fail, set: fail } };
+};
+const failing = shareTestServer({ wrap: broken });
+
 describe.each(rows)("$name", ({ row, url }) => {
   test("returns 405 for methods that the path does not have, and names those that it has", async () => {
-    const { ask } = await createTestServer();
+    const { ask } = shared();
     const allowed: ReadonlySet<string> = new Set(
       routes.filter(({ path }) => path === row.path).map(({ method }) => method),
     );
@@ -161,16 +176,7 @@ describe.each(rows)("$name", ({ row, url }) => {
   });
 
   test("returns 500 for an internal error, hides the reason and logs it", async () => {
-    const broken = (store: Store): Store => {
-      const fail = async (): Promise<never> => {
-        throw new Error("the disk said: secret");
-      };
-      const read = new Proxy(store.read, {
-        get: (target, name) => (name === "accountByToken" ? target.accountByToken : fail),
-      });
-      return { ...store, execute: fail, read, nextDueAt: fail, hold: { isOnHold: fail, set: fail } };
-    };
-    const { ask, lines } = await createTestServer({ wrap: broken });
+    const { ask, lines } = failing();
     const query = row.path.endsWith("/pin") ? "?parallelism=1" : "";
     const reply = await ask(
       row.method,
@@ -207,7 +213,7 @@ test.each([
   "//v2/keys",
   "/v2/keyss",
 ])("%s is 404", async (url) => {
-  const { ask } = await createTestServer();
+  const { ask } = shared();
   expect(await ask("GET", url, { token: null })).toMatchObject({
     status: 404,
     body: { error: expect.stringMatching(/^path: does not exist/) },

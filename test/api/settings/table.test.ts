@@ -1,9 +1,9 @@
-import { describe, expect, test } from "vitest";
+import { beforeEach, describe, expect, test } from "vitest";
 import type { MessageSettingName } from "../../../src/api/settings/table.ts";
 import { settingRows } from "../../../src/api/settings/table.ts";
 import { canonicalName } from "../../../src/engine/core/values/headers.ts";
 import type { MessageInput } from "../../../src/engine/core/model/message.ts";
-import { testTime, createTestServer } from "../testServer.ts";
+import { testTime, shareTestServer } from "../testServer.ts";
 
 type Case = { good: [text: string, expected: Partial<MessageInput>][]; bad: string[] };
 const day = 86_400_000;
@@ -202,9 +202,13 @@ test("every setting of messages has its cases", () => {
   expect(names.toSorted()).toEqual(all.map(([name]) => name).toSorted());
 });
 
+const server = shareTestServer();
+// Otherwise a message would be a duplicate of that of another test.
+beforeEach(() => server().memory.tables.deduplications.clear());
+
 describe.each(ways)("as $how", ({ written, byQuery }) => {
   const publish = async (all: readonly (readonly [name: string, text: string])[]) => {
-    const { ask, store } = await createTestServer();
+    const { ask, store } = server();
     const url = "https://d.example/path";
     const query = byQuery
       ? `?${all.map(([name, text]) => `${written(name)}=${encodeURIComponent(text)}`).join("&")}`

@@ -1,8 +1,8 @@
 import { fc } from "../../../seeds.ts";
-import { describe, expect, test } from "vitest";
+import { beforeEach, describe, expect, test } from "vitest";
 import { routes } from "../../../../src/operations/routes.ts";
 import { makeReadOnlyToken } from "../../../../src/api/auth/token.ts";
-import { testTime, createTestServer, otherToken, token } from "../../testServer.ts";
+import { testTime, createTestServer, otherToken, shareTestServer, token } from "../../testServer.ts";
 import type { TestServer, Reply } from "../../testServer.ts";
 
 const brands = ["svc", "qstash"] as const;
@@ -33,6 +33,10 @@ const bodyFor = (path: string, id: string): { body?: string } => {
   if (path.includes("/set-plan/")) return { body: '{"plan_name":"paid"}' };
   return path.includes("/update-budget/") ? { body: '{"budget":50}' } : {};
 };
+
+const shared = shareTestServer();
+// So that no test is locked out for the wrong passwords of another.
+beforeEach(() => void (shared().clock.now += 3_600_000));
 
 describe.each(brands)("/v2/%s", (brand) => {
   test("reads the record of an account", async () => {
@@ -162,11 +166,7 @@ describe.each(brands)("/v2/%s", (brand) => {
     ["POST", "move-to-team", '{"target_team_id":"t"}', /^(svc|qstash)_id: is missing/],
     ["GET", "user/acc_1?surprise=1", undefined, /^surprise/],
   ])("refuses %s %s %s", async ([method, path, body, said]) => {
-    const reply = await as(await createTestServer())(
-      method,
-      `/v2/${brand}/${path}`,
-      body === undefined ? {} : { body },
-    );
+    const reply = await as(shared())(method, `/v2/${brand}/${path}`, body === undefined ? {} : { body });
     expect(reply).toMatchObject({
       status: 400,
       body: { code: "bad-request", message: expect.stringMatching(said) },
@@ -182,7 +182,7 @@ describe.each(brands)("/v2/%s", (brand) => {
   });
 
   test("reports an unknown path in the error format of accounts", async () => {
-    expect(await as(await createTestServer())("GET", `/v2/${brand}/nothing`)).toMatchObject({
+    expect(await as(shared())("GET", `/v2/${brand}/nothing`)).toMatchObject({
       status: 404,
       body: { code: "not-found" },
     });
@@ -226,7 +226,7 @@ describe.each(rows.map((row) => ({ name: `${row.method} ${row.path}`, row })))(
       ["no colon", `Basic ${Buffer.from("acc_1").toString("base64")}`],
       ["a NUL character", basic("acc_1\0", "pass")],
     ])("is 401 with %s", async (_, authorization) => {
-      const reply = await as(await createTestServer())(method, idOf(path, "acc_1"), {
+      const reply = await as(shared())(method, idOf(path, "acc_1"), {
         authorization,
         ...bodyFor(path, "acc_1"),
       });
@@ -238,7 +238,7 @@ describe.each(rows.map((row) => ({ name: `${row.method} ${row.path}`, row })))(
     });
 
     test("treats another account like an unknown one", async () => {
-      const server = await createTestServer();
+      const server = shared();
       const [others, unknown] = await Promise.all(
         ["acc_2", "acc_9"].map((id) => as(server)(method, idOf(path, id), bodyFor(path, id))),
       );
