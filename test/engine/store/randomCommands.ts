@@ -7,8 +7,8 @@ import type { Endpoint } from "../../../src/engine/core/model/urlGroup.ts";
 import type { FlowControl } from "../../../src/engine/core/model/sendSettings.ts";
 import type { MessageInput } from "../../../src/engine/core/model/message.ts";
 import type { Millis } from "../../../src/engine/core/values/basics.ts";
-import { makeAlertCommands, makeSourceCommands } from "./randomSetUps.ts";
-import { makeDueRows, makeJobCommand, makeTurns } from "./randomParts.ts";
+import { makeAlertCommands, makeJobCommand, makeSourceCommands } from "../../operations/simulated.ts";
+import { makeCredentialCommands, makeDueRows, makeTurns } from "./randomParts.ts";
 import type { Alert } from "../../../src/operations/alerts/alert.ts";
 import type { Job } from "../../../src/operations/jobs/job.ts";
 import { RandomRuns, sdkVersion } from "./randomRuns.ts";
@@ -233,6 +233,7 @@ export class RandomCommands {
       ...this.#maybeTwice({ name: "runSchedule" as const, input: { account, id } }),
       { name: "deleteSchedule", input: { account, id } },
       ...makeSourceCommands(source, { random: this.#random, isRare: () => this.#isRare() }),
+      ...makeCredentialCommands(source, this.#random),
       ...makeAlertCommands({ account, now, alerts: this.#alerts }, (list) => this.#pickOne(list)),
     ];
     const next = given[this.#turn++ % given.length];

@@ -1,5 +1,4 @@
 import type { DueRow } from "../../../src/engine/core/model/dueRow.ts";
-import type { Job } from "../../../src/operations/jobs/job.ts";
 import type { Turns } from "../../../src/engine/core/node/turns.ts";
 import type { RandomCommand } from "./randomCommands.ts";
 
@@ -30,43 +29,30 @@ export const makeTurns = (account: string): Turns => ({
   waiters: account,
 });
 
-/** Returns a command about jobs. Its entries often belong to the job; some are stale or of another kind. */
-export function makeJobCommand(
-  account: string,
-  { jobs, ids }: { jobs: readonly Job[]; ids: readonly string[] },
-  pickOne: <T>(list: readonly T[]) => T,
-): RandomCommand {
-  const startedBy = { kind: "token", token: "main", address: null } as const;
-  const [job] = jobs;
-  const create = {
-    name: "createJob",
-    input: {
-      account,
-      action: pickOne(["dlq.retry", "dlq.delete", "messages.cancel"] as const),
-      filter: {},
-      startedBy,
-      last: "~",
-      rate: pickOne([null, 2]),
-      canary: pickOne([null, 1]),
-      known: jobs.map(({ id }) => id),
-      logRetention: 400_000,
-    },
-  } as const;
-  if (!job) return create;
-  const { account: owner, id: jobId, action, position } = job;
-  const entries = ids.map((id) => ({ id }));
-  const portion = { account: owner, jobId, action, position, entries, logRetention: 400_000 };
-  const notes = [{ total: 3 }, { canary: "succeeded" }, { canary: "pending" }, { error: "e" }] as const;
-  return pickOne<RandomCommand>([
-    create,
-    { name: "continueJob", input: { ...portion, isEnd: pickOne([true, false]) } },
-    { name: "continueJob", input: { ...portion, isEnd: false } },
+/** Returns commands about tokens, secrets, and requests per second. */
+export function makeCredentialCommands(
+  named: { account: string; id: string },
+  random: () => number,
+): RandomCommand[] {
+  const integerBelow = (count: number): number => Math.floor(random() * count);
+  const { account } = named;
+  return [
     {
-      name: "continueJob",
-      input: { ...portion, entries: [], failures: [{ id: "x", reason: "r" }], isEnd: false },
+      name: "createToken",
+      input: {
+        account,
+        hash: `token ${random()}`,
+        scope: null,
+        name: "",
+        verbs: ["publish"],
+        expiresAt: null,
+        destinations: [[], ["https://one.example/*"], ["nowhere"]][integerBelow(3)] ?? [],
+      },
     },
-    { name: "noteJob", input: { account: owner, jobId, note: pickOne(notes) } },
-    { name: "stopJob", input: { account, id: jobId, stoppedBy: startedBy } },
-    { name: "removeJobs", input: { account: owner, ids: [jobId] } },
-  ]);
+    { name: "rewrite", input: { accounts: [account], sources: [[account, named.id]], settings: [] } },
+    {
+      name: "takeBurst",
+      input: { account, needed: 1 + integerBelow(3), wanted: integerBelow(9) },
+    },
+  ];
 }

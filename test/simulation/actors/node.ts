@@ -23,7 +23,7 @@ import { prices } from "../checkers/budgets.ts";
 import type { RandomSource } from "../randomSource.ts";
 import { toOutcome } from "./destinations.ts";
 import { isWorkflow } from "./programs.ts";
-import { NodeJobs } from "../../operations/jobs/simulated/nodeJobs.ts";
+import { NodeJobs } from "../../operations/simulated.ts";
 import { SimulatedNodeSession } from "./nodeSessions.ts";
 import type { Cluster } from "../cluster.ts";
 import type { ConnectionLoss, NodeStorage } from "../storage/storage.ts";

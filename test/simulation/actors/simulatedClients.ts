@@ -5,7 +5,7 @@ import type { Cluster } from "../cluster.ts";
 import type { SimulatedNode } from "./node.ts";
 import type { RandomSource } from "../randomSource.ts";
 import { randomHandAction } from "./handActions.ts";
-import { requestJob } from "../../operations/jobs/simulated/jobClients.ts";
+import { requestJob } from "../../operations/simulated.ts";
 import { randomRunRequest } from "./runClients.ts";
 import { randomScope } from "../checkers/scopes.ts";
 import { randomSetUp } from "./setUp.ts";

@@ -1,5 +1,5 @@
 import type { Retention } from "../../../src/engine/core/accounts/retention.ts";
-import { AuditLogChecker } from "../../operations/auditLog/simulated/checker.ts";
+import { AuditLogChecker } from "../../operations/simulated.ts";
 import type { ObservedBatch, AssertHolds } from "./observedBatch.ts";
 import { BudgetChecker } from "./budgets.ts";
 import type { Tables } from "../storage/changes.ts";

@@ -3,8 +3,8 @@ import type { MessageInput } from "../../../src/engine/core/model/message.ts";
 import type { PublishResult } from "../../../src/engine/core/commands/publish.ts";
 import type { ObservedBatch, AssertHolds } from "./observedBatch.ts";
 import type { Tables } from "../storage/changes.ts";
-import { listPortions } from "../../operations/jobs/simulated/jobEffects.ts";
-import type { Histories } from "../../operations/jobs/simulated/jobEntries.ts";
+import { listPortions } from "../../operations/simulated.ts";
+import type { Histories } from "../../operations/simulated.ts";
 
 /** Returns the messages made by retrying dead letters, on request or by a job, with the dead letters. */
 export function mapRetried(observed: ObservedBatch, histories: Histories): Map<string, string> {

@@ -1,7 +1,7 @@
 import type { PublishResult } from "../../../src/engine/core/commands/publish.ts";
 import { checkHeldMessages } from "./heldMessages.ts";
 import { HostWaitlistChecker, makeLane } from "./hostWaitlists.ts";
-import { JobChecker } from "../../operations/jobs/simulated/jobChecker.ts";
+import { JobChecker } from "../../operations/simulated.ts";
 import { LeaseChecker, listCommandsAbout } from "./leases.ts";
 import { maxLostAttempts } from "../../../src/engine/core/values/limits.ts";
 import type { Delivery } from "../../../src/engine/core/model/delivery.ts";

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from "node:util";
 import type { LogRow } from "../../../src/engine/core/model/logRow.ts";
 import type { Retention } from "../../../src/engine/core/accounts/retention.ts";
 import type { ObservedBatch, AssertHolds } from "./observedBatch.ts";
-import { isNamedByJob } from "../../operations/jobs/simulated/jobEffects.ts";
+import { isNamedByJob } from "../../operations/simulated.ts";
 import type { MessageHistory } from "./messageHistory.ts";
 import type { Tables } from "../storage/changes.ts";
 

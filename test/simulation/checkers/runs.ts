@@ -9,7 +9,7 @@ import type { ObservedBatch, AssertHolds } from "./observedBatch.ts";
 import { concernsRuns } from "./observedBatch.ts";
 import { formatResult } from "../actors/endpoints.ts";
 import { isWorkflow, getProgram, replay, readHistory } from "../actors/programs.ts";
-import { isContinuedByJob } from "../../operations/jobs/simulated/jobEffects.ts";
+import { isContinuedByJob } from "../../operations/simulated.ts";
 import { checkAnswers, checkDelivery } from "./runAnswers.ts";
 import { isMisplacedPlan, isResult, decodeText, parseStep, parseStepKey } from "./runRecord.ts";
 import { RunRecord, type RunRecords } from "./runRecord.ts";

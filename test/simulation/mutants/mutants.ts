@@ -7,7 +7,7 @@ import { parseAddress } from "../../../src/engine/core/values/url.ts";
 import type { Alteration } from "./alterDecision.ts";
 import { alterInput, alterDecision } from "./alterDecision.ts";
 import { accountLimitMutants } from "./accountLimitMutants.ts";
-import { auditMutants } from "../../operations/auditLog/simulated/mutants.ts";
+import { auditMutants } from "../../operations/simulated.ts";
 import { budgetMutants } from "./budgetMutants.ts";
 import { limiterMutants } from "./limiterMutants.ts";
 import { runMutants } from "./runMutants.ts";

@@ -1,58 +1,6 @@
 import type { Alert } from "../../../src/operations/alerts/alert.ts";
 import type { Millis } from "../../../src/engine/core/values/basics.ts";
-import type { RandomCommand } from "./randomCommands.ts";
-import { bytes } from "./storeFixture.ts";
-
-/** Returns commands about a source, and about tokens and secrets. */
-export function makeSourceCommands(
-  named: { account: string; id: string },
-  { random, isRare }: { random(): number; isRare(): boolean },
-): RandomCommand[] {
-  const integerBelow = (count: number): number => Math.floor(random() * count);
-  const { account } = named;
-  const setUp = {
-    name: "n",
-    destination: "https://one.example/",
-    headers: [],
-    verification: null,
-    deduplicate: false,
-    paused: false,
-  };
-  const call = {
-    others: 0,
-    reason: "unsigned",
-    method: "POST",
-    size: 9,
-    body: bytes("no\0"),
-    headers: [["X", "y"]] as const,
-    callerIp: null,
-  };
-  return [
-    { name: "createSource", input: { account, ...setUp, secretHash: `secret ${random()}` } },
-    { name: "changeSource", input: { ...named, change: { paused: isRare() } } },
-    { name: "keepRejection", input: { ...named, ...call } },
-    { name: "keepRejection", input: { ...named, ...call } },
-    { name: "noteAcceptance", input: named },
-    { name: "deleteSource", input: named },
-    {
-      name: "createToken",
-      input: {
-        account,
-        hash: `token ${random()}`,
-        scope: null,
-        name: "",
-        verbs: ["publish"],
-        expiresAt: null,
-        destinations: [[], ["https://one.example/*"], ["nowhere"]][integerBelow(3)] ?? [],
-      },
-    },
-    { name: "rewrite", input: { accounts: [account], sources: [[account, named.id]], settings: [] } },
-    {
-      name: "takeBurst",
-      input: { account, needed: 1 + integerBelow(3), wanted: integerBelow(9) },
-    },
-  ];
-}
+import type { RandomCommand } from "../../engine/store/randomCommands.ts";
 
 /** Returns commands about alerts. Many alerts exist; some are being sent, and some belong to another hour. */
 export function makeAlertCommands(
