@@ -36,13 +36,15 @@ type StoreSettings = Pick<ServerConfig, "databaseUrl" | "data" | "keys" | "keysF
 
 /**
  * The result of a backup. `keysFile`: the file with the keys, if they were included. `missingKeys`: where the
- * keys are that the backup needs and does not have. Both are null if the store has no keys.
+ * keys are that the backup needs and does not have. Both are null if the store has no keys. `damage`: what is
+ * damaged in the store and so in the backup, or null.
  */
 export type BackupReport = {
   bytes: number;
   took: Millis;
   keysFile: string | null;
   missingKeys: string | null;
+  damage: string | null;
 };
 
 const postgresAdvice =
@@ -51,7 +53,8 @@ const postgresAdvice =
 /**
  * Copies the store of a data folder into a new file, which only this user can read. A server may be running.
  * Nothing has the name of the file before the copy is complete, checked and on the disk. With `withKeys`, the
- * keys are written to the same name with the ending `.keys`.
+ * keys are written to the same name with the ending `.keys`. A store with damaged rows is copied as well,
+ * because the rest of it may be needed.
  */
 export async function backupStore(
   settings: StoreSettings,
@@ -69,6 +72,7 @@ export async function backupStore(
   const keyLines = source && hasKeys(source) ? readKeyLines(source) : null;
   const since = elapsed();
   const part = createPart(file);
+  let damage: string | null;
   try {
     await copyDatabase(toStorePath(data), part, elapsed).catch((error: unknown) => {
       throw new BackupRefused(
@@ -76,9 +80,10 @@ export async function backupStore(
       );
     });
     // The version of the store may have to restore it.
-    await checkCopy(part, {
+    damage = await checkCopy(part, {
       name: `the copy of ${toStorePath(data)}`,
       keepsVersion: true,
+      checksContents: true,
       ...(report && { report }),
     });
     if (withKeys && keyLines) writeKeys(keysFile, keyLines);
@@ -94,6 +99,7 @@ export async function backupStore(
     took: elapsed() - since,
     keysFile: isIncluded ? keysFile : null,
     missingKeys: keyLines === null || isIncluded ? null : nameOf(source),
+    damage,
   };
 }
 
@@ -128,7 +134,7 @@ function removeDatabase(path: string): void {
 /**
  * Puts a backup into a data folder without a store. Checks its pages, its version and its keys before
  * anything has its final name. Keys beside the backup (`.keys`) are restored with it. Without `force`, a
- * backup with rows that differ from their checksums is refused.
+ * backup with damaged contents is refused.
  */
 export async function restoreStore(
   settings: StoreSettings,
@@ -155,10 +161,10 @@ export async function restoreStore(
   try {
     const endedAt = isFolder ? unpackInto(file, part) : copyInto(file, part);
     const { source, lines } = findRestoredKeys(settings, file);
-    await checkCopy(part, {
+    const damage = await checkCopy(part, {
       name: file,
       keys: source,
-      refusesDamagedRows: !force,
+      checksContents: !force,
       ...(report && { report }),
       check: async (read) => {
         await checkKeys(read, source);
@@ -166,6 +172,11 @@ export async function restoreStore(
         await read.accounts();
       },
     });
+    if (damage !== null)
+      throw new StorageRefused(
+        `${file}: ${damage}; use another backup; --force restores it anyway, and the server then does not ` +
+          "use rows that differ from their checksums",
+      );
     syncFile(part);
     if (lines !== null) writeKeys(join(data, "keys"), lines);
     renameSync(part, target);

@@ -8,7 +8,11 @@ import { StorageRefused } from "../../engine/store/layout/storageErrors.ts";
 import type { Columns, TableSchema, Value } from "../../engine/store/layout/table.ts";
 import { createSqlReads } from "../../engine/store/sql/reads.ts";
 import { listColumns } from "../../engine/store/sql/statements.ts";
+import { isReplaced, isSchemaKnown } from "../../engine/store/sql/schema.ts";
+import { findDifferences } from "../../engine/store/sqlite/contentCheck.ts";
+import type { SqliteDatabase } from "../../engine/store/sqlite/database.ts";
 import { openSqlite } from "../../engine/store/sqlite/database.ts";
+import { findAlteredTable } from "../../engine/store/sqlite/openChecked.ts";
 import { closeSync, fsyncSync, openSync, statSync } from "node:fs";
 
 /** How many pages of 4 KiB are copied at once. */
@@ -55,8 +59,8 @@ type CopyChecks = {
   keys?: KeySource;
   keepsVersion?: boolean;
   check?: (read: Queries) => Promise<void>;
-  /** Refuses rows that differ from their checksums. */
-  refusesDamagedRows?: boolean;
+  /** Whether what the tables contain is checked as well: each row with its checksum, and the counts. */
+  checksContents?: boolean;
   /** Receives what is being done with a large copy, as a line for people. */
   report?(line: string): void;
 };
@@ -64,12 +68,13 @@ type CopyChecks = {
 /**
  * Checks a copy of a store: all its pages, and its tables. Tables of an older version are upgraded, unless
  * `keepsVersion` is true. Throws `StorageRefused` with the reason; `name` is what the error calls the copy.
- * With `keys`, `check` reads the copy.
+ * With `keys`, `check` reads the copy. Returns the damage of the contents as a text, or null if there is
+ * none.
  */
 export async function checkCopy(
   path: string,
-  { name, keys = null, keepsVersion = false, check, refusesDamagedRows = false, report }: CopyChecks,
-): Promise<void> {
+  { name, keys = null, keepsVersion = false, check, checksContents = false, report }: CopyChecks,
+): Promise<string | null> {
   const { size } = statSync(path);
   const reportStep = (step: string): void => {
     if (size >= largeCopy) report?.(`${step} of ${Math.round(size / 1_000_000)} MB`);
@@ -84,11 +89,10 @@ export async function checkCopy(
     };
     if (!(await hasTable("dead_letters"))) throw new StorageRefused(notAStore(name));
     await database.createTables({ name, place: "an empty data folder", keepsVersion });
-    if (refusesDamagedRows) {
-      reportStep("checking the rows");
-      requireIntactRows(path, name);
-    }
+    if (checksContents) reportStep("checking the rows");
+    const damage = checksContents ? await findDamage(path, database) : [];
     await check?.(createQueries(createSqlReads(database.connection)));
+    return damage.length === 0 ? null : damage.join("; ");
   } finally {
     database.close();
   }
@@ -98,8 +102,28 @@ export async function checkCopy(
 const largeCopy = 100_000_000;
 const maxNamed = 20;
 
-/** Throws `StorageRefused` if a row differs from its checksums, and names these rows. */
-function requireIntactRows(path: string, name: string): void {
+/** Returns what is damaged in the contents of a copy. */
+async function findDamage(path: string, { connection }: SqliteDatabase): Promise<string[]> {
+  const [known] = await connection.query(`select ${isSchemaKnown("sqlite")}`, []);
+  // The tables of an older version may lack columns.
+  if (isReplaced(known)) return [];
+  const altered = await findAlteredTable(connection);
+  if (altered !== null) return [altered];
+  const rows = listDamagedRows(path);
+  const differences = await findDifferences(connection, { wholeUpTo: 0 });
+  return [...formatRows(rows), ...differences.map(({ text }) => text)];
+}
+
+function formatRows(damaged: readonly string[]): string[] {
+  if (damaged.length === 0) return [];
+  const others = damaged.length > maxNamed ? `, and ${damaged.length - maxNamed} more` : "";
+  return [
+    `${damaged.length} rows differ from their checksums: ${damaged.slice(0, maxNamed).join(", ")}${others}`,
+  ];
+}
+
+/** Returns the tables and the keys of the rows that differ from their checksums. */
+function listDamagedRows(path: string): string[] {
   const damaged: string[] = [];
   const { storedMessages, deadLetters, urlGroups, schedules, steps } = tables;
   const database = new DatabaseSync(path, { readOnly: true });
@@ -110,13 +134,7 @@ function requireIntactRows(path: string, name: string): void {
   } finally {
     database.close();
   }
-  if (damaged.length === 0) return;
-  const others = damaged.length > maxNamed ? `, and ${damaged.length - maxNamed} more` : "";
-  throw new StorageRefused(
-    `${name}: ${damaged.length} rows differ from their checksums: ` +
-      `${damaged.slice(0, maxNamed).join(", ")}${others}; use another backup; ` +
-      "--force restores it anyway, and the server then does not use these rows",
-  );
+  return damaged;
 }
 
 const readKey = ({ key }: TableSchema, columns: Columns): Value[] =>

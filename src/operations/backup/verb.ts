@@ -30,13 +30,19 @@ export function addBackupCommands<Flags>(
         `the keys are not in it: keep a copy of ${report.missingKeys} in another place, ` +
           "or use --with-keys. Without the keys, the backup cannot be restored",
       );
+    if (report.damage === null) return;
+    process.stderr.write(
+      `waypost: ${settings.data}: damaged: ${report.damage}; the backup has the same damage; ` +
+        "keep an earlier backup, and see Damage in docs/guides/operating.md\n",
+    );
+    process.exitCode = damagedExitCode;
   });
 
   withStoreFlags(
     program
       .command("restore")
       .argument("<file>", "file that waypost backup has written, or a folder of --replicate")
-      .option("--force", "take a backup with rows that differ from their checksums")
+      .option("--force", "take a backup that is damaged, but whose pages are intact")
       .description("put a backup or a replica into a data folder that has no store"),
   ).action(async (file: string, flags: Flags & { force?: boolean }) => {
     const settings = readSettings(flags);
@@ -52,6 +58,9 @@ export function addBackupCommands<Flags>(
     );
   });
 }
+
+/** The exit code of a backup that was written, of a store that is damaged. */
+const damagedExitCode = 3;
 
 const formatSize = (bytes: number): string => `${(bytes / 1_000_000).toFixed(1)} MB`;
 const formatTime = (milliseconds: number): string => `${(milliseconds / 1000).toFixed(1)} s`;

@@ -238,6 +238,40 @@ test("a restore refuses a backup with altered rows and names them; --force takes
   expect(forced.out).not.toContain("checking");
 });
 
+test.each([
+  {
+    damage: "altered rows",
+    change: "update stored_messages set body = cast('y' as blob)",
+    found: /: damaged: 1 rows differ from their checksums: stored_messages \S+ msg_\w+; the backup has/,
+  },
+  {
+    damage: "wrong counts",
+    change: "update store_counts set value = value + 7",
+    found: /: damaged: messages should have \d+ rows, and has 1; .*the backup has/,
+  },
+  {
+    damage: "a missing index",
+    change: "drop index messages_host",
+    found: /: damaged: the definition of messages_host is missing; the backup has/,
+  },
+])("a store with $damage is backed up, with code 3, and not restored", async ({ change, found }) => {
+  const { folder, data } = await makeStore();
+  const database = new DatabaseSync(join(data, "waypost.db"));
+  database.exec(change);
+  database.close();
+  const file = join(folder, "damaged.db");
+  const { code, out, err } = await runWaypost(["backup", file, "--data", data, "--with-keys"]).ended;
+  expect({ code, out, err }).toEqual({
+    code: 3,
+    out: expect.stringMatching(/^backed up [^]*the keys are in /),
+    err: expect.stringMatching(found),
+  });
+  const restored = join(folder, "restored");
+  const restore = await runWaypost(["restore", file, "--data", restored]).ended;
+  expect(restore).toMatchObject({ code: 2, err: expect.stringContaining("use another backup; --force") });
+  expect(existsSync(restored)).toBe(false);
+});
+
 test("a restore of a large backup says what it does", async () => {
   const folder = temporaryFolder();
   const data = join(folder, "data");

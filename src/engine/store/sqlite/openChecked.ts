@@ -76,11 +76,17 @@ async function checkContents(path: string, { keys = null, onDamage }: SqliteOpti
   }
 }
 
-/**
- * Throws `StorageRefused` if the tables and indexes of a store are not those of this version. A newer version
- * may have added columns.
- */
+/** Throws `StorageRefused` if the tables and indexes of a store are not those of this version. */
 async function requireTables({ connection }: SqliteDatabase, path: string): Promise<void> {
+  const altered = await findAlteredTable(connection);
+  if (altered !== null) throw new StorageRefused(`${path}: damaged: ${altered}; ${formatRemedy(path)}`);
+}
+
+/**
+ * Returns which table or index of a store is not that of this version, or null. A newer version may have
+ * added columns.
+ */
+export async function findAlteredTable(connection: DatabaseConnection): Promise<string | null> {
   const fresh = openSqlite(":memory:");
   await fresh.createTables();
   const expected = await readTables(fresh.connection);
@@ -89,9 +95,9 @@ async function requireTables({ connection }: SqliteDatabase, path: string): Prom
   for (const [name, words] of expected) {
     const others = present.get(name);
     if (others && words.every((word) => countOf(word, others) >= countOf(word, words))) continue;
-    const what = others ? "is altered" : "is missing";
-    throw new StorageRefused(`${path}: damaged: the definition of ${name} ${what}; ${formatRemedy(path)}`);
+    return `the definition of ${name} ${others ? "is altered" : "is missing"}`;
   }
+  return null;
 }
 
 const countOf = (word: string, words: readonly string[]): number =>
