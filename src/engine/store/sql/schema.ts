@@ -89,7 +89,8 @@ export function findUpgrade(
 ): Migration[] | null {
   const path: Migration[] = [];
   for (let at = target; !found.has(at);) {
-    const step = all.find(({ to }) => to[database] === at);
+    // A migration for the other database alone leaves the schema of this one as it is.
+    const step = all.find(({ from, to }) => to[database] === at && from[database] !== at);
     if (step === undefined || path.includes(step)) return null;
     path.unshift(step);
     at = step.from[database];

@@ -20,6 +20,19 @@ test("a store of any older version is upgraded in steps", () => {
   expect(findUpgrade(steps, "postgres", hashes)?.map(({ version }) => version)).toEqual(["of b"]);
 });
 
+test("a migration that changes one kind of database is skipped for the other", () => {
+  const sqliteOnly = { ...migration("d", "e"), to: { sqlite: "e", postgres: "pd" } };
+  const all = [...steps, sqliteOnly];
+  expect(upgrade(["c"], "e", all)).toEqual(["d", "e"]);
+  const versions = (found: string, target: string) =>
+    findUpgrade(all, "postgres", { found: new Set([found]), target })?.map(({ version }) => version);
+  expect(versions("pb", "pd")).toEqual(["of c", "of d"]);
+  expect(
+    findUpgrade([sqliteOnly, ...steps], "postgres", { found: new Set(["pb"]), target: "pd" }),
+  ).toHaveLength(2);
+  expect(versions("px", "pd")).toBeUndefined();
+});
+
 test("a store of a newer or an unknown version cannot be upgraded", () => {
   expect(upgrade(["d"], "c")).toBeNull();
   expect(upgrade(["x"], "d")).toBeNull();
@@ -29,7 +42,8 @@ test("a store of a newer or an unknown version cannot be upgraded", () => {
 
 test("each schema has at most one migration to it", () => {
   for (const database of ["sqlite", "postgres"] as const) {
-    const targets = migrations.map(({ to }) => to[database]);
+    const changing = migrations.filter(({ from, to }) => from[database] !== to[database]);
+    const targets = changing.map(({ to }) => to[database]);
     expect(new Set(targets).size).toBe(targets.length);
   }
 });
