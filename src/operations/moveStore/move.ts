@@ -3,6 +3,7 @@ import type { Millis } from "../../engine/core/values/basics.ts";
 import { StorageRefused } from "../../engine/store/layout/storageErrors.ts";
 import type { Value } from "../../engine/store/layout/table.ts";
 import type { DatabaseConnection } from "../../engine/store/sql/database.ts";
+import { olderHold } from "../../engine/store/sql/hold.ts";
 import {
   findMoved,
   formatMoved,
@@ -99,6 +100,7 @@ export async function move({
     report(`${table.name}: ${source.rows} rows, identical on both sides, SHA-256 ${source.digest}`);
   }
   if (usedAt !== null) await to.time?.continueAfter(usedAt);
+  if ((await from.query(olderHold.find, [])).length > 0) await to.query(olderHold.add, []);
   await markMoved(from, { to: to.name, at: new Date(now()).toISOString() });
   await to.query(movedMark.remove, []);
   await to.query(moveMark.remove, []);

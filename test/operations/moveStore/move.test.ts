@@ -339,6 +339,28 @@ test("changes of a source wait until its move has ended", async () => {
   await ask(url, "insert into host_waitlists values ('acc', 'host', 1)");
 });
 
+test.each([
+  { version: "this version", before: [] },
+  { version: "0.1.0", before: ["delete from server_settings where id = 'hold'"] },
+])("a store that $version held is held after a move", async ({ before }) => {
+  const path = newPath();
+  const old = await sqliteStore(path, createSource(testClock, "nod_a"));
+  await old.hold.set(true);
+  await old.close();
+  const file = new DatabaseSync(path);
+  for (const sql of before) file.exec(sql);
+  file.close();
+  const url = await freshDatabase();
+  const to = await target(url);
+  await move({ from: await source(path), to, report: silent, now });
+  await to.close();
+  const { hold, close } = await openNode(url, testClock);
+  onTestFinished(close);
+  expect(await hold.isOnHold()).toBe(true);
+  await hold.set(false);
+  expect(await hold.isOnHold()).toBe(false);
+});
+
 /** Returns the path of a store whose newest message waits in a queue. */
 async function createQueued(ahead: number): Promise<{ path: string; waiting: string; usedAt: number }> {
   const path = newPath();

@@ -9,6 +9,15 @@ const settingId = "hold";
  */
 const olderMark = "held";
 
+/**
+ * How a move finds this row in its source, and adds it to its target. The row of `server_settings` moves with
+ * its table.
+ */
+export const olderHold = {
+  find: `select hash from store_schema where hash = '${olderMark}'`,
+  add: `insert into store_schema (hash) values ('${olderMark}') on conflict (hash) do nothing`,
+};
+
 /** Reports whether all deliveries are held. */
 export const readHold = async (connection: DatabaseConnection): Promise<boolean> =>
   (
@@ -23,9 +32,7 @@ export async function writeHold(connection: DatabaseConnection, isOnHold: boolea
   if (isOnHold) {
     const insert = "insert into server_settings (id, detail) values (?, '{}') on conflict (id) do nothing";
     await connection.query(insert, [settingId]);
-    await connection.query("insert into store_schema (hash) values (?) on conflict (hash) do nothing", [
-      olderMark,
-    ]);
+    await connection.query(olderHold.add, []);
     return;
   }
   await connection.query("delete from server_settings where id = ?", [settingId]);
