@@ -1,7 +1,7 @@
 import type fs from "node:fs";
 import { fstatSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { describe, expect, test, vi } from "vitest";
+import { afterAll, describe, expect, test, vi } from "vitest";
 import { alarm } from "../../../../src/engine/clock/clock.ts";
 import type { Delivery } from "../../../../src/engine/core/model/delivery.ts";
 import type { EmbeddedStoreOptions } from "../../../../src/engine/store/sqlite/embeddedStore.ts";
@@ -28,7 +28,11 @@ import {
 // complete checkpoint and the database after it, and a new header of the log. `ShadowDisk` keeps the files at
 // these moments, and the last test checks that SQLite is set to sync at them.
 
-const system = vi.hoisted(() => ({ sync: (_file: number): void => undefined }));
+const system = vi.hoisted(() => {
+  // Other files of this worker may have loaded the store with the functions of Node.
+  vi.resetModules();
+  return { sync: (_file: number): void => undefined };
+});
 
 vi.mock("node:fs", async (original) => ({
   ...(await original<typeof fs>()),
@@ -38,6 +42,11 @@ vi.mock("node:fs", async (original) => ({
   // A nearly full disk, so that a log of 64 KiB is checkpointed.
   statfsSync: () => ({ bavail: 256, bsize: 1024 }),
 }));
+
+afterAll(() => {
+  vi.doUnmock("node:fs");
+  vi.resetModules();
+});
 
 /** The syncs that the disk obeys. It acknowledges the others at once and does nothing. */
 type Obeys = { store: boolean; sqlite: boolean };
