@@ -10,6 +10,7 @@ const listFiles = [
   "src/operations/stored.ts",
   "src/operations/served.ts",
   "src/client/commands.ts",
+  "src/client/resources.ts",
   "src/server/cli/main.ts",
 ];
 

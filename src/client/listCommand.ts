@@ -30,6 +30,15 @@ export type List = {
   query?: ApiQuery;
 };
 
+/**
+ * Where each of a list can be paused, and the field of the response that says whether it is. `isMade`: a
+ * pause creates it.
+ */
+export type Pausing = { toPath(name: string): string; isPaused: string; isMade: boolean };
+
+/** A list of what an account has. `about` names its entries. */
+export type Resource = List & { about: string; pausing?: Pausing };
+
 /** The most entries of a list, and the most pages that are read for them, as pages may be almost empty. */
 export const maxLimit = 100_000;
 const maxPages = 2_000;

@@ -6,31 +6,28 @@ import { holderFields } from "../api/fields/holder.ts";
 import { keyFields } from "../api/fields/flowControlKey.ts";
 import { queueFields } from "../api/fields/queue.ts";
 import { scheduleFields } from "../api/fields/schedule.ts";
+import { alerts } from "../operations/alerts/verbs.ts";
+import { hosts } from "../operations/overview/verbs.ts";
+import { sources } from "../operations/sources/verbs.ts";
 import { connectToApi, printShown, showResult, withJson, withOutput } from "./api.ts";
-import { ageField, columnsOf, failure, field, flagField, longField, numberField } from "./columns.ts";
+import { columnsOf } from "./columns.ts";
 import type { Fields } from "./terminal/fields.ts";
-import { readLine, readNumber, readObject, readObjects } from "./terminal/fields.ts";
-import type { List, Listed } from "./listCommand.ts";
+import { readLine, readNumber, readObjects } from "./terminal/fields.ts";
+import type { Listed, Pausing, Resource } from "./listCommand.ts";
 import { addListCommand } from "./listCommand.ts";
 import { CommandFailed, exitCodes } from "./terminal/commandFailed.ts";
 import { toSafeLine } from "./terminal/safeText.ts";
 import type { Column } from "./terminal/table.ts";
 import { formatTable } from "./terminal/table.ts";
 import { columnsOfOutput } from "./terminal/terminal.ts";
-import { formatSpan, formatTime } from "./terminal/times.ts";
+import { formatSpan } from "./terminal/times.ts";
 
 const whole = { rows: "items", pageSize: null, filters: [] } as const;
 
 const inRed = (column: Column<Listed>): Column<Listed> => ({ ...column, style: () => "red" });
 
-/**
- * Where each of a list can be paused, and the field of the response that says whether it is. `isMade`: a
- * pause creates it.
- */
-type Pausing = { toPath(name: string): string; isPaused: string; isMade: boolean };
-
 /** The lists of what an account has, by the name of their command. */
-const resources: Readonly<Record<string, List & { about: string; pausing?: Pausing }>> = {
+const resources: Readonly<Record<string, Resource>> = {
   queues: {
     ...whole,
     about: "queues",
@@ -67,39 +64,7 @@ const resources: Readonly<Record<string, List & { about: string; pausing?: Pausi
       ...columnsOf(keyFields, ["isPaused"]),
     ],
   },
-  hosts: {
-    ...whole,
-    rows: "hosts",
-    about: "hosts that messages are sent to, with failures and durations",
-    path: "/v2/hosts",
-    none: "no deliveries of late",
-    columns: [
-      longField("HOST", "host"),
-      numberField("IN FLIGHT", "inFlight"),
-      numberField("WAITING", "waiting"),
-      numberField("ATTEMPTS", "attempts"),
-      {
-        title: "FAILED",
-        isNumber: true,
-        show: ({ row }) => {
-          const share = readNumber(row, "failureShare");
-          return share === null ? "" : `${Math.round(share * 100)}%`;
-        },
-        style: ({ row }) => ((readNumber(row, "failureShare") ?? 0) >= 0.5 ? "red" : null),
-      },
-      { title: "P50", isNumber: true, show: ({ row }) => toSpan(readNumber(row, "p50")) },
-      { title: "P95", isNumber: true, show: ({ row }) => toSpan(readNumber(row, "p95")) },
-      {
-        title: "LAST FAILURE",
-        shrinks: true,
-        show: ({ row }) => {
-          const last = readObject(row, "lastFailure");
-          const parts = [formatTime(last, "time"), readLine(last, "responseStatus"), readLine(last, "error")];
-          return parts.filter(Boolean).join(" ");
-        },
-      },
-    ],
-  },
+  hosts,
   schedules: {
     ...whole,
     about: "schedules",
@@ -112,21 +77,7 @@ const resources: Readonly<Record<string, List & { about: string; pausing?: Pausi
       ...columnsOf(scheduleFields, ["lastScheduleError"]).map(inRed),
     ],
   },
-  alerts: {
-    ...whole,
-    rows: "alerts",
-    about: "alerts of the account",
-    path: "/v2/alerts/log",
-    none: "no alerts",
-    columns: [
-      ageField("CREATED", "createdAt"),
-      field("EVENT", "event"),
-      longField("SUBJECT", "subject"),
-      field("STATE", "state"),
-      numberField("ATTEMPTS", "attempts"),
-      failure,
-    ],
-  },
+  alerts,
   groups: {
     ...whole,
     about: "URL groups",
@@ -145,30 +96,11 @@ const resources: Readonly<Record<string, List & { about: string; pausing?: Pausi
       ...columnsOf(groupFields, ["updatedAt"]),
     ],
   },
-  sources: {
-    ...whole,
-    rows: "sources",
-    pageSize: 100,
-    about: "sources, which receive webhooks",
-    path: "/v2/sources",
-    none: "no sources",
-    columns: [
-      field("SOURCE", "sourceId"),
-      longField("NAME", "name"),
-      longField("DESTINATION", "destination"),
-      { title: "SCHEME", show: ({ row }) => readLine(readObject(row, "verification"), "scheme") },
-      ageField("LAST CALL", "lastCallAt"),
-      numberField("ACCEPTED", "accepted"),
-      numberField("REJECTED", "rejected"),
-      flagField("PAUSED", "paused"),
-    ],
-  },
+  sources,
 };
 
 const ofLimit = (count: number | null, max: number | null): string =>
   count === null ? "" : max === null || max <= 0 ? String(count) : `${count}/${max}`;
-
-const toSpan = (span: number | null): string => (span === null ? "" : formatSpan(span));
 
 /** Adds the commands that list what an account has, and pause and resume it. */
 export function addResourceCommands(program: Command, context: ClientContext): void {

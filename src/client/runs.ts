@@ -3,7 +3,8 @@ import type { Api, ClientContext, OutputFlags, Shown } from "./api.ts";
 import { apiPath, requireId } from "./apiPath.ts";
 import { connectToApi, showResult, withOutput } from "./api.ts";
 import { addBulkCommand } from "./bulkCommand.ts";
-import { ageField, field, labels, longField } from "./columns.ts";
+import { runEntryFields } from "../api/fields/run.ts";
+import { columnsOf, labels } from "./columns.ts";
 import { CommandFailed } from "./terminal/commandFailed.ts";
 import type { Fields } from "./terminal/fields.ts";
 import { readLine, readNumber, readObject, readObjects, readRaw } from "./terminal/fields.ts";
@@ -27,15 +28,15 @@ export function addRunCommands(program: Command, context: ClientContext): void {
       filters: runFilters,
       none: "no runs",
       columns: [
-        field("RUN", "workflowRunId"),
+        ...columnsOf(runEntryFields, ["workflowRunId"]),
         {
           title: "STATE",
           show: ({ row }) => toStateWord(row),
           style: ({ row }) => stateStyles[toStateWord(row)] ?? null,
         },
-        longField("WORKFLOW", "workflowUrl"),
+        ...columnsOf(runEntryFields, ["workflowUrl"]),
         labels,
-        ageField("CREATED", "workflowRunCreatedAt"),
+        ...columnsOf(runEntryFields, ["workflowRunCreatedAt"]),
         { title: "TOOK", show: ({ row }) => formatTook(row) },
       ],
     },

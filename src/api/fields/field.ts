@@ -4,6 +4,7 @@
  * load the server.
  */
 export type Field<Row> = {
+  /** The meaning of the field. Empty for an object whose fields explain it. */
   about: string;
   shape: Shape;
   read(row: Row): unknown;

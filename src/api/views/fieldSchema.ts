@@ -14,7 +14,8 @@ export const toSchema = <Name extends string>(
 
 function toFieldSchema({ shape, isOptional, about }: Field<never>): z.ZodType {
   const schema = shape.isNullable ? toShapeSchema(shape).nullable() : toShapeSchema(shape);
-  return (isOptional ? schema.optional() : schema).describe(about);
+  const shown = isOptional ? schema.optional() : schema;
+  return about === "" ? shown : shown.describe(about);
 }
 
 function toShapeSchema(shape: Shape): z.ZodType {

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { explanationField, settledByField } from "../fields/attempt.ts";
+import { aboutRunStates, referenceFields, runEntryFields, runStates } from "../fields/run.ts";
 import { toSchema } from "./fieldSchema.ts";
 
 const { explanation, settledBy } = toSchema({
@@ -13,8 +14,6 @@ const headers = (about: string) =>
 
 const truncated = z.literal(true).optional().describe("A body or a response in this object is cut.");
 
-/** The states of a run. */
-export const runStates = ["RUN_STARTED", "RUN_SUCCESS", "RUN_FAILED", "RUN_CANCELED"] as const;
 /** The states of a step. */
 export const stepStates = [
   "STEP_PROGRESS",
@@ -38,9 +37,6 @@ export const eventStates = [
   "INVOKED",
 ] as const;
 
-const aboutRunStates =
-  "RUN_STARTED: active. RUN_SUCCESS: finished with a result. RUN_FAILED: failed for good. RUN_CANCELED: " +
-  "cancelled.";
 const aboutStepStates =
   "STEP_PROGRESS: not finished. STEP_SUCCESS: has a result. STEP_RETRY: will be retried. STEP_FAILED: " +
   "failed for good. STEP_CANCELED: cancelled.";
@@ -225,96 +221,31 @@ const failureFunction = z.object({
   nextDeliveryTime: attempts.nextDeliveryTime,
 });
 
-const labels = {
-  label: z.string().optional().describe("The first label of the run."),
-  labels: z.array(z.string()).optional().describe("All labels of the run."),
-};
-
-const runNameSchema = z.object({
-  workflowRunId: z.string().describe("The id of the run."),
-  workflowRunCreatedAt: millis("When the run was created"),
-});
-
-/** The runs that a run continues, and that continue it, if it was resumed or restarted. */
-export const lineageSchema = {
-  resumedAs: runNameSchema.optional().describe("The run that resumed or restarted this one."),
-  resumedFrom: runNameSchema.optional().describe("The run that this one resumes or restarts."),
-};
-
-const runStateSchema = z.enum(runStates).describe(aboutRunStates);
-const runReferenceSchema = z.object({
-  workflowRunId: z.string().describe("The id of the run."),
-  workflowUrl: z.string().describe("The URL of its workflow."),
-  workflowRunCreatedAt: millis("When the run was created"),
-});
+/** A run in a list, as the API shows it. */
+export const runEntrySchema = toSchema(runEntryFields);
+const {
+  error: _error,
+  historyEntries: _entries,
+  waitingSteps: _waiting,
+  ...runFields
+} = runEntrySchema.shape;
+const { label, labels } = runFields;
 
 /** A run with the log of its steps, as the API shows it. */
 export const runSchema = z.object({
-  workflowRunId: z.string().describe("The id of the run."),
-  workflowUrl: z.string().describe("The URL of the workflow."),
-  workflowState: runStateSchema,
-  workflowRunCreatedAt: millis("When the run was created"),
-  workflowRunCompletedAt: z
-    .int()
-    .optional()
-    .describe("When the run ended, in Unix milliseconds. Absent for an active run."),
-  workflowRunCallerIp: z
-    .string()
-    .optional()
-    .describe("The IP address of the client that started the run, if it is known."),
+  ...runFields,
   workflowRunResponse: z.string().optional().describe("The result of the run, if it is UTF-8."),
   workflowRunResponseBase64: z.string().optional().describe("The result in base64, if it is not UTF-8."),
   truncated,
-  invoker: runReferenceSchema.optional().describe("The run that invoked this one."),
   invoked: z
-    .array(runReferenceSchema.extend({ workflowState: runStateSchema }))
+    .array(toSchema({ ...referenceFields, workflowState: runEntryFields.workflowState }))
     .optional()
     .describe("The runs that steps of this run invoked: at most 200, as long as they are kept."),
   failureFunction: failureFunction
     .optional()
     .describe("The failure callback. Present if the run has failed and has one."),
-  dlqId: z
-    .string()
-    .optional()
-    .describe("The id of the run in the dead letter queue, as long as it is there."),
-  ...lineageSchema,
-  ...labels,
-  flowControlKey: z.string().optional().describe("The flow-control key of the run."),
   steps: z.array(groupSchema).describe("The steps of the run in groups, in the order in which they began."),
 });
-
-/** A run in a list, without its steps and its result. */
-export const runEntrySchema = runSchema
-  .pick({
-    workflowRunId: true,
-    workflowUrl: true,
-    workflowState: true,
-    workflowRunCreatedAt: true,
-    workflowRunCompletedAt: true,
-    workflowRunCallerIp: true,
-    invoker: true,
-    dlqId: true,
-    resumedAs: true,
-    resumedFrom: true,
-    label: true,
-    labels: true,
-    flowControlKey: true,
-  })
-  .extend({
-    error: z.string().optional().describe("For RUN_FAILED, why the run failed."),
-    historyEntries: z
-      .int()
-      .min(0)
-      .describe("The number of entries in its history: the payload, plans, calls, responses and results."),
-    waitingSteps: z
-      .int()
-      .min(0)
-      .optional()
-      .describe(
-        "For an active run, the number of steps that wait: for an event, for a call to a webhook, or for " +
-          "an invoked run.",
-      ),
-  });
 
 /** An event of a run, as the API shows it. */
 export const runEventSchema = z.object({
@@ -361,7 +292,7 @@ export const runEventSchema = z.object({
     .describe(
       "For RUN_FAILED and FAILED, the id of the run in the dead letter queue, as long as it is there.",
     ),
-  ...labels,
+  ...{ label, labels },
   callerIp: z
     .string()
     .optional()

@@ -11,11 +11,11 @@ import { formatRunFailure } from "../../engine/core/model/failureText.ts";
 import type { NextItem, StepGroup } from "../../engine/core/workflows/log/log.ts";
 import type { RunEvent } from "../../engine/core/workflows/log/events.ts";
 import type { CallDetail, InvokeDetail, StepItem, WaitDetail } from "../../engine/core/workflows/log/step.ts";
-import type { RunLineage, KnownRun } from "../../engine/core/workflows/log/view.ts";
+import type { KnownRun } from "../../engine/core/workflows/log/view.ts";
 import type { Run } from "../../engine/core/model/run.ts";
-import type { RunEntry } from "../../engine/store/queries/runs.ts";
 import { bodyFields, isCut, makeHash } from "../fields/content.ts";
-import { omitMissing } from "../fields/field.ts";
+import { omitMissing, toJson } from "../fields/field.ts";
+import { lineageFields } from "../fields/run.ts";
 import { sha256 } from "../http/sha256.ts";
 
 /**
@@ -40,7 +40,7 @@ export function runJson(known: KnownRun, { now, trim }: LogView): Fields {
     invoked: known.children.length > 0 ? known.children.map(({ run: child }) => runFields(child)) : null,
     failureFunction: failureJson(known, visibility),
     dlqId: readDlqId(run),
-    ...lineageFields(known.lineage),
+    ...toJson(lineageFields, known),
     ...labelFields(run),
     flowControlKey: run.settings.flowControl?.key,
     steps: listStepGroups(known, now).map((group) => groupJson(group, visibility)),
@@ -54,31 +54,8 @@ const runFields = ({ runId, url, state, createdAt }: Run): Fields => ({
   workflowRunCreatedAt: createdAt,
 });
 
-/** Returns a run as the list of runs shows it: without its steps and its result. */
-export function runEntryJson({ run, active, lineage }: RunEntry): Fields {
-  return omitMissing({
-    ...runFields(run),
-    workflowRunCompletedAt: run.endedAt,
-    workflowRunCallerIp: run.callerIp,
-    invoker: run.invoker && runNameFields(run.invoker),
-    dlqId: readDlqId(run),
-    error: run.failure && formatRunFailure(run.failure, run.redaction),
-    ...lineageFields(lineage),
-    ...labelFields(run),
-    flowControlKey: run.settings.flowControl?.key,
-    historyEntries: active?.steps ?? run.steps,
-    waitingSteps: active?.waiting,
-  });
-}
-
 /** Returns the id of the run in the dead letter queue, or null if it is not there. */
 const readDlqId = ({ failure }: Run): string | null => failure?.dlqId ?? null;
-
-/** Returns the runs that a run continues, and that continue it, if it was resumed or restarted. */
-export const lineageFields = ({ origin, next }: RunLineage): Fields => ({
-  ...(next && { resumedAs: { workflowRunId: next.runId, workflowRunCreatedAt: next.createdAt } }),
-  ...(origin && { resumedFrom: { workflowRunId: origin.runId, workflowRunCreatedAt: origin.createdAt } }),
-});
 
 const labelFields = ({ labels }: Run): Fields => ({
   label: labels[0],

@@ -5,10 +5,12 @@ import { Refusal } from "../../engine/core/values/errors.ts";
 import { makeHostWarnings } from "../../api/publishing/refusedHosts.ts";
 import { warningHeader } from "../../api/http/warnings.ts";
 import { readObject } from "../../api/route/readObject.ts";
-import { aboutSecret, alertSecret, alertUrl, mustBeHttp } from "./fields.ts";
+import { aboutSecret, alertSecret, alertUrl, mustBeHttp } from "./request.ts";
 import { route } from "../../api/route/route.ts";
 import { checkMayReadToSend } from "../../api/route/scope.ts";
-import { alertLogJson, alertLogSchema, alertSettingJson, alertSettingSchema } from "./view.ts";
+import { toJson } from "../../api/fields/field.ts";
+import { toSchema } from "../../api/views/fieldSchema.ts";
+import { logFields, settingFields } from "./fields.ts";
 
 const tag = "Alerts";
 const path = "/v2/alerts";
@@ -19,12 +21,14 @@ const get = route({
   path,
   tag,
   summary: "Read where alerts are sent",
-  answers: { 200: { about: "The URL, and the events that cause an alert.", schema: alertSettingSchema } },
+  answers: {
+    200: { about: "The URL, and the events that cause an alert.", schema: toSchema(settingFields) },
+  },
   refusals: ["not-found"],
   handle: async ({ account, context }) => {
     const alerts = (await context.store.read.account(account.id))?.alerts;
     if (!alerts) throw new Refusal("not-found", "alerts: no URL is set; PUT /v2/alerts sets one");
-    return { status: 200, body: alertSettingJson(alerts) };
+    return { status: 200, body: toJson(settingFields, alerts) };
   },
 });
 
@@ -66,7 +70,7 @@ const put = route({
     required: true,
     maxBytes: 64 * 1024,
   },
-  answers: { 200: { about: "The new setting.", schema: alertSettingSchema } },
+  answers: { 200: { about: "The new setting.", schema: toSchema(settingFields) } },
   refusals: [],
   handle: async ({ account, incoming, context }) => {
     const { url, after, events = alertEvents, secret } = readObject(requestSchema, incoming);
@@ -80,7 +84,7 @@ const put = route({
     };
     await context.store.execute("setAlerts", { account: account.id, alerts });
     const warnings = makeHostWarnings({ incoming, context }, [{ url, group: null }]);
-    return { status: 200, body: alertSettingJson(alerts), headers: warningHeader(warnings) };
+    return { status: 200, body: toJson(settingFields, alerts), headers: warningHeader(warnings) };
   },
 });
 
@@ -114,13 +118,13 @@ const log = route({
   summary: "List alerts",
   about: `Lists the last ${maxKeptAlerts} alerts, those of the newest hour first. They are kept for 7 days.`,
   answers: {
-    200: { about: "The alerts.", schema: alertLogSchema },
+    200: { about: "The alerts.", schema: toSchema(logFields) },
   },
   refusals: [],
   handle: async ({ account, context }) => {
     const range = { account: account.id, descending: true, limit: maxKeptAlerts };
     const alerts = await context.store.read.alerts(range);
-    return { status: 200, body: alertLogJson(alerts) };
+    return { status: 200, body: toJson(logFields, alerts) };
   },
 });
 

@@ -8,8 +8,10 @@ import { makeHostWarnings } from "../../api/publishing/refusedHosts.ts";
 import { operatorRoute } from "../../api/route/operator.ts";
 import { readObject } from "../../api/route/readObject.ts";
 import type { Route } from "../../api/route/route.ts";
-import { alertLogJson, alertLogSchema, serverAlertSettingJson, serverAlertSettingSchema } from "./view.ts";
-import { aboutSecret, alertSecret, alertUrl, mustBeHttp } from "./fields.ts";
+import { toJson } from "../../api/fields/field.ts";
+import { toSchema } from "../../api/views/fieldSchema.ts";
+import { logFields, serverSettingFields } from "./fields.ts";
+import { aboutSecret, alertSecret, alertUrl, mustBeHttp } from "./request.ts";
 
 const tag = "Administration";
 const path = "/v2/admin/alerts";
@@ -20,13 +22,13 @@ const get = operatorRoute({
   tag,
   summary: "Read where alerts about the server are sent",
   answers: {
-    200: { about: "The URL, and the events that cause an alert.", schema: serverAlertSettingSchema },
+    200: { about: "The URL, and the events that cause an alert.", schema: toSchema(serverSettingFields) },
   },
   refusals: ["not-found"],
   handle: async ({ context }) => {
     const alerts = await context.store.read.serverAlerts();
     if (!alerts) throw new Refusal("not-found", `alerts: no URL is set; PUT ${path} sets one`);
-    return { status: 200, body: serverAlertSettingJson(alerts) };
+    return { status: 200, body: toJson(serverSettingFields, alerts) };
   },
 });
 
@@ -58,7 +60,7 @@ const put = operatorRoute({
     required: true,
     maxBytes: 64 * 1024,
   },
-  answers: { 200: { about: "The new setting.", schema: serverAlertSettingSchema } },
+  answers: { 200: { about: "The new setting.", schema: toSchema(serverSettingFields) } },
   refusals: [],
   handle: async ({ incoming, context }) => {
     const { url, events = serverAlertEvents, secret } = readObject(requestSchema, incoming);
@@ -66,7 +68,7 @@ const put = operatorRoute({
     const alerts = { url, events: serverAlertEvents.filter((event) => events.includes(event)), secret };
     await context.store.execute("setServerAlerts", { alerts });
     const warnings = makeHostWarnings({ incoming, context }, [{ url, group: null }]);
-    return { status: 200, body: serverAlertSettingJson(alerts), headers: warningHeader(warnings) };
+    return { status: 200, body: toJson(serverSettingFields, alerts), headers: warningHeader(warnings) };
   },
 });
 
@@ -99,11 +101,11 @@ const log = operatorRoute({
   tag,
   summary: "List alerts about the server",
   about: `Lists the last ${maxKeptAlerts} alerts about the server. They are kept for 7 days.`,
-  answers: { 200: { about: "The alerts.", schema: alertLogSchema } },
+  answers: { 200: { about: "The alerts.", schema: toSchema(logFields) } },
   refusals: [],
   handle: async ({ context }) => {
     const range = { account: serverAccount, descending: true, limit: maxKeptAlerts };
-    return { status: 200, body: alertLogJson(await context.store.read.alerts(range)) };
+    return { status: 200, body: toJson(logFields, await context.store.read.alerts(range)) };
   },
 });
 

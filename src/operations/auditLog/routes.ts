@@ -2,73 +2,16 @@ import { z } from "zod";
 import { isAuditId } from "../../engine/core/values/ids.ts";
 import type { AccountId } from "../../engine/core/values/basics.ts";
 import { serverAccount } from "../../engine/core/values/basics.ts";
-import type { AuditEntry } from "../../engine/core/model/auditEntry.ts";
 import { actorKinds } from "../../engine/core/model/auditEntry.ts";
 import { Refusal } from "../../engine/core/values/errors.ts";
+import { toJson } from "../../api/fields/field.ts";
+import { toSchema } from "../../api/views/fieldSchema.ts";
+import { entryFields } from "./fields.ts";
 import { cursorParameter } from "../../api/routes/lists/filters.ts";
 import { count, timestamp, singleText, textList } from "../../api/http/parameters.ts";
 import { operatorRoute } from "../../api/route/operator.ts";
 import type { Route, RouteContext, RouteResponse } from "../../api/route/route.ts";
 import { route } from "../../api/route/route.ts";
-
-const entrySchema = z.object({
-  id: z.string().describe("The id of the entry."),
-  time: z.int().describe("When the change was made, in Unix milliseconds."),
-  action: z.string().describe("The action, such as queue.delete."),
-  object: z
-    .string()
-    .nullable()
-    .describe(
-      "The name or id of the changed object. If the action changed several, the first one. null means the " +
-        "account itself.",
-    ),
-  count: z
-    .int()
-    .min(0)
-    .optional()
-    .describe("The number of changed objects. Present only for actions that can change several."),
-  fields: z.array(z.string()).optional().describe("The names of the changed fields or limits."),
-  by: z
-    .object({
-      kind: z
-        .enum(actorKinds)
-        .describe(
-          "How the request was authorized: by a token of the account, by its user name and password, by " +
-            "the operator password, or on the command line. server: the server itself, " +
-            "when it repaired its data.",
-        ),
-      token: z.string().optional().describe("The token: main, or the id of a created token."),
-      user: z.string().optional().describe("The user name of the request."),
-      address: z
-        .string()
-        .nullable()
-        .describe("The IP address of the client. null on the command line, and for the server itself."),
-    })
-    .describe("The author of the change."),
-});
-
-const entryJson = ({
-  id,
-  time,
-  what,
-  object,
-  count,
-  fields,
-  by,
-}: AuditEntry): z.output<typeof entrySchema> => ({
-  id,
-  time,
-  action: what,
-  object,
-  ...(count !== undefined && { count }),
-  ...(fields && { fields: [...fields] }),
-  by: {
-    kind: by.kind,
-    ...(by.token && { token: by.token }),
-    ...(by.name && { user: by.name }),
-    address: by.address,
-  },
-});
 
 const query = z.object({
   action: textList()
@@ -92,7 +35,7 @@ const answers = {
   200: {
     about: "A page of the audit log.",
     schema: z.object({
-      entries: z.array(entrySchema).describe("The entries, newest first."),
+      entries: z.array(toSchema(entryFields)).describe("The entries, newest first."),
       cursor: z
         .string()
         .optional()
@@ -121,7 +64,10 @@ async function readPage(
   const page = await store.read.audit({ account, filter, cursor: cursor ?? null, count });
   return {
     status: 200,
-    body: { entries: page.entries.map(entryJson), ...(page.cursor !== null && { cursor: page.cursor }) },
+    body: {
+      entries: page.entries.map((entry) => toJson(entryFields, entry)),
+      ...(page.cursor !== null && { cursor: page.cursor }),
+    },
   };
 }
 

@@ -2,7 +2,9 @@ import { z } from "zod";
 import { readLimits, readPlan } from "../../engine/core/accounts/plans.ts";
 import { hostLogEntries } from "../../engine/core/accounts/hostStatistics.ts";
 import { route } from "../../api/route/route.ts";
-import { hostJson, hostSchema, situationJson, situationSchema } from "./view.ts";
+import { toJson } from "../../api/fields/field.ts";
+import { toSchema } from "../../api/views/fieldSchema.ts";
+import { hostFields, situationFields } from "./fields.ts";
 
 const overview = route({
   method: "GET",
@@ -13,7 +15,7 @@ const overview = route({
     "One request with the figures of an account: outcomes of the last minutes, what waits and where, " +
     "dead letters, pauses, runs, and the hosts that fail. Every figure is read with a limit, so the " +
     "request takes milliseconds also with millions of messages.",
-  answers: { 200: { about: "The situation of the account.", schema: situationSchema } },
+  answers: { 200: { about: "The situation of the account.", schema: toSchema(situationFields) } },
   refusals: [],
   handle: async ({ account, context: { store, now, disk } }) => {
     const at = now();
@@ -24,7 +26,7 @@ const overview = route({
       readPlan(account) === "selfHosted" ? (disk?.() ?? null) : null,
     ]);
     const maxStorage = readLimits(account).storageBytes;
-    return { status: 200, body: situationJson(situation, { inFlight, maxStorage, disk: free }) };
+    return { status: 200, body: toJson(situationFields, { ...situation, inFlight, maxStorage, disk: free }) };
   },
 });
 
@@ -43,13 +45,14 @@ const hosts = route({
   answers: {
     200: {
       about: "The hosts.",
-      schema: z.object({ hosts: z.array(hostSchema).describe("The hosts.") }),
+      schema: z.object({ hosts: z.array(toSchema(hostFields)).describe("The hosts.") }),
     },
   },
   refusals: [],
   handle: async ({ account, context: { store } }) => {
     const found = await store.read.hosts(account.id);
-    return { status: 200, body: { hosts: found.slice(0, maxHosts).map(hostJson) } };
+    const shown = found.slice(0, maxHosts).map((host) => toJson(hostFields, host));
+    return { status: 200, body: { hosts: shown } };
   },
 });
 

@@ -9,12 +9,15 @@ import { maxRejections, rejectionRange } from "./commands.ts";
 import { hashSourceSecret, makeSourceUrl, makeSourceSecret } from "../../api/publishing/sourceUrl.ts";
 import { listCallbackUrls, toSettingHeaders } from "../../api/publishing/keptSettings.ts";
 import { count, singleText } from "../../api/http/parameters.ts";
-import { readSourceJson, readSourcesJson, rejectionJson } from "./view.ts";
+import { readSourceJson, readSourcesJson } from "./view.ts";
 import { readObject } from "../../api/route/readObject.ts";
 import type { IncomingRequest, RouteContext } from "../../api/route/route.ts";
 import { route } from "../../api/route/route.ts";
 import { mayRead, checkMayReadToSend } from "../../api/route/scope.ts";
-import { rejectionSchema, sourceSchema } from "./schemas.ts";
+import { readRedaction } from "../../api/publishing/keptSettings.ts";
+import { toJson } from "../../api/fields/field.ts";
+import { toSchema } from "../../api/views/fieldSchema.ts";
+import { rejectionFields, sourceFields } from "./fields.ts";
 import { checkSourceTarget } from "../../api/publishing/sourceSettings.ts";
 import { isUrl } from "../../api/http/target.ts";
 import { verificationSchema } from "./schemes/verification.ts";
@@ -68,6 +71,7 @@ const fields = {
 const changeSchema = z.strictObject(fields).partial();
 const creationSchema = changeSchema.extend({ destination: fields.destination });
 
+const sourceSchema = toSchema(sourceFields);
 const sourceWithUrlSchema = sourceSchema.extend({
   url: z.string().describe("URL for the sender. It contains the secret and is shown only in this response."),
 });
@@ -316,7 +320,9 @@ const rejections = route({
   answers: {
     200: {
       about: "The rejected calls, with the reasons.",
-      schema: z.object({ rejections: z.array(rejectionSchema).describe("Rejected calls, newest first.") }),
+      schema: z.object({
+        rejections: z.array(toSchema(rejectionFields)).describe("Rejected calls, newest first."),
+      }),
     },
   },
   refusals: ["not-found"],
@@ -328,7 +334,9 @@ const rejections = route({
       limit: maxRejections,
     });
     const newest = found.toSorted((a, b) => b.number - a.number);
-    return { status: 200, body: { rejections: newest.map((one) => rejectionJson(one, headers)) } };
+    const redaction = readRedaction(headers);
+    const shown = newest.map((one) => toJson(rejectionFields, { ...one, redaction }));
+    return { status: 200, body: { rejections: shown } };
   },
 });
 

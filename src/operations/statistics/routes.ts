@@ -9,7 +9,7 @@ import {
   toPeriodRange,
 } from "../../engine/core/accounts/statistics.ts";
 import { choice } from "../../api/http/parameters.ts";
-import type { AccountBrand } from "../../api/views/accounts.ts";
+import type { AccountBrand } from "../../api/fields/accountRecord.ts";
 import { statisticsJson, makeStatisticsSchema } from "./view.ts";
 import type { Route } from "../../api/route/route.ts";
 import { accountRoute } from "../../api/route/route.ts";

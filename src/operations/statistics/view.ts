@@ -3,7 +3,7 @@ import type { Millis } from "../../engine/core/values/basics.ts";
 import type { Point, Prices } from "../../engine/core/accounts/statistics.ts";
 import { calculateCost } from "../../engine/core/accounts/statistics.ts";
 import type { CountName, Counts } from "../../engine/core/model/counts.ts";
-import type { AccountBrand } from "../../api/views/accounts.ts";
+import type { AccountBrand } from "../../api/fields/accountRecord.ts";
 
 const x = z.string().describe("The start of the point, such as 2026-01-31 12:00:00.000 +0000 UTC.");
 const integerPoint = z.object({ x, y: z.int().min(0).describe("The value of the point.") });

@@ -4,8 +4,8 @@ import type { AccountChange } from "../../../engine/core/model/account.ts";
 import { Refusal } from "../../../engine/core/values/errors.ts";
 import type { Account } from "../../../engine/core/model/account.ts";
 import type { PlanName } from "../../../engine/core/model/accountTerms.ts";
-import type { AccountBrand } from "../../views/accounts.ts";
-import { accountJson, accountRecordSchema, openAccountJson } from "../../views/accounts.ts";
+import type { AccountBrand } from "../../fields/accountRecord.ts";
+import { accountJson, accountRecordSchema } from "../../views/accounts.ts";
 import { readObject } from "../../route/readObject.ts";
 import type { IncomingRequest, RouteResponse, RouteRequest, Route } from "../../route/route.ts";
 import { accountRoute, openRoute } from "../../route/route.ts";
@@ -53,7 +53,7 @@ function knowsPassword({ proof }: IncomingRequest): boolean {
 const showAccount = (
   account: Account,
   { incoming, context, brand }: Pick<ChangeRequest, "incoming" | "context"> & { brand: AccountBrand },
-) => (knowsPassword(incoming) ? accountJson : openAccountJson)(account, context, brand);
+) => accountJson(account, context, { brand, withSecrets: knowsPassword(incoming) });
 
 const makeReadRoutes = (brand: AccountBrand): Route[] => [
   accountRoute({
@@ -128,7 +128,7 @@ const makeRotateRoute = (brand: AccountBrand): Route =>
       const token = makeToken(id, password);
       const secrets = { password, token, tokenHash: hashToken(token) };
       const rotated = await context.store.execute("rotateToken", { account: id, replaces, ...secrets });
-      return { ...secretResponse, body: await accountJson(rotated, context, brand) };
+      return { ...secretResponse, body: await accountJson(rotated, context, { brand, withSecrets: true }) };
     },
   });
 

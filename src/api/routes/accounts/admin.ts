@@ -9,10 +9,12 @@ import { Refusal } from "../../../engine/core/values/errors.ts";
 import type { Account } from "../../../engine/core/model/account.ts";
 import { maxAllowedHosts } from "../../../engine/core/accounts/allowedHosts.ts";
 import { aboutLimits } from "../../../engine/core/accounts/aboutLimits.ts";
-import { defaultTimeout, limitNames, planNames, readPlan } from "../../../engine/core/accounts/plans.ts";
+import { limitNames, planNames } from "../../../engine/core/accounts/plans.ts";
 import { readServerLimits } from "../../../engine/core/accounts/retention.ts";
-import type { LimitName } from "../../../engine/core/model/accountTerms.ts";
 import { describeBody } from "./accounts.ts";
+import { accountFields } from "../../fields/account.ts";
+import { toJson } from "../../fields/field.ts";
+import { toSchema } from "../../views/fieldSchema.ts";
 import { cursorParameter } from "../lists/filters.ts";
 import { operatorRoute } from "../../route/operator.ts";
 import { count } from "../../http/parameters.ts";
@@ -24,43 +26,7 @@ const tag = "Administration";
 const accountsPath = "/v2/admin/accounts";
 const byName = z.object({ account: z.string().describe("The id or the name of the account.") });
 
-const makeLimitFields = (about: (name: LimitName) => string) =>
-  Object.fromEntries(limitNames.map((name) => [name, z.int().min(0).describe(about(name))] as const));
-
-const accountSchema = z.object({
-  id: z.string().describe("The id of the account."),
-  name: z.string().describe("The name of the account."),
-  state: z
-    .enum(["active", "passive"])
-    .describe("active: not restricted. passive: the account can read, and change nothing."),
-  plan: z.enum(planNames).describe("The plan. Its limits apply unless the account has its own."),
-  standardWebhooks: z.boolean().describe("Whether deliveries also have the signatures of Standard Webhooks."),
-  createdAt: z.int().describe("When the account was created, in Unix milliseconds."),
-  reservedPrice: z
-    .number()
-    .nullable()
-    .describe("The price of the plan in dollars. null means the server's price for the plan."),
-  defaultTimeout: z.int().describe("The timeout of a message that sets none, in milliseconds."),
-  limits: z
-    .object(
-      makeLimitFields(
-        (name) =>
-          `The limit that applies${isDurationLimit(name) ? ", in milliseconds" : ""}: ${aboutLimits[name]}.`,
-      ),
-    )
-    .describe(
-      "The limits that apply: the account's own, or those of its plan, capped by the settings of the " +
-        "server. Durations are in milliseconds.",
-    ),
-  ownLimits: z
-    .array(z.string())
-    .describe("The names of the limits that the account has instead of those of its plan."),
-  allowedHosts: z
-    .array(z.string())
-    .nullable()
-    .describe("The hosts that the account may send to. null means every host."),
-  storedBytes: z.int().describe("The bytes that the account stores now. The quota is limits.storageBytes."),
-});
+const accountSchema = toSchema(accountFields);
 
 const createdAccountSchema = accountSchema.extend({
   token: z.string().describe("The main token, which may do everything in the account."),
@@ -78,34 +44,18 @@ const createdAccountSchema = accountSchema.extend({
 async function accountsJson(
   accounts: readonly Account[],
   context: RouteContext,
-): Promise<z.output<typeof accountSchema>[]> {
+): Promise<Record<string, unknown>[]> {
   const ids = accounts.map(({ id }) => id);
   const stored = new Map(
     (await context.store.read.storedBytes(ids, null)).map(({ account, bytes }) => [account, bytes]),
   );
-  return accounts.map((account) => accountJson(account, stored.get(account.id) ?? 0, context));
-}
-
-function accountJson(
-  account: Account,
-  storedBytes: number,
-  context: RouteContext,
-): z.output<typeof accountSchema> {
-  const effectiveLimits = readServerLimits(account, context);
-  return {
-    id: account.id,
-    name: account.name,
-    state: account.state ?? "active",
-    plan: readPlan(account),
-    createdAt: account.createdAt,
-    standardWebhooks: account.signsStandard ?? false,
-    reservedPrice: account.reservedPrice ?? null,
-    defaultTimeout: defaultTimeout(account),
-    limits: Object.fromEntries(limitNames.map((name) => [name, effectiveLimits[name]] as const)),
-    ownLimits: limitNames.filter((name) => account.limits?.[name] !== undefined),
-    allowedHosts: account.allowedHosts ? [...account.allowedHosts] : null,
-    storedBytes,
-  };
+  return accounts.map((account) =>
+    toJson(accountFields, {
+      account,
+      limits: readServerLimits(account, context),
+      storedBytes: stored.get(account.id) ?? 0,
+    }),
+  );
 }
 
 const accountAnswers = { 200: { about: "The account, without its credentials.", schema: accountSchema } };
@@ -134,7 +84,7 @@ const limitsSchema = z
   )
   .optional();
 
-const accountFields = {
+const requestFields = {
   standardWebhooks: z
     .boolean("is neither true nor false")
     .optional()
@@ -162,9 +112,9 @@ const creationSchema = z.strictObject({
   name: z
     .string("is missing or not a string")
     .describe("The name of the account: at most 100 characters, no colons."),
-  ...accountFields,
+  ...requestFields,
 });
-const changeSchema = z.strictObject(accountFields);
+const changeSchema = z.strictObject(requestFields);
 
 /** Returns the change for a request, parsed by the same rules as the command line. */
 const toAccountChange = ({

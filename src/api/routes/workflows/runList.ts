@@ -2,8 +2,9 @@ import { z } from "zod";
 import { Refusal } from "../../../engine/core/values/errors.ts";
 import { count } from "../../http/parameters.ts";
 import { route } from "../../route/route.ts";
-import { runEntryJson } from "../../views/runs.ts";
-import { runEntrySchema, runStates } from "../../views/runSchemas.ts";
+import { toJson } from "../../fields/field.ts";
+import { runEntryFields, runStates } from "../../fields/run.ts";
+import { runEntrySchema } from "../../views/runSchemas.ts";
 import { nextPage } from "./failedRunEntries.ts";
 import { makeStateParameter, runFilters, toMessageFilter, toRunFilter } from "./runFilters.ts";
 
@@ -44,7 +45,7 @@ export const runList = route({
     return {
       status: 200,
       body: {
-        runs: page.entries.map(runEntryJson),
+        runs: page.entries.map((entry) => toJson(runEntryFields, entry)),
         ...(page.cursor === null ? {} : { cursor: page.cursor }),
       },
     };

@@ -11,7 +11,8 @@ import { choice, count, singleText } from "../../http/parameters.ts";
 import { runEventJson, runJson } from "../../views/runs.ts";
 import type { RouteContext } from "../../route/route.ts";
 import { makePageWarning, route, withWarnings } from "../../route/route.ts";
-import { eventStates, runSchema, runEventSchema, runStates, stepStates } from "../../views/runSchemas.ts";
+import { runStates } from "../../fields/run.ts";
+import { eventStates, runSchema, runEventSchema, stepStates } from "../../views/runSchemas.ts";
 import type { RunFilterParameters } from "./runFilters.ts";
 import { makeStateParameter, runFilters, toMessageFilter, toRunFilter } from "./runFilters.ts";
 

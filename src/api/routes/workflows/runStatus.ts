@@ -13,13 +13,13 @@ import { isSleep } from "../../../engine/core/model/run.ts";
 import { listDoneSteps, runWaitReasonNames } from "../../../engine/core/explain/whyRunWaits.ts";
 import type { Store } from "../../../engine/store/store.ts";
 import { bodyFields } from "../../fields/content.ts";
-import { omitMissing } from "../../fields/field.ts";
+import { omitMissing, toJson } from "../../fields/field.ts";
 import { sha256 } from "../../http/sha256.ts";
 import type { RouteContext } from "../../route/route.ts";
 import { route } from "../../route/route.ts";
 import { checkSegment } from "../../settings/segment.ts";
-import { lineageFields } from "../../views/runs.ts";
-import { lineageSchema } from "../../views/runSchemas.ts";
+import { lineageFields } from "../../fields/run.ts";
+import { toSchema } from "../../views/fieldSchema.ts";
 import { formatRunStatus, listShownRunReasons } from "../../views/runWaitReasons.ts";
 import { waitReasonSchema } from "../../views/waitReasonSchema.ts";
 
@@ -142,7 +142,7 @@ const statusSchema = z.object({
   resultBytes: z.int().optional().describe("The size of the whole result in bytes."),
   truncated: z.literal(true).optional().describe("The result is cut."),
   failure: failureSchema.optional().describe("For RUN_FAILED, how the run failed."),
-  ...lineageSchema,
+  ...toSchema(lineageFields).shape,
 });
 
 /** The maximum number of messages, and of waiters, that are shown. */
@@ -265,7 +265,7 @@ function statusJson(
     kept: kept.length === 0 ? null : countByEvent(kept),
     ...(run.state === "RUN_SUCCESS" ? resultFields(run) : {}),
     failure: run.failure && failureJson(run.failure, waitState),
-    ...lineageFields(waitState.lineage),
+    ...toJson(lineageFields, waitState),
   });
 }
 

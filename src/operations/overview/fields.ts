@@ -1,0 +1,188 @@
+import type { FieldsOf } from "../../api/fields/field.ts";
+import {
+  count,
+  integer,
+  list,
+  longText,
+  mark,
+  number,
+  object,
+  optional,
+  text,
+  texts,
+  time,
+} from "../../api/fields/field.ts";
+import type { GateKind } from "../../engine/core/admission/gate.ts";
+import { gateKinds, parseGate } from "../../engine/core/admission/gate.ts";
+import type { HostAttempts } from "../../engine/core/accounts/hostStatistics.ts";
+import { hostLogEntries } from "../../engine/core/accounts/hostStatistics.ts";
+import type { Point } from "../../engine/core/accounts/statistics.ts";
+import type { CountUpTo, HeldAtGate, HostSituation, Situation } from "./situation.ts";
+import { maxSituationCount, situationMinutes } from "./situation.ts";
+
+/** The names of paused things that an overview lists. */
+const maxNames = 20;
+/** The hosts that an overview lists. */
+const maxWorstHosts = 5;
+const upTo = `counted up to ${maxSituationCount}`;
+const unknownDurations =
+  "Attempts that a step settled (`settledBy`) are left out, because their durations are not recorded.";
+
+const failureFields: FieldsOf<NonNullable<HostAttempts["lastFailure"]>> = {
+  time: time("When the outcome was recorded, in Unix milliseconds.", ({ time }) => time),
+  responseStatus: optional(count)("The HTTP status, if there was a response.", ({ status }) => status),
+  error: optional(text)("Why there was no response.", ({ error }) => error),
+};
+
+const attemptsFields = {
+  attempts: optional(count)(
+    `The number of attempts among the newest ${hostLogEntries} log entries. Absent if there are none.`,
+    ({ attempts }) => attempts?.attempts,
+  ),
+  failures: optional(count)(
+    "The number of these attempts that failed.",
+    ({ attempts }) => attempts?.failures,
+  ),
+  failureShare: optional(number)(
+    "The share of these attempts that failed, from 0 to 1.",
+    ({ attempts }) => attempts && attempts.failures / attempts.attempts,
+  ),
+  p50: optional(count)(
+    `The duration that half of these attempts did not exceed, in milliseconds. ${unknownDurations}`,
+    ({ attempts }) => attempts?.p50,
+  ),
+  p95: optional(count)(
+    `The duration that 95 % of these attempts did not exceed, in milliseconds. ${unknownDurations}`,
+    ({ attempts }) => attempts?.p95,
+  ),
+  lastFailure: optional(object(failureFields))(
+    "The last failure. Absent if no attempt failed.",
+    ({ attempts }) => attempts?.lastFailure,
+  ),
+} satisfies FieldsOf<{ attempts: HostAttempts | null }>;
+
+/** The fields of how deliveries to a host go. */
+export const hostFields = {
+  host: longText("The host, with the port unless it is the default one.", ({ host }) => host),
+  inFlight: optional(count)(
+    "Deliveries in flight, of this account. Absent if too many of all accounts are in flight.",
+    ({ inFlight }) => inFlight,
+    "IN FLIGHT",
+  ),
+  waiting: count(
+    `Messages that wait for delivery capacity for this host, ${upTo}.`,
+    ({ waiting }) => waiting,
+  ),
+  ...attemptsFields,
+} satisfies FieldsOf<HostSituation>;
+
+const worstHostFields: FieldsOf<{ attempts: HostAttempts }> = {
+  host: text("The host.", ({ attempts }) => attempts.host),
+  ...attemptsFields,
+};
+
+const minuteFields: FieldsOf<Point> = {
+  start: time("The start of the minute, in Unix milliseconds.", ({ at }) => at),
+  messages: count(
+    "Messages and callbacks that were accepted, and retries.",
+    ({ counts }) => counts.messages + counts.workflowMessages,
+  ),
+  delivered: count(
+    "Messages that were delivered.",
+    ({ counts }) => counts.delivered + counts.workflowDelivered,
+  ),
+  failed: count("Messages that failed for good.", ({ counts }) => counts.failed + counts.workflowFailed),
+  cancelled: count(
+    "Messages that were cancelled.",
+    ({ counts }) => counts.cancelled + counts.workflowCancelled,
+  ),
+};
+
+const countFields: FieldsOf<CountUpTo> = {
+  count: count(`The number, ${upTo}.`, ({ count }) => count),
+  more: mark("Present if there are more.", ({ more }) => more),
+};
+
+const heldFields: FieldsOf<HeldAtGate> = {
+  ...countFields,
+  oldestAt: optional(time)(
+    "When the oldest of those counted was accepted. Absent if none is held.",
+    ({ oldestAt }) => oldestAt,
+  ),
+};
+
+const gateFields: FieldsOf<Situation["held"]> = Object.fromEntries(
+  gateKinds.map((kind) => [kind, object(heldFields)("", (held: Situation["held"]) => held[kind])]),
+);
+
+const pausedFields: FieldsOf<readonly string[]> = {
+  count: count(
+    "The number of those that are paused, up to 1000 queues and keys together.",
+    (names) => names.length,
+  ),
+  names: texts(`The names or ids of at most ${maxNames} of them.`, (names) =>
+    names.toSorted().slice(0, maxNames),
+  ),
+};
+
+const readPausedGates = ({ pausedGates }: Situation, kind: GateKind): string[] =>
+  pausedGates.map(parseGate).flatMap((gate) => (gate.kind === kind ? gate.name : []));
+
+const pausedOfKind = object(pausedFields);
+const pausesFields: FieldsOf<Situation> = {
+  queues: pausedOfKind("", (situation) => readPausedGates(situation, "queue")),
+  keys: pausedOfKind("", (situation) => readPausedGates(situation, "key")),
+  schedules: pausedOfKind("", ({ pausedSchedules }) => pausedSchedules),
+  sources: pausedOfKind("", ({ pausedSources }) => pausedSources),
+};
+
+const runFields: FieldsOf<Situation> = {
+  active: object(countFields)("Workflow runs that have not ended.", ({ activeRuns }) => activeRuns),
+  failed: object(countFields)("Workflow runs that failed and still exist.", ({ failedRuns }) => failedRuns),
+};
+
+type ShownSituation = Situation & {
+  inFlight: number;
+  maxStorage: number;
+  disk: { free: number; total: number } | null;
+};
+
+/** The fields of the situation of an account. */
+export const situationFields: FieldsOf<ShownSituation> = {
+  minutes: list(minuteFields)(
+    `The last ${situationMinutes} minutes, the current one last.`,
+    ({ minutes }) => minutes,
+  ),
+  unfinished: object(countFields)("Unfinished messages.", ({ unfinished }) => unfinished),
+  inFlight: count(`Deliveries in flight, ${upTo}.`, ({ inFlight }) => inFlight),
+  held: object(gateFields)("Messages that are due and wait at a gate, by gate.", ({ held }) => held),
+  nextDueAt: optional(time)(
+    "The earliest due time of a message that waits for one, in Unix milliseconds. If it is long past, no " +
+      "server claims messages. Absent if no message waits for a time.",
+    ({ nextDueAt }) => nextDueAt,
+  ),
+  deadLetters: count("Dead letters.", ({ deadLetters }) => deadLetters),
+  paused: object(pausesFields)("Paused queues, keys, schedules and sources.", (situation) => situation),
+  runs: object(runFields)("", (situation) => situation),
+  worstHosts: list(worstHostFields)(
+    `At most ${maxWorstHosts} hosts with failures, the largest share of failures first.`,
+    ({ hosts }) =>
+      hosts
+        .filter(({ failures }) => failures > 0)
+        .slice(0, maxWorstHosts)
+        .map((attempts) => ({ attempts })),
+  ),
+  storage: object<ShownSituation>({
+    used: integer("Bytes that the account stores.", ({ storedBytes }) => storedBytes),
+    max: integer("The quota of stored bytes.", ({ maxStorage }) => maxStorage),
+  })("", (situation) => situation),
+  disk: optional(
+    object<{ free: number; total: number }>({
+      free: count("Free bytes.", ({ free }) => free),
+      total: count("All bytes.", ({ total }) => total),
+    }),
+  )(
+    "The disk of the data folder. Absent on PostgreSQL, and for accounts with a plan of the operator.",
+    ({ disk }) => disk,
+  ),
+};
