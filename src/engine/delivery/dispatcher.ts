@@ -61,7 +61,7 @@ const logInterval: Millis = minute;
 export class Dispatcher {
   readonly #options: DispatcherOptions;
   readonly #claimer: Claimer;
-  readonly #leaseGuard: SessionLeaseGuard | null;
+  readonly #leaseGuard: SessionLeaseGuard;
   /** The deliveries that this node is sending. */
   readonly deliveries: RunningDeliveries;
   readonly #leaseRenewal: LeaseRenewal;
@@ -106,15 +106,12 @@ export class Dispatcher {
       now: () => clock.now(),
       logFailure: (message, error) => log.failure(message, error),
     });
-    this.#leaseGuard = store.sessionLease
-      ? new SessionLeaseGuard({
-          sessionLease: store.sessionLease,
-          store,
-          clock,
-          abortAll: () => this.deliveries.abortAll(),
-          resume: () => this.wake(),
-        })
-      : null;
+    this.#leaseGuard = new SessionLeaseGuard({
+      store,
+      clock,
+      abortAll: () => this.deliveries.abortAll(),
+      resume: () => this.wake(),
+    });
   }
 
   /** Starts sending. Messages that are already due are claimed at once. */
@@ -149,7 +146,7 @@ export class Dispatcher {
     cancelGrace.abort();
     this.#isCut = true;
     const left = this.deliveries.abortAll();
-    await this.#leaseGuard?.end();
+    await this.#leaseGuard.end();
     if (left.length === 0) return;
     const failureText =
       "could not give back unfinished messages; they are sent again when their leases expire";
@@ -198,7 +195,7 @@ export class Dispatcher {
   }
 
   get #maySend(): boolean {
-    return this.#leaseGuard?.maySend ?? true;
+    return this.#leaseGuard.maySend;
   }
 
   /**
@@ -293,7 +290,7 @@ export class Dispatcher {
   }
 
   #send(delivery: Delivery): void {
-    if (!this.#maySend) return this.#leaseGuard?.returnLeases([toLeaseRef(delivery)]);
+    if (!this.#maySend) return this.#leaseGuard.returnLeases([toLeaseRef(delivery)]);
     const lane = laneName(delivery.message.account, parseHost(delivery.message.url));
     const responseRoom = this.deliveries.bodyBytes.openRoom(lane);
     const call =

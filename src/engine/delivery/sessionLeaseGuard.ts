@@ -2,7 +2,7 @@ import { spans } from "../core/values/limits.ts";
 import type { LeaseRef } from "../core/model/messageState.ts";
 import type { Millis } from "../core/values/basics.ts";
 import { sessionLossTimeout } from "../core/cluster/takeover.ts";
-import type { SessionLease, Store } from "../store/store.ts";
+import type { Store } from "../store/store.ts";
 import type { Clock } from "../clock/clock.ts";
 
 /** The pause between two attempts to give leases back. */
@@ -13,8 +13,7 @@ const retryPause: Millis = 1000;
  * called when the node may send again.
  */
 type SessionLeaseGuardOptions = {
-  sessionLease: SessionLease;
-  store: Store;
+  store: Pick<Store, "execute" | "upkeep">;
   clock: Clock;
   abortAll(): LeaseRef[];
   resume(): void;
@@ -34,7 +33,7 @@ export class SessionLeaseGuard {
 
   constructor(options: SessionLeaseGuardOptions) {
     this.#options = options;
-    this.#unsubscribe = options.sessionLease.onChange(() => void this.#handleChange());
+    this.#unsubscribe = options.store.upkeep.sessionLease.onChange(() => void this.#handleChange());
   }
 
   /**
@@ -42,7 +41,7 @@ export class SessionLeaseGuard {
    * attempt could give back a lease that this node has taken again.
    */
   get maySend(): boolean {
-    return this.#options.sessionLease.isAlive() && this.#returning.size === 0;
+    return this.#options.store.upkeep.sessionLease.isAlive() && this.#returning.size === 0;
   }
 
   /** Gives leases back. Retries until the storage accepts this or the leases expire. */
@@ -63,7 +62,8 @@ export class SessionLeaseGuard {
   }
 
   async #handleChange(): Promise<void> {
-    const { sessionLease, clock, abortAll, resume } = this.#options;
+    const { store, clock, abortAll, resume } = this.#options;
+    const { sessionLease } = store.upkeep;
     const change = ++this.#changes;
     if (sessionLease.isAlive()) return this.maySend ? resume() : undefined;
     await clock.sleep(

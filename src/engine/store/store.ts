@@ -58,38 +58,12 @@ export interface Store {
    */
   onAccounts(listener: () => void): Unsubscribe;
   /**
-   * Reports whether new content is refused because the disk is almost full. If this property is missing, the
-   * disk is that of a database server.
-   */
-  isDiskLow?(): boolean;
-  /**
-   * Reports whether history should be removed before its retention ends, because the disk has little room. It
-   * looks at the disk at each call.
-   */
-  isDiskShort?(): boolean;
-  /**
-   * Gives a little free space of a database file back to the disk. Reports whether there may be more. If this
-   * property is missing, the database does this by itself.
-   */
-  giveBackSpace?(): Promise<boolean>;
-  /**
-   * Reads all of the table after the given one (null: the first one) with its indexes, and reports damage
-   * like a read that meets it. Returns the name of the table, or null after the last one. If this property is
-   * missing, the database does this by itself.
-   */
-  checkTable?(after: string | null): Promise<string | null>;
-  /**
    * Whether all deliveries of all nodes are held. Nodes read it and send nothing meanwhile. The store itself
    * does not enforce it.
    */
   readonly hold: Hold;
-  /** If this property is missing, the leases of this node end only at their due time. */
-  readonly sessionLease?: SessionLease;
-  /**
-   * Returns the nodes that share the storage, at most 100, those that have changed something last first. If
-   * this property is missing, this node is the only one.
-   */
-  nodes?(): Promise<NodeRecord[]>;
+  /** The parts that only some storages have. */
+  readonly upkeep: StoreUpkeep;
   /**
    * Sets the receiver of deliveries. Before this call, a message is never leased in the batch that publishes
    * it.
@@ -105,6 +79,36 @@ export interface Store {
   /** Waits for the batches in flight, then closes the storage. */
   close(): Promise<void>;
 }
+
+/** The parts that only some storages have. Other storages have values that do nothing: see `soleNode`. */
+export type StoreUpkeep = {
+  /** The disk of the files. Null: it is that of a database server, which looks after it itself. */
+  readonly disk: StoreDisk | null;
+  readonly sessionLease: SessionLease;
+  /**
+   * Returns the nodes that share the storage, at most 100, those that have changed something last first. The
+   * list is empty if this node is the only one.
+   */
+  nodes(): Promise<NodeRecord[]>;
+};
+
+/** The disk with the files of a store. */
+export type StoreDisk = {
+  /** Reports whether new content is refused because the disk is almost full. */
+  isLow(): boolean;
+  /**
+   * Reports whether history should be removed before its retention ends, because the disk has little room. It
+   * looks at the disk at each call.
+   */
+  isShort(): boolean;
+  /** Gives a little free space of a database file back to the disk. Reports whether there may be more. */
+  giveBackSpace(): Promise<boolean>;
+  /**
+   * Reads all of the table after the given one (null: the first one) with its indexes, and reports damage
+   * like a read that meets it. Returns the name of the table, or null after the last one.
+   */
+  checkTable(after: string | null): Promise<string | null>;
+};
 
 /** Whether the operator has put all deliveries on hold. It is kept with the data. */
 export type Hold = { isOnHold(): Promise<boolean>; set(isOnHold: boolean): Promise<void> };
@@ -126,6 +130,12 @@ export interface SessionLease {
   lostFor(): Millis;
   onChange(listener: () => void): Unsubscribe;
 }
+
+/** The upkeep of a store that no other node shares: nobody takes over, so the lease is always held. */
+export const soleNode: Pick<StoreUpkeep, "nodes" | "sessionLease"> = {
+  nodes: async () => [],
+  sessionLease: { isAlive: () => true, lostFor: () => 0, onChange: () => () => undefined },
+};
 
 /**
  * The node that sends the deliveries of a store. `readCapacity` returns the delivery capacity that is free

@@ -16,17 +16,17 @@ const pause: Millis = 10 * second;
  * reports what is damaged. While the disk has little room, no table is begun.
  */
 export function createContentCheckTask({ store, clock }: { store: Store; clock: Clock }): MaintenanceTask {
-  const { checkTable } = store;
+  const { disk } = store.upkeep;
   let after: string | null = null;
   let nextAt = clock.now() + firstDelay;
   return {
     name: "the check of the stored tables",
-    nextAt: async () => (checkTable ? nextAt : Infinity),
+    nextAt: async () => (disk ? nextAt : Infinity),
     pause,
     run: async () => {
       // While a table is read, the write-ahead log only grows.
-      if (store.isDiskShort?.()) return;
-      after = (await checkTable?.(after)) ?? null;
+      if (!disk || disk.isShort()) return;
+      after = await disk.checkTable(after);
       nextAt = clock.now() + (after === null ? roundPause : 0);
     },
     onWork: () => () => undefined,

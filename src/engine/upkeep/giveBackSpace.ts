@@ -14,13 +14,13 @@ const stepPause: Millis = 20;
  * Retention frees pages, and without this task the file would never become smaller.
  */
 export function createSpaceTask({ store, clock }: { store: Store; clock: Clock }): MaintenanceTask {
-  const { giveBackSpace } = store;
+  const { disk } = store.upkeep;
   return {
     name: "giving space back",
-    nextAt: async () => (giveBackSpace ? clock.now() : Infinity),
+    nextAt: async () => (disk ? clock.now() : Infinity),
     pause: minute,
     run: async () => {
-      for (let step = 0; step < stepsPerRun && (await giveBackSpace?.()); step++)
+      for (let step = 0; step < stepsPerRun && (await disk?.giveBackSpace()); step++)
         await clock.sleep(clock.now() + stepPause, neverAborted);
     },
     onWork: () => () => undefined,

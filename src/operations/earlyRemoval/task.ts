@@ -44,7 +44,7 @@ export function createEarlyRemovalTask({
   retention,
   onRemoved,
 }: EarlyRemovalOptions): MaintenanceTask {
-  const { isDiskShort, isDiskLow, giveBackSpace } = store;
+  const { disk } = store.upkeep;
   let pass: Pass | null = null;
   let passEndedAt: Millis | null = null;
   let lookedAt: Millis = Number.NEGATIVE_INFINITY;
@@ -56,7 +56,7 @@ export function createEarlyRemovalTask({
     const end = clock.now() + runTime;
     if (pass === null && mayBegin(clock.now()))
       pass = new Pass(store, await store.read.accounts(), retention);
-    while (pass !== null && clock.now() < end && isDiskShort?.()) {
+    while (pass !== null && clock.now() < end && disk?.isShort()) {
       const removed = await pass.removeSlice(clock.now());
       if (removed > 0) onRemoved(removed);
       if (pass.isOver) {
@@ -69,8 +69,8 @@ export function createEarlyRemovalTask({
   return {
     name: "removing history early",
     nextAt: async () => {
-      if (!isDiskShort) return Infinity;
-      return workSignal.since !== null || isDiskShort() || isDiskLow?.()
+      if (!disk) return Infinity;
+      return workSignal.since !== null || disk.isShort() || disk.isLow()
         ? clock.now()
         : lookedAt + idleInterval;
     },
@@ -78,10 +78,10 @@ export function createEarlyRemovalTask({
     run: () =>
       workSignal.handle(async () => {
         lookedAt = clock.now();
-        if (isDiskShort?.()) await removeWhileShort();
+        if (disk?.isShort()) await removeWhileShort();
         else pass = passEndedAt = null;
-        if (!isDiskShort?.() && !isDiskLow?.()) return;
-        for (let step = 0; step < stepsPerRun && (await giveBackSpace?.()); step++) await pause();
+        if (!disk?.isShort() && !disk?.isLow()) return;
+        for (let step = 0; step < stepsPerRun && (await disk?.giveBackSpace()); step++) await pause();
       }),
     onWork: (listener) => workSignal.listen(listener),
   };

@@ -82,10 +82,10 @@ export function observe(settings: ServerConfig, observed: Observed): Observation
         lostBatches,
         replica,
         spans: exporter && exporter.counts,
-        diskLack: () =>
-          store.isDiskLow && store.isDiskShort
-            ? { isLow: store.isDiskLow(), isShort: store.isDiskShort() }
-            : null,
+        diskLack: () => {
+          const { disk } = store.upkeep;
+          return disk && { isLow: disk.isLow(), isShort: disk.isShort() };
+        },
       }),
       how,
     );

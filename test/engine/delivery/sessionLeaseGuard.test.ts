@@ -42,10 +42,10 @@ beforeEach(() => {
       `gives back ${(input as { leases: LeaseRef[] }).leases.map(({ messageId }) => messageId).join(" ")}`,
     );
   };
-  const store = { ...memory, execute: execute as unknown as Store["execute"] };
+  const upkeep = { ...memory.upkeep, sessionLease };
+  const store = { ...memory, upkeep, execute: execute as unknown as Store["execute"] };
   const abortAll = (): LeaseRef[] => (note("aborts all"), [held("a"), held("b")]);
   guard = new SessionLeaseGuard({
-    sessionLease,
     store,
     clock: new NodeClock(world, "node"),
     abortAll,

@@ -8,13 +8,14 @@ test("the tables are read one after another, and none is begun while the disk is
   const clock = createSteppedClock(new TestClock());
   const began: (string | null)[] = [];
   let isShort = true;
-  const store = {
-    isDiskShort: () => isShort,
+  const disk = {
+    isShort: () => isShort,
     checkTable: async (after: string | null) => {
       began.push(after);
       return after === null ? "messages" : null;
     },
-  } as unknown as Store;
+  };
+  const store = { upkeep: { disk } } as unknown as Store;
   const task = createContentCheckTask({ store, clock });
   const first = await task.nextAt();
   expect(first - clock.now()).toBe(minute);

@@ -81,7 +81,7 @@ test("history is kept while the disk has room", async () => {
   const { server, removed, reports, task } = await openOnSmallDisk();
   const ids = await deliverMany(server, 5);
   await task.run();
-  expect(server.store.isDiskShort?.()).toBe(false);
+  expect(server.store.upkeep.disk?.isShort()).toBe(false);
   expect(await countKept(server, ids)).toBe(5);
   expect(removed.rows).toBe(0);
   expect(reports).toEqual([]);
@@ -111,7 +111,7 @@ test("on a disk with little room, the oldest history goes, and what is needed st
   expect(await server.store.read.message("acc", failed.messageId)).toMatchObject({ message: { body } });
   expect(removed.rows).toBeGreaterThanOrEqual(20 - kept);
   // It has ended by itself, although nothing else has become free.
-  expect(server.store.isDiskShort?.()).toBe(false);
+  expect(server.store.upkeep.disk?.isShort()).toBe(false);
   expect(reports.map(({ what, is }) => [what, is])).toEqual([
     ["short", true],
     ["short", false],
@@ -132,7 +132,7 @@ test("if other programs fill the disk, the last minute of history stays", async 
   expect(delivery).toBeNull();
   others.bytes = 0;
   await task.run();
-  expect(server.store.isDiskShort?.()).toBe(false);
+  expect(server.store.upkeep.disk?.isShort()).toBe(false);
   const after = await deliverMany(server, 1);
   await task.run();
   expect(await countKept(server, after)).toBe(1);

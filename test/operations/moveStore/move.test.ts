@@ -393,7 +393,7 @@ test("ids continue above those of the source if the clock of the database is beh
   const delayed = (await other?.send({ delay: 5_000 })) ?? "";
   expect(waiting < next && next < delayed).toBe(true);
   expect((await one?.store.read.message("acc", delayed))?.state?.dueAt).toBeLessThan(usedAt + 5_100);
-  expect((await one?.store.nodes?.())?.map(({ id }) => id).toSorted()).toEqual(["nod_a", "nod_b"]);
+  expect((await one?.store.upkeep.nodes())?.map(({ id }) => id).toSorted()).toEqual(["nod_a", "nod_b"]);
   await Promise.all([one?.store.close(), other?.store.close()]);
 });
 

@@ -101,7 +101,7 @@ export class SimulatedNode {
     this.dispatcher = new Dispatcher({
       store: {
         ...this.store,
-        ...(this.#nodeSession && { sessionLease: this.#nodeSession }),
+        ...(this.#nodeSession && { upkeep: { ...this.store.upkeep, sessionLease: this.#nodeSession } }),
         execute: this.#executeUnreliably(),
       },
       deliver: (delivery) => {

@@ -9,7 +9,7 @@ import type { RouteContext } from "../../route/route.ts";
 
 /** Returns the nodes of the store, and this node if the store does not list it. */
 async function readRecords({ store, thisNode, version = "" }: RouteContext): Promise<readonly NodeRecord[]> {
-  const records = (await store.nodes?.()) ?? [];
+  const records = await store.upkeep.nodes();
   if (!thisNode || records.some(({ id }) => id === thisNode.id)) return records;
   return [{ ...thisNode, version, changedAt: null, session: 0, isAlive: false }, ...records];
 }

@@ -4,7 +4,6 @@ import { changesAccounts, hasCaller } from "../catalog/commands.ts";
 import type { ErrorCode } from "../../core/values/errors.ts";
 import { Refusal, errorCodes, makeUnavailable } from "../../core/values/errors.ts";
 import { noCapacity } from "../../core/admission/capacity.ts";
-import type { NodeRecord } from "../../core/cluster/nodeState.ts";
 import { countBodyBytes, weighCommand } from "../../core/node/weight.ts";
 import type { Millis } from "../../core/values/basics.ts";
 import { coalesce, type AfterNextPoll } from "./coalesce.ts";
@@ -19,13 +18,14 @@ import type {
   DeliverySink,
   ExecuteOptions,
   Hold,
-  SessionLease,
   BatchObserver,
   CommandReply,
   RunBatch,
   Store,
+  StoreUpkeep,
   Unsubscribe,
 } from "../store.ts";
+import { soleNode } from "../store.ts";
 import { Interrupted, Outdated, Unavailable } from "../layout/storageErrors.ts";
 
 /** The interval at which a store checks the batch in flight and the waiting calls. */
@@ -57,7 +57,7 @@ type WaitingCall = CommandCall & {
 };
 
 /** The functions of a storage from which a store is created. */
-export type StoreBackend = Pick<Store, "checkTable" | "giveBackSpace" | "isDiskLow" | "isDiskShort"> & {
+export type StoreBackend = {
   runBatch: RunBatch;
   read: Queries;
   nextDueAt(): Promise<Millis | null>;
@@ -78,8 +78,8 @@ export type StoreBackend = Pick<Store, "checkTable" | "giveBackSpace" | "isDiskL
   forgetBefore?(time: Millis): Promise<void>;
   /** If it is missing, the hold is kept in memory. */
   hold?: Hold;
-  sessionLease?: SessionLease;
-  nodes?(): Promise<NodeRecord[]>;
+  /** If a part is missing, it does nothing. */
+  upkeep?: Partial<StoreUpkeep>;
   /** If it is missing, a batch starts after the current turn of the event loop. */
   afterNextPoll?: AfterNextPoll;
   /**
@@ -105,17 +105,12 @@ export function createGroupCommitStore(backend: StoreBackend): Store {
     isInDoubt: () => group.isInDoubt(),
     onDue: (listener) => group.onDue(listener),
     onAccounts: (listener) => group.onAccounts(listener),
-    ...(backend.sessionLease && { sessionLease: backend.sessionLease }),
-    ...(backend.nodes && { nodes: backend.nodes }),
+    upkeep: { disk: null, ...soleNode, ...backend.upkeep },
     attach: (sink) => group.attach(sink),
     observe: (observer) => {
       observe(observer);
       group.observe(observer);
     },
-    ...(backend.isDiskLow && { isDiskLow: backend.isDiskLow }),
-    ...(backend.isDiskShort && { isDiskShort: backend.isDiskShort }),
-    ...(backend.giveBackSpace && { giveBackSpace: backend.giveBackSpace }),
-    ...(backend.checkTable && { checkTable: backend.checkTable }),
     hold: backend.hold ?? createHoldInMemory(),
     forgetBefore: async (time) => backend.forgetBefore?.(time),
     close: () => group.close(),

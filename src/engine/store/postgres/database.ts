@@ -101,8 +101,7 @@ export async function postgresStore(options: PostgresOptions): Promise<Store> {
   database.peers = peers;
   store = createGroupCommitStore({
     ...backend,
-    sessionLease,
-    nodes: () => readNodes(readers.connection),
+    upkeep: { sessionLease, nodes: () => readNodes(readers.connection) },
     afterNextPoll: afterNextPoll,
     pause: (time) => createPause(options)(time, neverAborted),
     ...(options.elapsed && { elapsed: options.elapsed }),

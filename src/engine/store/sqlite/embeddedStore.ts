@@ -12,7 +12,6 @@ import type { DiskReport } from "./diskGuard.ts";
 import { DiskGuard } from "./diskGuard.ts";
 import type { SqliteDatabase } from "./database.ts";
 import { countBodyBytes } from "../../core/node/weight.ts";
-import type { StoreBackend } from "../batch/groupCommit.ts";
 import { createGroupCommitStore, withUnavailableRefusal } from "../batch/groupCommit.ts";
 import type { KeySource } from "../layout/keyRing.ts";
 import { readHold, writeHold } from "../sql/hold.ts";
@@ -22,7 +21,7 @@ import { readNextDueAt } from "../sql/reads.ts";
 import { openChecked } from "./openChecked.ts";
 import { createSequencer } from "../batch/sequencer.ts";
 import { NoRoom, Unavailable } from "../layout/storageErrors.ts";
-import type { CommandCall, Store } from "../store.ts";
+import type { CommandCall, Hold, Store, StoreDisk } from "../store.ts";
 import { WalIndex } from "./walIndex.ts";
 import { startCheckpointThread, startCheckThread, startReadingThread } from "./worker.ts";
 
@@ -132,10 +131,7 @@ export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Stor
     },
     read: reading.queries,
     nextDueAt: () => withUnavailableRefusal(inSequence(() => readNextDueAt(database.connection))),
-    isDiskLow: () => diskGuard.isLow(),
-    isDiskShort: () => diskGuard.isShort(),
-    checkTable: checking.checkTable,
-    ...createUpkeep({ database, commits, walCheckpoints, diskGuard, inSequence, change }),
+    ...createUpkeep({ database, commits, walCheckpoints, diskGuard, checking, inSequence, change }),
     elapsed,
     probe: async (bytes) => {
       commits.requireFreeSpace();
@@ -192,6 +188,7 @@ type Upkeep = {
   commits: CommitSync;
   walCheckpoints: WalCheckpoints;
   diskGuard: DiskGuard;
+  checking: Pick<StoreDisk, "checkTable">;
   /** For reads. */
   inSequence: ReturnType<typeof createSequencer>;
   /** For transactions that may write. */
@@ -204,9 +201,21 @@ function createUpkeep({
   commits,
   walCheckpoints,
   diskGuard,
+  checking,
   inSequence,
   change,
-}: Upkeep): Required<Pick<StoreBackend, "hold" | "giveBackSpace">> {
+}: Upkeep): { hold: Hold; upkeep: { disk: StoreDisk } } {
+  const giveBackSpace = async (): Promise<boolean> => {
+    await walCheckpoints.finish();
+    commits.throwIfFailed();
+    const keepsNone = diskGuard.isShort() || diskGuard.isLow();
+    const hasGiven = await change(() => database.giveBackSpace(keepsNone));
+    if (hasGiven) {
+      await commits.sync();
+      walCheckpoints.recordWritten(bytesPerBatch);
+    }
+    return hasGiven;
+  };
   return {
     hold: {
       isOnHold: () => withUnavailableRefusal(inSequence(() => readHold(database.connection))),
@@ -216,16 +225,13 @@ function createUpkeep({
         await commits.sync();
       },
     },
-    giveBackSpace: async () => {
-      await walCheckpoints.finish();
-      commits.throwIfFailed();
-      const keepsNone = diskGuard.isShort() || diskGuard.isLow();
-      const hasGiven = await change(() => database.giveBackSpace(keepsNone));
-      if (hasGiven) {
-        await commits.sync();
-        walCheckpoints.recordWritten(bytesPerBatch);
-      }
-      return hasGiven;
+    upkeep: {
+      disk: {
+        isLow: () => diskGuard.isLow(),
+        isShort: () => diskGuard.isShort(),
+        giveBackSpace,
+        checkTable: checking.checkTable,
+      },
     },
   };
 }

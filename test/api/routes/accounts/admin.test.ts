@@ -358,10 +358,13 @@ test("the nodes of a shared store have their states and their last changes", asy
   const server = await createTestServer({
     wrap: (store) => ({
       ...store,
-      nodes: async () => [
-        { ...node, id: "nod_2", changedAt: 9, session: 4 },
-        { ...node, id: "nod_1", changedAt: null, session: 1 },
-      ],
+      upkeep: {
+        ...store.upkeep,
+        nodes: async () => [
+          { ...node, id: "nod_2", changedAt: 9, session: 4 },
+          { ...node, id: "nod_1", changedAt: null, session: 1 },
+        ],
+      },
     }),
   });
   expect((await as(server)("GET", "/v2/admin/nodes")).body).toEqual({

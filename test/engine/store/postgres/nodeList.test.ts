@@ -12,7 +12,7 @@ test("the list has each node, its version, its last change, and whether it is al
   await c?.store.close();
   // The node is killed: its session ends without a word.
   await ask(url, "insert into nodes (id, started_at, version, session) values ('nod_killed', 5, '0.1.0', 1)");
-  const found = (await b.store.nodes?.()) ?? [];
+  const found = await b.store.upkeep.nodes();
   const byId = Object.fromEntries(found.map((one) => [one.id, one]));
   expect(found[0]?.id).toBe("nod_0");
   expect(found.map(({ id }) => id).toSorted()).toEqual(["nod_0", "nod_1", "nod_2", "nod_killed"]);

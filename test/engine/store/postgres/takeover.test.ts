@@ -61,9 +61,9 @@ test("a takeover ignores messages that are due later than any lease", async () =
 test("a node whose connection ends begins another session and takes its lease again", async () => {
   const url = await freshDatabase();
   const [a] = await nodes(url);
-  const { sessionLease } = a.store;
+  const { sessionLease } = a.store.upkeep;
   const changes: boolean[] = [];
-  sessionLease?.onChange(() => changes.push(sessionLease.isAlive()));
+  sessionLease.onChange(() => changes.push(sessionLease.isAlive()));
   const held = async (): Promise<boolean> =>
     (await ask(url, `select count(*)::int as count from pg_locks where ${ofSessions}`))[0]?.["count"] === 2;
   await until(held);
@@ -73,7 +73,7 @@ test("a node whose connection ends begins another session and takes its lease ag
     await new Promise((resolve) => setTimeout(resolve, 200));
     return changes.includes(false);
   });
-  await until(async () => sessionLease?.isAlive() === true && (await held()));
+  await until(async () => sessionLease.isAlive() && (await held()));
   expect(await sessionOf(url, "nod_a")).toBeGreaterThan(1);
   expect(await sessionOf(url, "nod_b")).toBeGreaterThan(1);
 });
@@ -99,7 +99,7 @@ test("a node with no privilege beyond its own tables has a session lease", async
   const url = await freshDatabase();
   const own = await plainUser(url);
   const store = closeAfterTest(await openNode(own, new TestClock(), { node: "nod_a" }));
-  expect(store.sessionLease?.isAlive()).toBe(true);
+  expect(store.upkeep.sessionLease.isAlive()).toBe(true);
   expect([await sessionOf(url, "nod_a"), await locksIn(url)]).toEqual([1, 1]);
 });
 
@@ -108,7 +108,7 @@ test("a node that may not look at others has no visible session, and delivers", 
   const own = await plainUser(url);
   await ask(url, "revoke execute on function pg_walfile_name(pg_lsn) from public");
   const store = closeAfterTest(await openNode(own, new TestClock(), { node: "nod_a" }));
-  expect(store.sessionLease?.isAlive()).toBe(true);
+  expect(store.upkeep.sessionLease.isAlive()).toBe(true);
   expect([await ask(url, "select 1 from nodes"), await locksIn(url)]).toEqual([[], 0]);
 });
 
@@ -119,7 +119,7 @@ test("a node that may no longer look at others abandons its session lease, and d
   await ask(url, "revoke execute on function pg_walfile_name(pg_lsn) from public");
   await ask(url, `select pg_terminate_backend(pid) from pg_locks where ${ofSessions}`);
   await until(async () => (await sessionOf(url, "nod_a")) === 2);
-  await until(async () => store.sessionLease?.isAlive() === true);
+  await until(async () => store.upkeep.sessionLease.isAlive());
   expect(await locksIn(url)).toBe(0);
 });
 
@@ -145,15 +145,15 @@ test(
   async () => {
     const swallows: { application: string | null } = { application: null };
     const { url, a, b } = await nodesBehind(swallows);
-    const { sessionLease } = a.store;
+    const { sessionLease } = a.store.upkeep;
     let lostFor = 0;
-    sessionLease?.onChange(() => (lostFor = sessionLease.isAlive() ? lostFor : sessionLease.lostFor()));
+    sessionLease.onChange(() => (lostFor = sessionLease.isAlive() ? lostFor : sessionLease.lostFor()));
     swallows.application = "waypost listener";
-    await until(async () => sessionLease?.isAlive() === false);
+    await until(async () => !sessionLease.isAlive());
     expect(lostFor).toBeGreaterThanOrEqual(0);
-    expect(b.store.sessionLease?.isAlive()).toBe(true);
+    expect(b.store.upkeep.sessionLease.isAlive()).toBe(true);
     swallows.application = null;
-    await until(async () => sessionLease?.isAlive() === true);
+    await until(async () => sessionLease.isAlive());
     expect(await sessionOf(url, "nod_a")).toBeGreaterThan(1);
   },
 );
@@ -165,7 +165,7 @@ test(
     const swallows: { application: string | null } = { application: null };
     const { a } = await nodesBehind(swallows);
     const changes: unknown[] = [];
-    a.store.sessionLease?.onChange(() => changes.push(a.store.sessionLease?.isAlive()));
+    a.store.upkeep.sessionLease.onChange(() => changes.push(a.store.upkeep.sessionLease.isAlive()));
     swallows.application = "";
     await new Promise((resolve) => setTimeout(resolve, 3_000));
     expect(changes).toEqual([]);

@@ -326,7 +326,7 @@ test("free space of the file is given back in small steps, except for an eighth"
   const pages = count("page_count");
   expect(count("freelist_count")).toBeGreaterThan(2_000);
   let steps = 0;
-  while (await world.store.giveBackSpace?.()) {
+  while (await world.store.upkeep.disk?.giveBackSpace()) {
     steps++;
     expect(pages - count("page_count")).toBeLessThanOrEqual(steps * 65);
   }
