@@ -146,10 +146,12 @@ export function memoryLoader(memory: Memory): Loader {
   });
   return {
     rows: async (table, keys, how) => pick(memory, table, keys).map(withBodies(how)),
-    ...(memory.readsAtOnce && {
-      rowNow: (table, key, how) => pick(memory, table, [key]).map(withBodies(how))[0],
-      runRowsNow: (need) => readRunRows([need]),
-    }),
+    now: memory.readsAtOnce
+      ? {
+          row: (table, key, how) => pick(memory, table, [key]).map(withBodies(how))[0],
+          runRows: (need) => readRunRows([need]),
+        }
+      : null,
     due: createDueReader(memory.tables),
     runRows: async (needs) => readRunRows(needs),
     steps: async (of) => of.flatMap((need) => listSteps(memory, need)),

@@ -1,7 +1,8 @@
 import { parseTraceContext, type TraceContext } from "../../engine/core/values/traceContext.ts";
 import { Refusal } from "../../engine/core/values/errors.ts";
 import { limits } from "../../engine/core/values/limits.ts";
-import { checkQueryLength, damagedGroupRefusal } from "../../engine/core/sending/recipients.ts";
+import { damagedRefusal } from "../../engine/core/sending/damaged.ts";
+import { checkQueryLength } from "../../engine/core/sending/recipients.ts";
 import type { AccountId, Brand, Bytes, HeaderList } from "../../engine/core/values/basics.ts";
 import type { UrlGroup } from "../../engine/core/model/urlGroup.ts";
 import type { MessageInput } from "../../engine/core/model/message.ts";
@@ -185,7 +186,7 @@ export async function findGroup(store: Store, account: AccountId, destination: s
   const name = parseGroupName(path);
   const group = name === null ? null : await store.read.findResource("urlGroups", account, name);
   if (!group) throw makeDestinationRefusal(path);
-  if (group.damaged) throw damagedGroupRefusal(group.name);
+  if (group.damaged) throw damagedRefusal("urlGroups", group.name);
   const { settings, tokenName, rest } = splitQuery(written ?? null);
   const query = rest === "" ? null : rest;
   if (query !== null) {

@@ -55,7 +55,7 @@ function restoreMessage(
   { account, suspect }: { account: AccountId; suspect: Extract<Suspect, { kind: "lostMessage" }> },
 ): void {
   const active = draft.get("activeRuns", account, suspect.id);
-  const message = draft.getWithoutBody("storedMessages", account, suspect.messageId);
+  const message = draft.inspectWithoutBody("storedMessages", account, suspect.messageId);
   if (!active || !message?.run || draft.get("messages", account, message.id)) return;
   if (draft.listRunRows("messages", active).length > 0) return;
   if (draft.listRunRows("waiters", active).length > 0) return;

@@ -14,7 +14,15 @@ export type Alteration = {
 } & Partial<
   Pick<
     Draft,
-    "abort" | "count" | "hasChanged" | "capacity" | "get" | "getWithoutBody" | "listRunRows" | "moveToKeptLog"
+    | "abort"
+    | "count"
+    | "hasChanged"
+    | "capacity"
+    | "get"
+    | "inspect"
+    | "inspectWithoutBody"
+    | "listRunRows"
+    | "moveToKeptLog"
   >
 >;
 

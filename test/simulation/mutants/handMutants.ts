@@ -9,7 +9,7 @@ export const handMutants: Record<string, Commands> = {
   "a schedule that is run by hand moves": alterDecision("runSchedule", ({ account, id }, draft, moment) => ({
     put: {
       storedMessages: (row) => {
-        const schedule = draft.get("schedules", account, id);
+        const schedule = draft.inspect("schedules", account, id);
         if (schedule) draft.put("schedules", { ...schedule, lastAt: moment.now });
         return row;
       },

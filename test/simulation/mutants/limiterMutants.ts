@@ -161,14 +161,14 @@ export const limiterMutants: Record<string, Commands> = {
     }) as Draft["get"],
   })),
   "the first endpoint of a group is skipped": alterDecision("publish", (_, draft) => ({
-    get: ((table: TableName, ...key: readonly [string, string]) => {
-      const group = table === "urlGroups" ? draft.get("urlGroups", ...key) : undefined;
-      return group ? { ...group, endpoints: group.endpoints.slice(1) } : draft.get(table, ...key);
-    }) as Draft["get"],
+    inspect: ((table: "urlGroups", ...key: readonly [string, string]) => {
+      const group = table === "urlGroups" ? draft.inspect("urlGroups", ...key) : undefined;
+      return group ? { ...group, endpoints: group.endpoints.slice(1) } : draft.inspect(table, ...key);
+    }) as Draft["inspect"],
   })),
   "a schedule fires repeatedly": alterDecision("claim", (_, draft) => ({
     put: {
-      schedules: (row) => ({ ...row, dueAt: draft.get("schedules", row.account, row.id)?.dueAt ?? null }),
+      schedules: (row) => ({ ...row, dueAt: draft.inspect("schedules", row.account, row.id)?.dueAt ?? null }),
     },
   })),
   "a schedule skips a time": alterDecision("claim", () => ({
@@ -176,7 +176,7 @@ export const limiterMutants: Record<string, Commands> = {
   })),
   "a paused schedule fires": alterDecision("pauseSchedule", (_, draft) => ({
     put: {
-      schedules: (row) => ({ ...row, dueAt: draft.get("schedules", row.account, row.id)?.dueAt ?? null }),
+      schedules: (row) => ({ ...row, dueAt: draft.inspect("schedules", row.account, row.id)?.dueAt ?? null }),
     },
   })),
 };

@@ -135,7 +135,7 @@ export const mutants: Record<string, Commands> = {
     },
   })),
   "the dead letter does not record its failure callback": alterDecision("settle", (_, draft) => ({
-    put: { deadLetters: (row) => (draft.get("deadLetters", row.account, row.id) ? undefined : row) },
+    put: { deadLetters: (row) => (draft.inspect("deadLetters", row.account, row.id) ? undefined : row) },
   })),
   "a failure creates no dead letter": alterDecision("settle", () => ({
     put: { deadLetters: () => undefined },
@@ -214,7 +214,7 @@ export const mutants: Record<string, Commands> = {
     drop: (table, _, key) => {
       const deadLetter =
         table === "deadLetters"
-          ? draft.getWithoutBody("deadLetters", String(key[0]), String(key[1]))
+          ? draft.inspectWithoutBody("deadLetters", String(key[0]), String(key[1]))
           : undefined;
       if (deadLetter) draft.drop("storedMessages", deadLetter.account, deadLetter.messageId);
       return true;

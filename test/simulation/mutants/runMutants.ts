@@ -12,8 +12,10 @@ import { alterInput, alterDecision } from "./alterDecision.ts";
 
 /** Hides existing steps from a decision. */
 const hideSteps = (_: unknown, draft: Draft): Alteration => ({
-  getWithoutBody: ((name: BodyTableName, ...key: Key) =>
-    name === "steps" ? undefined : draft.getWithoutBody(name, ...key)) as Draft["getWithoutBody"],
+  inspectWithoutBody: ((name: BodyTableName, ...key: Key) =>
+    name === "steps"
+      ? undefined
+      : draft.inspectWithoutBody(name as "steps", ...key)) as Draft["inspectWithoutBody"],
 });
 
 const isResult = (id: string): boolean => /\/r\d+$/.test(id);
@@ -52,7 +54,7 @@ export const runMutants: Record<string, Commands> = {
     ...hideSteps(_, draft),
     put: {
       steps: (row) =>
-        draft.getWithoutBody("steps", row.account, row.id) ? { ...row, id: `${row.id}0` } : row,
+        draft.inspectWithoutBody("steps", row.account, row.id) ? { ...row, id: `${row.id}0` } : row,
     },
   })),
   "a step that is posted twice replaces the first": alterDecision("publish", hideSteps),
@@ -68,12 +70,12 @@ export const runMutants: Record<string, Commands> = {
     }) as Draft["listRunRows"],
   })),
   "a step settles the call of another branch": alterDecision("publish", (_, draft) => ({
-    getWithoutBody: ((name: BodyTableName, account: string, id: string) =>
-      draft.getWithoutBody(
-        name,
+    inspectWithoutBody: ((name: BodyTableName, account: string, id: string) =>
+      draft.inspectWithoutBody(
+        name as "steps",
         account,
         name === "steps" ? id.replace(/\/p(\d+)$/, (_all, number) => `/p${Number(number) + 1}`) : id,
-      )) as Draft["getWithoutBody"],
+      )) as Draft["inspectWithoutBody"],
   })),
   "a step frees the places of a request that still runs": alterDecision("publish", (_, draft) => ({
     put: {
@@ -123,7 +125,7 @@ export const runMutants: Record<string, Commands> = {
   "a failed run has two dead letters": alterDecision("settle", (_, draft, moment) => ({
     put: {
       deadLetters: (row) => {
-        if (row.run && !draft.get("deadLetters", row.account, row.id))
+        if (row.run && !draft.inspect("deadLetters", row.account, row.id))
           draft.put("deadLetters", { ...row, id: moment.newId("dlq") });
         return row;
       },

@@ -175,7 +175,7 @@ function serveOne(
  */
 export function sendNow(draft: Draft, moment: Moment, state: MessageState): void {
   const account = draft.get("accounts", state.account);
-  const message = draft.get("storedMessages", state.account, state.id);
+  const message = draft.inspect("storedMessages", state.account, state.id);
   if (!account) return giveUp(draft, moment, state);
   if (!message || message.damaged)
     return draft.put("messages", { ...state, state: "pending", dueAt: moment.now });

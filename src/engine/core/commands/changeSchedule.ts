@@ -13,7 +13,7 @@ import type { Scope } from "../model/rights.ts";
 import { findScopeRefusal, mustHaveVerb } from "../model/rights.ts";
 import { nextCronTime, parseCron } from "../values/cron.ts";
 import { Refusal } from "../values/errors.ts";
-import { checkSchedule, damagedScheduleRefusal, mustFindSchedule } from "../sending/scheduleChecks.ts";
+import { checkSchedule, mustFindSchedule } from "../sending/scheduleChecks.ts";
 
 /** The settings of a schedule that can return to their defaults, with these defaults. */
 const clearedValues = {
@@ -70,7 +70,6 @@ export const changeSchedule: Decision<ChangeInput, Schedule> = {
     if (scope) mustHaveVerb(scope, "read", " to send the messages of a schedule with changes");
     const account = requireActiveAccount(draft.get("accounts", owner));
     const schedule = mustFindSchedule(draft, owner, id);
-    if (schedule.damaged) throw damagedScheduleRefusal(id);
     const changed = applyChange(schedule, { change, overrides }, moment.now);
     checkSchedule(account, { ...changed, body: change.body }, moment);
     const { headers, ...known } = schedule.messageInput;

@@ -286,7 +286,7 @@ function retryLostLease(draft: Draft, moment: Moment, state: MessageState): Mess
     return retried;
   }
   const account = draft.get("accounts", state.account);
-  const message = draft.getWithoutBody("storedMessages", state.account, state.id);
+  const message = draft.inspectWithoutBody("storedMessages", state.account, state.id);
   if (account && message) failMessage(draft, moment, { account, message, state, outcome });
   else giveUp(draft, moment, state);
   return null;

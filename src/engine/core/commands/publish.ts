@@ -5,7 +5,8 @@ import { queueGate } from "../admission/gate.ts";
 import { findLimiter } from "../admission/limiter.ts";
 import { listHostKeysFor, listLimiterKeysFor } from "../admission/hints.ts";
 import { accept } from "../sending/createMessage.ts";
-import { listRecipients, damagedGroupRefusal } from "../sending/recipients.ts";
+import { damagedRefusal } from "../sending/damaged.ts";
+import { listRecipients } from "../sending/recipients.ts";
 import { findBodyRefusal, findSendingRefusal } from "../limits/sendingLimits.ts";
 import type { StepInput } from "../workflows/history.ts";
 import { findOngoingRun, postStep } from "../workflows/history.ts";
@@ -252,8 +253,8 @@ function publishOne(publishing: Publishing, input: MessageInput): PublishResult 
   if (topicRefusal) return topicRefusal;
   if (input.group === null) return acceptOnce(publishing, input);
   const all = listRecipients(draft, account.id, input);
-  if (draft.get("urlGroups", account.id, input.group)?.damaged)
-    return { refused: "invalid", message: damagedGroupRefusal(input.group).message };
+  if (draft.inspect("urlGroups", account.id, input.group)?.damaged)
+    return { refused: "invalid", message: damagedRefusal("urlGroups", input.group).message };
   if (all.length === 0)
     return {
       refused: "not-found",

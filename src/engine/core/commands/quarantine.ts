@@ -32,7 +32,7 @@ export const quarantine: Decision<{ row: DueRow; reason: string }, Quarantined> 
   decide: ({ row, reason }, draft, moment) => {
     const { table, account: id } = row;
     if (table === "schedules") {
-      const schedule = draft.get("schedules", id, row.id);
+      const schedule = draft.inspect("schedules", id, row.id);
       if (!schedule || schedule.dueAt === null || schedule.dueAt > moment.now) return { description: null };
       skipFiring(draft, moment, { schedule, skipReason: "its messages could not be stored" });
       draft.record("quarantined");
@@ -43,7 +43,7 @@ export const quarantine: Decision<{ row: DueRow; reason: string }, Quarantined> 
     const [state] = listSuspects(draft, row);
     if (!state || (state.dueAt !== null && state.dueAt > moment.now)) return { description: null };
     const account = draft.get("accounts", id);
-    const message = draft.getWithoutBody("storedMessages", id, state.id);
+    const message = draft.inspectWithoutBody("storedMessages", id, state.id);
     const outcome = { ...refusedResponse, error: quarantineError + toStorableText(reason) };
     if (account && message)
       failMessage(draft, moment, { account, message: withoutCallbacks(message), state, outcome });

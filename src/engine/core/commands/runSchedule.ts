@@ -4,7 +4,7 @@ import { mustHaveStorage } from "../limits/storageQuota.ts";
 import type { Decision } from "../decision/command.ts";
 import type { AccountId, MessageId } from "../values/basics.ts";
 import { Refusal } from "../values/errors.ts";
-import { damagedScheduleRefusal, mustFindSchedule } from "../sending/scheduleChecks.ts";
+import { mustFindSchedule } from "../sending/scheduleChecks.ts";
 import { explainEmptyFiring, publishScheduled } from "../sending/firing.ts";
 
 /** The messages that a run of a schedule by hand published. */
@@ -19,7 +19,6 @@ export const runSchedule: Decision<{ account: AccountId; id: string }, ScheduleR
   decide: ({ account: owner, id }, draft, moment) => {
     const account = requireActiveAccount(draft.get("accounts", owner));
     const schedule = mustFindSchedule(draft, owner, id);
-    if (schedule.damaged) throw damagedScheduleRefusal(id);
     mustAfford(account, moment.now);
     mustHaveStorage(account, { continuesRun: false, isDiskLow: moment.isDiskLow });
     const messages = publishScheduled(draft, moment, { account, schedule });

@@ -12,7 +12,7 @@ import type { Scope } from "../model/rights.ts";
 import { mustHaveVerb, findScopeRefusal } from "../model/rights.ts";
 import { findContentRefusal } from "../workflows/contentScope.ts";
 import { mustHaveStorage } from "../limits/storageQuota.ts";
-import { checkSchedule, damagedScheduleRefusal, mustFindSchedule } from "../sending/scheduleChecks.ts";
+import { checkSchedule, mustFindSchedule, noSchedule } from "../sending/scheduleChecks.ts";
 
 /** A schedule to create. `id` null: the schedule gets a new id. */
 export type ScheduleInput = {
@@ -49,12 +49,12 @@ export const createSchedule: Decision<ScheduleInput, ScheduleCreated> = {
     if (duplicate && duplicate.expiresAt > moment.now && isUnreplaced(draft, duplicate, parseCron(cron)))
       return { scheduleId: duplicate.messageId, deduplicated: true };
     mustHaveStorage(owner, { continuesRun: false, isDiskLow: moment.isDiskLow });
-    if (input.id === null || !draft.get("schedules", account, input.id))
+    if (input.id === null || !draft.inspect("schedules", account, input.id))
       takeQuota(draft, owner, { name: "schedules" });
     const id = input.id ?? moment.newId("scd");
     const { deduplicationWindow: _window, ...keptInput } = input.messageInput;
     const messageInput = { ...keptInput, deduplication: null, scheduleId: id };
-    const dueAt = firstTime(draft.get("schedules", account, id), parseCron(cron), moment.now);
+    const dueAt = firstTime(draft.inspect("schedules", account, id), parseCron(cron), moment.now);
     const schedule = { account, id, cron: parseCron(cron), createdAt: moment.now, dueAt, messageInput, body };
     draft.put("schedules", { ...schedule, paused: false, lastAt: null, lastMessages: [] });
     if (input.messageInput.deduplication !== null) {
@@ -74,7 +74,7 @@ const deduplicationKey = (key: string, cron: string): string => `schedule ${key}
  * this expression.
  */
 function isUnreplaced(draft: Draft, { account, messageId, made }: Deduplication, cron: string): boolean {
-  const schedule = draft.get("schedules", account, messageId);
+  const schedule = draft.inspect("schedules", account, messageId);
   return schedule?.createdAt === made.at && schedule.cron === cron;
 }
 
@@ -96,7 +96,7 @@ function mustBeInScope(scope: Scope, { account, id, messageInput }: ScheduleInpu
     findScopeRefusal(scope, messageInput) ??
     findContentRefusal(draft, { scope, account, input: messageInput });
   if (refusal) throw new Refusal(refusal.refused, refusal.message);
-  if (id !== null && draft.get("schedules", account, id)) mustHaveVerb(scope, "manage");
+  if (id !== null && draft.inspect("schedules", account, id)) mustHaveVerb(scope, "manage");
 }
 
 function firstTime(replaced: Schedule | undefined, cron: string, now: Millis): Millis | null {
@@ -107,7 +107,7 @@ function firstTime(replaced: Schedule | undefined, cron: string, now: Millis): M
 /** Removes a schedule if it exists. Messages that it has published are not affected. */
 export const deleteSchedule: Decision<Named, { deleted: boolean }> = {
   decide: ({ account, id }, draft) => {
-    const deleted = draft.get("schedules", account, id) !== undefined;
+    const deleted = draft.inspect("schedules", account, id) !== undefined;
     if (deleted) draft.drop("schedules", account, id);
     return { deleted };
   },
@@ -116,7 +116,8 @@ export const deleteSchedule: Decision<Named, { deleted: boolean }> = {
 /** Pauses a schedule: it skips its times until it is resumed. A firing that is due is skipped as well. */
 export const pauseSchedule: Decision<Named, { scheduleId: string }> = {
   decide: ({ account, id }, draft) => {
-    const schedule = mustFindSchedule(draft, account, id);
+    const schedule = draft.inspect("schedules", account, id);
+    if (!schedule) throw noSchedule(id);
     if (!schedule.paused) draft.put("schedules", { ...schedule, paused: true, dueAt: null });
     return { scheduleId: id };
   },
@@ -129,7 +130,6 @@ export const pauseSchedule: Decision<Named, { scheduleId: string }> = {
 export const resumeSchedule: Decision<Named, { scheduleId: string }> = {
   decide: ({ account, id }, draft, moment) => {
     const schedule = mustFindSchedule(draft, account, id);
-    if (schedule.damaged) throw damagedScheduleRefusal(id);
     const dueAt = schedule.paused
       ? nextCronTime(schedule.cron, Math.max(moment.now, schedule.lastAt ?? 0))
       : schedule.dueAt;

@@ -93,7 +93,7 @@ function applyOutcome(draft: Draft, moment: Moment, { account, state, outcome }:
     release(draft, moment, state);
     return { became: "delivered" };
   }
-  const message = draft.getWithoutBody("storedMessages", state.account, state.id);
+  const message = draft.inspectWithoutBody("storedMessages", state.account, state.id);
   if (!message || message.damaged) return applyToDamaged(draft, moment, { account, state, outcome });
   if (belongsToRun(message)) return applyRunOutcome(draft, moment, { account, message, state, outcome });
   const retried = countRetries(state);

@@ -7,7 +7,6 @@ import { mustAllowHosts } from "../accounts/allowedHosts.ts";
 import { takeQuota } from "../limits/rowLimits.ts";
 import { requireActiveAccount, formatRaiseHint, readLimits } from "../accounts/plans.ts";
 import { mustHaveStorage } from "../limits/storageQuota.ts";
-import { damagedGroupRefusal } from "../sending/recipients.ts";
 
 /** A group of an account. Its name has been validated. */
 type Named = { account: AccountId; name: string };
@@ -26,7 +25,7 @@ export const addEndpoints: Decision<Named & { endpoints: readonly Endpoint[] }, 
       owner,
       added.map(({ url }) => url),
     );
-    const known = draft.get("urlGroups", account, name);
+    const known = draft.inspect("urlGroups", account, name);
     const group =
       known && !known.damaged
         ? known
@@ -115,7 +114,6 @@ export const setGroupHeaders: Decision<Named & { headers: HeaderList }, UrlGroup
 
 function mustFindGroup(draft: Draft, { account, name }: Named): UrlGroup {
   const group = draft.get("urlGroups", account, name);
-  if (group?.damaged) throw damagedGroupRefusal(name);
   if (group) return group;
   throw new Refusal(
     "not-found",
@@ -127,7 +125,7 @@ function mustFindGroup(draft: Draft, { account, name }: Named): UrlGroup {
 /** Removes a group if it exists. Messages that were created for it are not affected. */
 export const deleteGroup: Decision<Named, { deleted: number }> = {
   decide: ({ account, name }, draft) => {
-    if (!draft.get("urlGroups", account, name)) return { deleted: 0 };
+    if (!draft.inspect("urlGroups", account, name)) return { deleted: 0 };
     draft.drop("urlGroups", account, name);
     return { deleted: 1 };
   },

@@ -1,3 +1,4 @@
+import { damagedRefusal } from "../sending/damaged.ts";
 import { mustAfford } from "../limits/budget.ts";
 import type { Decision, Draft } from "../decision/command.ts";
 import type { NotDone } from "../values/errors.ts";
@@ -36,11 +37,11 @@ export const retryDeadLetters: Decision<DlqSelection & { overrides: Overrides },
     mustAfford(account, moment.now);
     mustHaveStorage(account, { continuesRun: false, isDiskLow: moment.isDiskLow });
     return dlqIds.flatMap((dlqId) => {
-      const deadLetter = draft.getWithoutBody("deadLetters", id, dlqId);
-      const message = deadLetter && draft.get("storedMessages", id, deadLetter.messageId);
+      const deadLetter = draft.inspectWithoutBody("deadLetters", id, dlqId);
+      const message = deadLetter && draft.inspect("storedMessages", id, deadLetter.messageId);
       // A failed run is resumed or restarted instead.
       if (!message || deadLetter.run) return [];
-      if (deadLetter.damaged || message.damaged) throw damagedDeadLetterRefusal(dlqId);
+      if (deadLetter.damaged || message.damaged) throw damagedRefusal("deadLetters", dlqId);
       const input = applyRetryOverrides(toMessageInput(message), overrides);
       const refusal =
         findRedactedRefusal(message, { overrides }) ?? findSendingRefusal(account, input, moment.now);
@@ -51,14 +52,6 @@ export const retryDeadLetters: Decision<DlqSelection & { overrides: Overrides },
     });
   },
 };
-
-/** Returns the refusal of a dead letter that is damaged and cannot be sent again or resumed. */
-export const damagedDeadLetterRefusal = (dlqId: string): Refusal =>
-  new Refusal(
-    "invalid",
-    `dlqId: ${dlqId.slice(0, 100)} is damaged in the store and cannot be sent again; ` +
-      "restore a backup, or delete it",
-  );
 
 /** Returns the input that creates a message like this one now. */
 export function toMessageInput(message: StoredMessage): MessageInput {
@@ -97,7 +90,7 @@ export const deleteDeadLetters: Decision<DlqSelection, { deleted: number; failed
     let deleted = 0;
     const failed: NotDone[] = [];
     for (const id of new Set(dlqIds)) {
-      const deadLetter = draft.getWithoutBody("deadLetters", account, id);
+      const deadLetter = draft.inspectWithoutBody("deadLetters", account, id);
       if (!deadLetter) {
         failed.push({ id, reason: "the dead letter does not exist" });
         continue;

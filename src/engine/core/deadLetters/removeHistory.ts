@@ -37,4 +37,4 @@ export function removeLogEntries(draft: Draft, rows: readonly LogRow[]): number 
 }
 
 const isDeadLetter = (draft: Draft, row: LogRow): boolean =>
-  row.dlqId !== null && draft.getWithoutBody("deadLetters", row.account, row.dlqId) !== undefined;
+  row.dlqId !== null && draft.inspectWithoutBody("deadLetters", row.account, row.dlqId) !== undefined;

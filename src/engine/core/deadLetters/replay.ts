@@ -1,3 +1,4 @@
+import { damagedRefusal } from "../sending/damaged.ts";
 import { mustAfford } from "../limits/budget.ts";
 import { requireActiveAccount } from "../accounts/plans.ts";
 import { mustHaveStorage } from "../limits/storageQuota.ts";
@@ -11,7 +12,7 @@ import { findScopeRefusal, mustHaveVerb } from "../model/rights.ts";
 import { accept } from "../sending/createMessage.ts";
 import type { ErrorCode } from "../values/errors.ts";
 import { Refusal } from "../values/errors.ts";
-import { applyRetryOverrides, damagedDeadLetterRefusal, toMessageInput } from "./dlq.ts";
+import { applyRetryOverrides, toMessageInput } from "./dlq.ts";
 import type { Retried } from "./dlq.ts";
 import type { Overrides } from "./overrides.ts";
 import { findRedactedRefusal } from "./redactedParts.ts";
@@ -43,12 +44,12 @@ export const replayDeadLetter: Decision<ReplayInput, Retried> = {
     const account = requireActiveAccount(draft.get("accounts", id));
     mustAfford(account, moment.now);
     mustHaveStorage(account, { continuesRun: false, isDiskLow: moment.isDiskLow });
-    const deadLetter = draft.get("deadLetters", id, dlqId);
-    const message = deadLetter && draft.get("storedMessages", id, deadLetter.messageId);
+    const deadLetter = draft.inspect("deadLetters", id, dlqId);
+    const message = deadLetter && draft.inspect("storedMessages", id, deadLetter.messageId);
     if (!deadLetter || !message)
       throw new Refusal("not-found", `dlqId: there is no dead letter ${JSON.stringify(dlqId.slice(0, 100))}`);
     if (deadLetter.run) throw runReplayRefusal(dlqId);
-    if (deadLetter.damaged || message.damaged) throw damagedDeadLetterRefusal(dlqId);
+    if (deadLetter.damaged || message.damaged) throw damagedRefusal("deadLetters", dlqId);
     const input = {
       ...applyRetryOverrides(applyChange(toMessageInput(message), change), overrides),
       replayOf: { messageId: message.id, dlqId },

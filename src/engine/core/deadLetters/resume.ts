@@ -1,7 +1,7 @@
 import { mustAfford } from "../limits/budget.ts";
 import { brandNames } from "../values/brand.ts";
 import type { Decision, Draft, Moment } from "../decision/command.ts";
-import { damagedDeadLetterRefusal, removeDeadLetter } from "./dlq.ts";
+import { removeDeadLetter } from "./dlq.ts";
 import { Refusal } from "../values/errors.ts";
 import type { OngoingRun } from "../workflows/history.ts";
 import { sendStep } from "../workflows/history.ts";
@@ -148,7 +148,6 @@ function mustFindFailedRun(draft: Draft, account: AccountId, dlqId: string): Run
   if (!deadLetter)
     throw new Refusal("not-found", `dlqId: no failed run ${JSON.stringify(dlqId.slice(0, 100))}`);
   const { run } = deadLetter;
-  if (deadLetter.damaged) throw damagedDeadLetterRefusal(dlqId);
   if (!run)
     throw new Refusal(
       "invalid",
@@ -169,7 +168,7 @@ function readFirstCheck(
   { account, features }: Run,
   initial: Step | undefined,
 ): RunPart["first"] {
-  const stored = initial && draft.getWithoutBody("storedMessages", account, initial.messageId);
+  const stored = initial && draft.inspectWithoutBody("storedMessages", account, initial.messageId);
   return stored?.run?.first ?? (features.detect ? "detect" : undefined);
 }
 
@@ -312,7 +311,7 @@ export const repeatFailureCallback: Decision<Named, { runId: string; createdAt: 
     mustFindFailedRun(draft, id, dlqId);
     const deadLetter = draft.get("deadLetters", id, dlqId);
     const run = deadLetter?.run && draft.get("runs", id, deadLetter.run.key);
-    const message = deadLetter && draft.getWithoutBody("storedMessages", id, deadLetter.messageId);
+    const message = deadLetter && draft.inspectWithoutBody("storedMessages", id, deadLetter.messageId);
     const callback = run?.settings.failureCallback;
     if (
       !deadLetter ||

@@ -60,6 +60,11 @@ export interface Rows {
 /** The name of a table. */
 export type TableName = keyof Rows;
 
+/** The tables whose rows may be damaged. A damaged row has only its key: `engine/core/sending/damaged.ts`. */
+export type DamageableName = {
+  [T in TableName]: "damaged" extends keyof Rows[T] ? T : never;
+}[TableName];
+
 /** The key of a row: the account, and the id of the row within it. The row of an account has no id. */
 export type Key = readonly [account: AccountId, id?: string];
 
@@ -173,10 +178,20 @@ export type DueRows = {
  * shows what is stored. If a row is not loaded yet, the store loads it, and may run the decision again.
  */
 export interface Draft {
-  /** Returns a row, or undefined if it does not exist. */
+  /** Returns a row, or undefined if it does not exist. Throws `Refusal` if it is damaged. */
   get<T extends TableName>(table: T, ...key: Key): Rows[T] | undefined;
-  /** Returns a row without its body, which is then not loaded. */
+  /** Like `get`, without the body of the row, which is then not loaded. */
   getWithoutBody<T extends BodyTableName>(table: T, ...key: Key): WithoutBody<Rows[T]> | undefined;
+  /**
+   * Returns a row even if it is damaged. Claims, outcomes, the quarantine and retention handle damaged rows,
+   * and so do requests that replace, delete or only look for a row.
+   */
+  inspect<T extends DamageableName>(table: T, ...key: Key): Rows[T] | undefined;
+  /** Like `inspect`, without the body of the row, which is then not loaded. */
+  inspectWithoutBody<T extends DamageableName & BodyTableName>(
+    table: T,
+    ...key: Key
+  ): WithoutBody<Rows[T]> | undefined;
   /** Writes a row, which replaces the row with the same key. */
   put<T extends TableName>(table: T, row: Rows[T]): void;
   /** Reports whether the running command has changed anything so far. */

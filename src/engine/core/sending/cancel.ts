@@ -21,7 +21,7 @@ export const cancel: Decision<{ account: AccountId; messageIds: readonly Message
     const failed: NotDone[] = [];
     for (const id of new Set(messageIds)) {
       const state = draft.get("messages", account, id);
-      const message = draft.getWithoutBody("storedMessages", account, id);
+      const message = draft.inspectWithoutBody("storedMessages", account, id);
       if (!state || !message || state.run !== null || !isUnfinished(state)) {
         failed.push({ id, reason: formatCancelFailure(state, message) });
         continue;

@@ -1,4 +1,5 @@
-import type { Draft } from "../decision/command.ts";
+import type { DamageableName, Draft, Key, TableName } from "../decision/command.ts";
+import { Refusal } from "../values/errors.ts";
 import { readIdTime } from "../values/ids.ts";
 import type { StoredMessage, WithoutBody } from "../model/message.ts";
 import type { UrlGroup } from "../model/urlGroup.ts";
@@ -107,6 +108,43 @@ export const damagedStep = ({ account, id, position }: RowName & Pick<Step, "pos
   damaged: true,
 });
 
+/** The refusals of commands that need a damaged row, with what their callers can do. */
+const damagedRefusals: Readonly<Record<DamageableName, (id: string) => Refusal>> = {
+  storedMessages: (id) =>
+    new Refusal("invalid", `messageId: ${id} is damaged in the store; publish it again, or restore a backup`),
+  deadLetters: (id) =>
+    new Refusal(
+      "invalid",
+      `dlqId: ${id.slice(0, 100)} is damaged in the store and cannot be sent again; ` +
+        "restore a backup, or delete it",
+    ),
+  schedules: (id) =>
+    new Refusal(
+      "invalid",
+      `scheduleId: the schedule ${id} is damaged in the store; ` +
+        "create it again with Svc-Schedule-Id, delete it, or restore a backup",
+    ),
+  urlGroups: (name) =>
+    new Refusal(
+      "invalid",
+      `the URL group ${name} is damaged in the store, so its endpoints are not known; ` +
+        `add all of them again (POST /v2/topics/${name}/endpoints), delete the group, or restore a backup`,
+    ),
+  steps: (id) =>
+    new Refusal("invalid", `the step ${id} is damaged in the store; restart the run, or restore a backup`),
+};
+
+/** Returns the refusal of a command that needs a damaged row. */
+export const damagedRefusal = (table: DamageableName, id: string): Refusal => damagedRefusals[table](id);
+
+/** Returns a row that was read. Throws `Refusal` if it is damaged. */
+export function refuseDamaged<Row>(table: TableName, [, id = ""]: Key, row: Row): Row {
+  if (row && isDamageable(table) && (row as { damaged?: true }).damaged) throw damagedRefusal(table, id);
+  return row;
+}
+
+const isDamageable = (table: TableName): table is DamageableName => table in damagedRefusals;
+
 /** The outcome of a message whose content is damaged. */
 const damagedOutcome = {
   ...noResponse,
@@ -116,7 +154,7 @@ const damagedOutcome = {
 /** Reports whether the stored content of an unfinished message is damaged or missing. */
 export function isContentDamaged(draft: Draft, state: MessageState): boolean {
   if (!isUnfinished(state)) return false;
-  const message = draft.get("storedMessages", state.account, state.id);
+  const message = draft.inspect("storedMessages", state.account, state.id);
   return !message || message.damaged === true;
 }
 
@@ -128,7 +166,7 @@ export function toDamagedFailure(
   draft: Draft,
   { account, id, run: key }: MessageState,
 ): { message: WithoutBody<StoredMessage>; outcome: typeof damagedOutcome } {
-  const stored = draft.get("storedMessages", account, id) ?? damagedMessage({ account, id });
+  const stored = draft.inspect("storedMessages", account, id) ?? damagedMessage({ account, id });
   const run = key === null ? undefined : draft.get("runs", account, key);
   const { run: part, ...rest } = stored;
   const runPart = run && {

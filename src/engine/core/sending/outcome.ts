@@ -169,7 +169,7 @@ export const toFailureCallbackInfo = ({
 
 /** Returns a stored message with its body. Throws an error if the body was not loaded. */
 export function readWithBody(draft: Draft, { account, id }: WithoutBody<StoredMessage>): StoredMessage {
-  const message = draft.get("storedMessages", account, id);
+  const message = draft.inspect("storedMessages", account, id);
   if (!message) throw new Error(`the body of ${id} was not loaded`);
   return message;
 }
@@ -194,7 +194,7 @@ export function reportCallback(
   info: FailureCallbackInfo,
 ): void {
   if (message.reportsOn?.kind !== "failureCallback" || message.reportsOn.dlqId === null) return;
-  const deadLetter = draft.get("deadLetters", message.account, message.reportsOn.dlqId);
+  const deadLetter = draft.inspect("deadLetters", message.account, message.reportsOn.dlqId);
   if (deadLetter && !deadLetter.damaged) draft.put("deadLetters", { ...deadLetter, failureCallback: info });
   const run = message.run && draft.get("runs", message.account, message.run.run);
   const callback = run?.failure?.callback;

@@ -16,7 +16,7 @@ export function listRecipients<L extends Omit<MessageInput, "body">>(
   input: L,
 ): L[] {
   if (input.group === null) return [input];
-  const endpoints = draft.get("urlGroups", account, input.group)?.endpoints ?? [];
+  const endpoints = draft.inspect("urlGroups", account, input.group)?.endpoints ?? [];
   return endpoints.map((endpoint) => toEndpointInput(input, endpoint));
 }
 
@@ -51,14 +51,6 @@ export function checkQueryLength(query: string, { name, endpoints }: UrlGroup): 
       `its URL would have ${longest} characters, the limit is ${limits.urlLength}`,
   );
 }
-
-/** Returns the refusal of a command that needs a group whose endpoints are no longer known. */
-export const damagedGroupRefusal = (name: string): Refusal =>
-  new Refusal(
-    "invalid",
-    `the URL group ${name} is damaged in the store, so its endpoints are not known; ` +
-      `add all of them again (POST /v2/topics/${name}/endpoints), delete the group, or restore a backup`,
-  );
 
 /** The maximum length of a URL in a deduplication key. A database key cannot be as long as a URL. */
 const maxUrlInKey = 512;

@@ -38,15 +38,7 @@ export function checkSchedule(
   if (refusal) throw new Refusal(refusal.refused, refusal.message);
 }
 
-/** Returns the refusal of an action that a damaged schedule does not allow. */
-export const damagedScheduleRefusal = (id: string): Refusal =>
-  new Refusal(
-    "invalid",
-    `scheduleId: the schedule ${id} is damaged in the store; ` +
-      "create it again with Svc-Schedule-Id, delete it, or restore a backup",
-  );
-
-/** Returns a schedule of the account. Throws `Refusal` if it does not exist. */
+/** Returns a schedule of the account. Throws `Refusal` if it does not exist, or is damaged. */
 export function mustFindSchedule(draft: Draft, account: AccountId, id: string): Schedule {
   const schedule = draft.get("schedules", account, id);
   if (!schedule) throw noSchedule(id);

@@ -28,7 +28,8 @@ export function findContentRefusal(draft: Draft, publish: ScopedPublish): Conten
   if (input.post) return findRunContentRefusal(draft, publish, input.post);
   if (input.group === null) return null;
   // Callbacks report the URLs of the endpoints, and the default headers of the group.
-  const allowedUrls = draft.get("urlGroups", account, input.group)?.headers.map(([, value]) => value) ?? [];
+  const allowedUrls =
+    draft.inspect("urlGroups", account, input.group)?.headers.map(([, value]) => value) ?? [];
   return findDisclosureRefusal(scope, {
     content: `a message to the URL group ${input.group}`,
     urls: listAllCallbackUrls(input),

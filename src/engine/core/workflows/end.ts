@@ -104,7 +104,8 @@ function reportToInvoker(
   const ongoing = findRunIfOngoing(draft, account.id, invoker);
   dropWaiter(draft, account.id, toWaiterId(invoker.run, invoker.step));
   // The endpoint itself may have posted a result already.
-  if (draft.getWithoutBody("steps", account.id, toStepId(invoker.run, toStepKey("step", head, -1)))) return;
+  if (draft.inspectWithoutBody("steps", account.id, toStepId(invoker.run, toStepKey("step", head, -1))))
+    return;
   if (ongoing) {
     if (ended.body.byteLength > 0 && !fitsHistory(ongoing, body.byteLength))
       throw noRoomRefusal(ongoing, "result");

@@ -238,7 +238,7 @@ export function postStep(
   const ongoing = mustFindOngoingRun(draft, account.id, post.runId);
   const { runId, createdAt } = ongoing.run;
   const callType = post.kind === "call" ? "toCallback" : "step";
-  const older = draft.getWithoutBody(
+  const older = draft.inspectWithoutBody(
     "steps",
     account.id,
     toStepId(ongoing.run.id, toStepKey(callType, post.head, -1)),

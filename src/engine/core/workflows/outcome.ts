@@ -144,7 +144,7 @@ function appendCallResult(
 ): string | null {
   const { callback } = message;
   if (!callback) return null;
-  const call = draft.getWithoutBody("steps", account.id, toStepId(ongoing.run.id, message.run.stepKey));
+  const call = draft.inspectWithoutBody("steps", account.id, toStepId(ongoing.run.id, message.run.stepKey));
   if (call?.damaged) return "the step that called the third party is damaged in the store";
   const reportsOn = { kind: "callback", messageId: message.id, dlqId: null } as const;
   const retried = countRetries(state);

@@ -86,7 +86,7 @@ function findPostingCall(
     // The response of a third party has its own call, and the endpoint posts the result in that call.
     const kind = head.stepType === "Call" && callType === "step" ? "answer" : "plan";
     const stepId = toStepId(run, formatStepKey({ kind, number: head.stepId }));
-    const carried = draft.getWithoutBody("steps", account, stepId);
+    const carried = draft.inspectWithoutBody("steps", account, stepId);
     return { messageId: carried?.damaged ? undefined : carried?.messageId, stepId };
   }
   const number = head.stepId || (head.targetStep ?? 0);

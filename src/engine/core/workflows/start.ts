@@ -240,7 +240,7 @@ function findInvokeResult(draft: Draft, account: AccountId, { run, step }: Invok
       deduplicated: false,
       run: { runId: child.runId, createdAt: child.createdAt },
     };
-  const result = draft.getWithoutBody("steps", account, toResultId(run, step));
+  const result = draft.inspectWithoutBody("steps", account, toResultId(run, step));
   return result
     ? { messageId: result.messageId, deduplicated: false, run: { runId: "", createdAt: result.createdAt } }
     : null;

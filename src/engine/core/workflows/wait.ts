@@ -62,7 +62,7 @@ export const wait: Decision<WaitInput, { waits: boolean }> = {
     const key = toWaiterId(ongoing.run.id, post.step);
     if (
       draft.get("waiters", id, key) ||
-      draft.getWithoutBody("steps", id, toResultId(ongoing.run.id, post.step))
+      draft.inspectWithoutBody("steps", id, toResultId(ongoing.run.id, post.step))
     )
       return { waits: false };
     settlePosted(draft, moment, { ongoing, head: parseStepHead(post.step) });

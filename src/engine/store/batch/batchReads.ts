@@ -85,7 +85,7 @@ export class BatchReads {
     this.#overlay = overlay;
     this.#loader = loader;
     // Rows that can be read at once need no hints.
-    this.#usesRowHints = usesHints && !loader.rowNow;
+    this.#usesRowHints = usesHints && loader.now === null;
     this.waitlistHeads = new WaitlistHeads(undo);
     this.quotaCounts = new QuotaCounts(undo);
     this.bodiesToLoad = new BodiesToLoad(bytes, undo);
@@ -98,9 +98,9 @@ export class BatchReads {
     if (entry) return entry.now;
     if (table === "storedMessages" && this.bodiesToLoad.isMissing(key))
       return this.bodiesToLoad.expect(key) as Rows[T] | undefined;
-    const { rowNow } = this.#loader;
-    if (!rowNow) return this.#miss(() => addKey(this.#wanted.rows, table, key));
-    const row = this.#readNow(() => rowNow(table, key));
+    const { now } = this.#loader;
+    if (!now) return this.#miss(() => addKey(this.#wanted.rows, table, key));
+    const row = this.#readNow(() => now.row(table, key));
     if (row === undefined) this.#overlay.addAbsent(table, key);
     else this.#overlay.addLoaded(table, row);
     return row;
@@ -111,9 +111,9 @@ export class BatchReads {
     const entry = this.#overlay.entry(table, key);
     if (entry) return entry.now;
     if (this.#rowsWithoutBody.has(table, key)) return this.#rowsWithoutBody.get(table, key);
-    const { rowNow } = this.#loader;
-    if (!rowNow) return this.#miss(() => addKey(this.#wanted.withoutBodies, table, key));
-    const row = this.#readNow(() => rowNow(table, key, { bodies: false }));
+    const { now } = this.#loader;
+    if (!now) return this.#miss(() => addKey(this.#wanted.withoutBodies, table, key));
+    const row = this.#readNow(() => now.row(table, key, { bodies: false }));
     if (row === undefined) this.#rowsWithoutBody.addAbsent(table, key);
     else this.#rowsWithoutBody.add(table, row);
     return row;
@@ -153,11 +153,10 @@ export class BatchReads {
   /** Returns the ids of a run's rows in one table. */
   runRowIds(need: RunRowsNeed): readonly string[] {
     const { runIndex } = this.#overlay;
-    const { runRowsNow } = this.#loader;
-    if (!runRowsNow && !runIndex.wereRowsAsked(need))
-      return this.#miss(() => this.#wanted.runRows.push(need), none);
-    if (runRowsNow && runIndex.pickUnaskedRows([need]).length > 0)
-      this.#addRunRows(this.#readNow(() => runRowsNow(need)));
+    const { now } = this.#loader;
+    if (!now && !runIndex.wereRowsAsked(need)) return this.#miss(() => this.#wanted.runRows.push(need), none);
+    if (now && runIndex.pickUnaskedRows([need]).length > 0)
+      this.#addRunRows(this.#readNow(() => now.runRows(need)));
     return runIndex.listIds(need.table, need);
   }
 
@@ -222,7 +221,7 @@ export class BatchReads {
     if (entry && isCreated(entry)) return "loaded";
     const admission = this.bodiesToLoad.select(message);
     if (admission !== "loaded" || entry || this.bodiesToLoad.isMissing(key)) return admission;
-    if (this.#loader.rowNow) this.row("storedMessages", key);
+    if (this.#loader.now) this.row("storedMessages", key);
     else {
       this.bodiesToLoad.addMissing(key);
       if (!this.#isOtherMissing) {

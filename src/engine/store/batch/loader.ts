@@ -37,11 +37,8 @@ export interface Loader {
     keys: readonly Key[],
     options?: BodyOptions,
   ): Promise<readonly Rows[T][]>;
-  /**
-   * Returns a row at once, or undefined if it does not exist. Missing if the storage cannot be read without
-   * waiting.
-   */
-  rowNow?<T extends TableName>(table: T, key: Key, options?: BodyOptions): Rows[T] | undefined;
+  /** Null if the storage cannot be read without waiting. */
+  readonly now: RowsNow | null;
   due(now: Millis, limits: DueNeed): Promise<DueRows>;
   waitlistHeads(heads: readonly WaitlistHead[]): Promise<readonly MessageState[]>;
   leasedByOthers(need: LeasedNeed): Promise<readonly MessageState[]>;
@@ -57,14 +54,20 @@ export interface Loader {
   quotaCounts(needs: readonly CountNeed[]): Promise<readonly number[]>;
   /** Returns rows of runs, without their bodies. */
   runRows(needs: readonly RunRowsNeed[]): Promise<LoadedRunRows>;
-  /** Like `runRows`, at once. Missing if the storage cannot be read without waiting. */
-  runRowsNow?(need: RunRowsNeed): LoadedRunRows;
   /** Returns the steps of histories, in no order. */
   steps(needs: readonly StepsNeed[]): Promise<readonly Step[]>;
   /** Returns the approximate memory of each history in bytes. */
   stepSizes(needs: readonly StepsNeed[]): Promise<readonly number[]>;
   /** Returns the sent part of each history: its steps in order, between two positions. */
   histories(needs: readonly HistoryNeed[]): Promise<readonly (readonly SentStep[])[]>;
+}
+
+/** Reads that return at once. */
+export interface RowsNow {
+  /** Returns a row, or undefined if it does not exist. */
+  row<T extends TableName>(table: T, key: Key, options?: BodyOptions): Rows[T] | undefined;
+  /** Returns rows of a run, without their bodies. */
+  runRows(need: RunRowsNeed): LoadedRunRows;
 }
 
 /** The rows of runs by table. */

@@ -1,4 +1,5 @@
 import type {
+  DamageableName,
   BodyTableName,
   Draft,
   DueNeed,
@@ -27,6 +28,7 @@ import type { RunKey } from "../../core/model/runPost.ts";
 import { noBytes } from "../../core/values/basics.ts";
 import type { Step } from "../../core/model/run.ts";
 import { toStepId } from "../../core/model/stepId.ts";
+import { refuseDamaged } from "../../core/sending/damaged.ts";
 import { toKey } from "../catalog/keys.ts";
 import { BatchReads } from "./batchReads.ts";
 import { Effects } from "./effects.ts";
@@ -138,10 +140,21 @@ export class WorkingSet implements Draft {
   }
 
   get<T extends TableName>(table: T, ...key: Key): Rows[T] | undefined {
-    return this.#reads.row(table, key);
+    return refuseDamaged(table, key, this.#reads.row(table, key));
   }
 
   getWithoutBody<T extends BodyTableName>(table: T, ...key: Key): WithoutBody<Rows[T]> | undefined {
+    return refuseDamaged(table, key, this.#reads.rowWithoutBody(table, key));
+  }
+
+  inspect<T extends DamageableName>(table: T, ...key: Key): Rows[T] | undefined {
+    return this.#reads.row(table, key);
+  }
+
+  inspectWithoutBody<T extends DamageableName & BodyTableName>(
+    table: T,
+    ...key: Key
+  ): WithoutBody<Rows[T]> | undefined {
     return this.#reads.rowWithoutBody(table, key);
   }
 

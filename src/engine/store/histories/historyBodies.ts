@@ -89,7 +89,7 @@ export class HistoryBodies {
     const key = [need.account, runId] as const;
     // The storage may still have the active run if the batch has ended it.
     const isKnown = set.isKnown("activeRuns", ...key);
-    const active = isKnown ? set.peek("activeRuns", ...key) : loader.rowNow?.("activeRuns", key);
+    const active = isKnown ? set.peek("activeRuns", ...key) : loader.now?.row("activeRuns", key);
     return active?.run === need.run && active.firstMessage === kept.firstMessage ? kept : undefined;
   }
 
@@ -141,7 +141,7 @@ export class HistoryBodies {
 /** The changes of the batch, the loader of its transaction, and the kept histories. */
 export type HistorySources = {
   set: Pick<WorkingSet, "changes" | "peek" | "isKnown">;
-  loader: Pick<Loader, "rows" | "rowNow" | "histories">;
+  loader: Pick<Loader, "rows" | "now" | "histories">;
   recent: RecentHistories;
 };
 

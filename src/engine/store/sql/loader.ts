@@ -51,9 +51,6 @@ function makeLoader(connection: DatabaseConnection): Loader {
     order by due_at, id limit ?${dialect.lock(messages.name, "skip locked")}`;
   return {
     rows: (name, keys, options) => readRowsByKey(connection, name, { keys, mode: "locking", ...options }),
-    ...(canReadNow(connection) && {
-      rowNow: (name, key, options) => readRowNow(connection, name, { key, ...options }),
-    }),
     due: createDueReader(connection),
     ...createRunRowsReader(connection),
     ...createHistoryReader(connection),
@@ -196,7 +193,7 @@ const parameterTypes = {
  * Returns the reads of the rows of runs, each table separately. If a need names an event, only the waiters or
  * notifications of that event are read.
  */
-function createRunRowsReader(connection: DatabaseConnection): Pick<Loader, "runRows" | "runRowsNow"> {
+function createRunRowsReader(connection: DatabaseConnection): Pick<Loader, "runRows" | "now"> {
   const { messages, waiters, notifications, steps } = tables;
   const { dialect, cipher } = connection;
   const statements = makeRunRowsStatements(dialect);
@@ -218,13 +215,16 @@ function createRunRowsReader(connection: DatabaseConnection): Pick<Loader, "runR
         results.flatMap((rows, at) => (statements[at]?.table === table ? rows : [])),
       );
     },
-    ...(canReadNow(connection) && {
-      runRowsNow: (need) => {
-        const statement = statements.find(({ reads }) => reads(need));
-        const rows = statement ? connection.now(statement.sql, statement.toParameters(need)) : [];
-        return toLoaded((table) => (table === need.table ? rows : []));
-      },
-    }),
+    now: canReadNow(connection)
+      ? {
+          row: (name, key, options) => readRowNow(connection, name, { key, ...options }),
+          runRows: (need) => {
+            const statement = statements.find(({ reads }) => reads(need));
+            const rows = statement ? connection.now(statement.sql, statement.toParameters(need)) : [];
+            return toLoaded((table) => (table === need.table ? rows : []));
+          },
+        }
+      : null,
   };
 }
 

@@ -75,17 +75,18 @@ export class RecentRows {
       for (const account of accounts as readonly Account[]) this.#accounts.set(account.id, account);
       return accounts;
     };
-    const { rowNow: readNow } = loader;
-    const rowNow: Loader["rowNow"] =
-      readNow &&
-      ((table, key, options) => {
+    const { now: stored } = loader;
+    const now: Loader["now"] = stored && {
+      ...stored,
+      row: (table, key, options) => {
         const cached = this.#find(table, key);
         if (cached !== undefined) return cached;
-        const row = readNow(table, key, options);
+        const row = stored.row(table, key, options);
         if (table === "accounts" && row !== undefined) this.#accounts.set(key[0], row as Account);
         return row;
-      });
-    return { ...loader, rows, ...(rowNow && { rowNow }), quotaCounts: this.#counts.cachedCounts(loader) };
+      },
+    };
+    return { ...loader, rows, now, quotaCounts: this.#counts.cachedCounts(loader) };
   }
 
   #find<T extends TableName>(table: T, key: Key): Rows[T] | undefined {

@@ -1,8 +1,9 @@
 import { expect, test } from "vitest";
-import { damagedDeadLetterRefusal } from "../../../../src/engine/core/deadLetters/dlq.ts";
 import { noBytes } from "../../../../src/engine/core/values/basics.ts";
 import {
   damagedMessage,
+  damagedRefusal,
+  refuseDamaged,
   damagedUrlGroup,
   damagedDeadLetter,
   damagedSchedule,
@@ -107,10 +108,21 @@ test("a damaged schedule is paused if it had no time to fire", () => {
 });
 
 test("a damaged dead letter cannot be sent again", () => {
-  expect(damagedDeadLetterRefusal("x".repeat(101))).toMatchObject({
+  expect(damagedRefusal("deadLetters", "x".repeat(101))).toMatchObject({
     code: "invalid",
     message:
       `dlqId: ${"x".repeat(100)} is damaged in the store and cannot be sent again; restore a ` +
       "backup, or delete it",
   });
+});
+
+test("a row is refused if it is damaged, and any other row is returned", () => {
+  const message = damagedMessage({ account: "acme", id: "msg_1" });
+  const { damaged: _damaged, ...sound } = message;
+  expect(() => refuseDamaged("storedMessages", ["acme", "msg_1"], message)).toThrow(
+    "messageId: msg_1 is damaged in the store",
+  );
+  expect(refuseDamaged("storedMessages", ["acme", "msg_1"], sound)).toBe(sound);
+  expect(refuseDamaged("storedMessages", ["acme", "msg_1"], undefined)).toBeUndefined();
+  expect(() => refuseDamaged("steps", ["acme", "run_1/p3"], { damaged: true })).toThrow("step run_1/p3");
 });

@@ -3,7 +3,7 @@ import { createIdGenerator } from "../../../../src/engine/core/values/ids.ts";
 import type { Outcome } from "../../../../src/engine/core/model/attempt.ts";
 import type { RunFeatures } from "../../../../src/engine/core/model/runPost.ts";
 import { decideBatch } from "../../../../src/engine/store/batch/decide.ts";
-import type { Loader } from "../../../../src/engine/store/batch/loader.ts";
+import type { Loader, RowsNow } from "../../../../src/engine/store/batch/loader.ts";
 import {
   CommandRunner,
   ampleCapacity,
@@ -51,14 +51,16 @@ async function readsDuring(broker: CommandRunner, call: CommandCall): Promise<st
   const reads: string[] = [];
   const noting: Loader = {
     ...loader,
-    rowNow: (table, key, options) => {
-      if (table === "storedMessages" && options?.bodies !== false) reads.push("body");
-      if (table === "waiters") reads.push("waiter");
-      return loader.rowNow?.(table, key, options);
-    },
-    runRowsNow: (need) => {
-      reads.push(need.table);
-      return mustReadNow(loader)(need);
+    now: {
+      row: (table, key, options) => {
+        if (table === "storedMessages" && options?.bodies !== false) reads.push("body");
+        if (table === "waiters") reads.push("waiter");
+        return mustReadNow(loader).row(table, key, options);
+      },
+      runRows: (need) => {
+        reads.push(need.table);
+        return mustReadNow(loader).runRows(need);
+      },
     },
     steps: (needs) => {
       reads.push(...needs.map(({ stepKey = "" }) => `history ${stepKey}`.trim()));
@@ -77,9 +79,9 @@ async function readsDuring(broker: CommandRunner, call: CommandCall): Promise<st
   return reads;
 }
 
-function mustReadNow({ runRowsNow }: Loader): NonNullable<Loader["runRowsNow"]> {
-  if (!runRowsNow) throw new Error("the rows of runs cannot be read at once");
-  return runRowsNow;
+function mustReadNow({ now }: Loader): RowsNow {
+  if (!now) throw new Error("rows cannot be read at once");
+  return now;
 }
 
 const workflow = [["Upstash-Workflow-Sdk-Version", "1"]] as const;

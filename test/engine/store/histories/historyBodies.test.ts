@@ -168,7 +168,7 @@ class Node {
     const loader: HistorySources["loader"] = {
       rows: async () => [],
       // The storage has the rows from before the batch.
-      ...(readsNow && { rowNow: () => active as never }),
+      now: readsNow ? { row: () => active as never, runRows: () => ({}) as never } : null,
       histories: async (needs) => {
         this.asked.push(...needs);
         return needs.map(({ from, upTo }) =>

@@ -41,7 +41,7 @@ test("SQLite reads the same rows of a run at once and in a round", async () => {
       notify(runId, "early"),
       notify(runId, "other"),
     );
-  const { runRows, runRowsNow } = getLoader(database.connection);
+  const { runRows, now } = getLoader(database.connection);
   const [{ run: key } = { run: "" }] = await database.connection.query(
     "select run from active_runs where run_id = 'wfr_1'",
     [],
@@ -60,7 +60,7 @@ test("SQLite reads the same rows of a run at once and in a round", async () => {
     [need("notifications", "early"), 1],
     [need("steps"), 1],
   ] as const) {
-    const found = runRowsNow?.(one);
+    const found = now?.runRows(one);
     expect(found).toEqual(await runRows([one]));
     expect(found?.[one.table].map((row) => row.run)).toEqual(Array.from({ length: count }, () => key));
   }
