@@ -72,7 +72,8 @@ export function toFailedRunFilter(
   };
 }
 
-type EntriesQuery = {
+/** A request for a page of dead letters. */
+export type EntriesQuery = {
   filter: Filter;
   order?: "earliestFirst" | "latestFirst";
   cursor?: string | null | undefined;
