@@ -10,15 +10,18 @@ import {
 } from "../../engine/core/accounts/statistics.ts";
 import { choice } from "../../api/http/parameters.ts";
 import type { AccountBrand } from "../../api/fields/accountRecord.ts";
-import { statisticsJson, makeStatisticsSchema } from "./view.ts";
+import { toJson } from "../../api/fields/field.ts";
+import { toSchema } from "../../api/views/fieldSchema.ts";
+import { makeStatisticsFields } from "./fields.ts";
 import type { Route } from "../../api/route/route.ts";
 import { accountRoute } from "../../api/route/route.ts";
 import { requireOwnAccount } from "../../api/routes/accounts/accounts.ts";
 
 const noPrices = { messages: 0, workflowMessages: 0, gigabyte: 0 };
 
-const makeStatisticsRoute = (brand: AccountBrand): Route =>
-  accountRoute({
+function makeStatisticsRoute(brand: AccountBrand): Route {
+  const fields = makeStatisticsFields(brand);
+  return accountRoute({
     method: "GET",
     path: `/v2/${brand}/stats/{id}`,
     tag: "Accounts",
@@ -35,7 +38,7 @@ const makeStatisticsRoute = (brand: AccountBrand): Route =>
         .default("1h")
         .describe("The length of the time that the series of the period cover, up to now."),
     }),
-    answers: { 200: { about: "The statistics of the account.", schema: makeStatisticsSchema(brand) } },
+    answers: { 200: { about: "The statistics of the account.", schema: toSchema(fields) } },
     refusals: ["invalid", "not-found"],
     handle: async ({ account, params, query, context: { store, now, prices = noPrices } }) => {
       const { id } = requireOwnAccount(account, params.id);
@@ -53,9 +56,10 @@ const makeStatisticsRoute = (brand: AccountBrand): Route =>
         stored: sumStoredBytes(threeHourCounts),
         maxStored: readLimits(account).storageBytes,
       };
-      return { status: 200, body: statisticsJson({ ...points, ...used }, { prices, brand }) };
+      return { status: 200, body: toJson(fields, { ...points, ...used, prices }) };
     },
   });
+}
 
 /** The routes that read the usage of an account, under both brand names. */
 export const statistics: Route[] = [makeStatisticsRoute("svc"), makeStatisticsRoute("qstash")];
