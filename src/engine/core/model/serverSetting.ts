@@ -5,6 +5,4 @@
 export interface ServerSettings {}
 
 /** The row of a setting of the server: its id, and its value under the same name. */
-export type ServerSetting = {
-  [Id in keyof ServerSettings]: { id: Id } & { [Name in Id]: ServerSettings[Name] };
-}[keyof ServerSettings];
+export type ServerSetting = { id: keyof ServerSettings } & Partial<ServerSettings>;
