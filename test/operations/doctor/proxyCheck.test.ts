@@ -39,7 +39,9 @@ async function startProxy(server: string, change: Change, maxBytes = Infinity): 
   return `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
 }
 
-const startServer = () => startWaypost(["dev", "--port", "0", "--data", temporaryFolder()]);
+// With the built program, the check of a body that is cut says ok, so the sources are started.
+const startServer = () =>
+  startWaypost(["dev", "--port", "0", "--data", temporaryFolder()], { NODE_OPTIONS: "--no-deprecation" });
 
 const resolveDots = (path: string): string => {
   const kept: string[] = [];
