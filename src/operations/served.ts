@@ -5,8 +5,7 @@ import { jobs } from "./jobs/served.ts";
 import { metrics } from "./monitoring/routes.ts";
 import { overviews } from "./overview/routes.ts";
 import { selfCheck } from "./selfCheck/served.ts";
-import { sourceCalls } from "./sources/calls.ts";
-import { sources } from "./sources/routes.ts";
+import { sources } from "./sources/served.ts";
 import { statistics } from "./statistics/routes.ts";
 import type { ServedOperation } from "./operation.ts";
 
@@ -20,7 +19,7 @@ export const served: readonly ServedOperation[] = [
   { routes: overviews },
   { routes: statistics },
   { routes: [metrics] },
-  { routes: [...sources, ...sourceCalls] },
+  sources,
   selfCheck,
   earlyRemoval,
 ];

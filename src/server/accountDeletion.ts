@@ -59,12 +59,11 @@ async function deleteResources(store: Store, account: AccountId): Promise<void> 
   const { read, execute } = store;
   const range = { account, limit: batchSize, bodies: false as const };
   const createLister =
-    <T extends "schedules" | "sources" | "urlGroups" | "tokens">(table: T) =>
+    <T extends "schedules" | "urlGroups" | "tokens">(table: T) =>
     () =>
       read.listResources(table, range);
   for (const { clearAccount } of served) await clearAccount?.(store, account);
   await removeAll(createLister("schedules"), ({ id }) => execute("deleteSchedule", { account, id }));
-  await removeAll(createLister("sources"), ({ id }) => execute("deleteSource", { account, id }));
   await removeAll(createLister("tokens"), ({ id }) => execute("revokeToken", { account, id }));
   await removeAll(createLister("urlGroups"), ({ name }) => execute("deleteGroup", { account, name }));
 }

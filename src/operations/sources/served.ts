@@ -1,0 +1,15 @@
+import type { ServedOperation } from "../operation.ts";
+import { sourceCalls } from "./calls.ts";
+import { sources as routes } from "./routes.ts";
+
+const batchSize = 100;
+
+/** Sources of webhooks: what their owner changes, and the calls of their senders. */
+export const sources: ServedOperation = {
+  routes: [...routes, ...sourceCalls],
+  clearAccount: async ({ read, execute }, account) => {
+    const list = () => read.listResources("sources", { account, limit: batchSize, bodies: false });
+    for (let rows = await list(); rows.length > 0; rows = await list())
+      await Promise.all(rows.map(({ id }) => execute("deleteSource", { account, id })));
+  },
+};
