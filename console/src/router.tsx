@@ -37,7 +37,7 @@ const queue = createRoute({
 const keys = createRoute({
   getParentRoute: () => root,
   path: "/keys",
-  component: lazyRouteComponent(() => import("./pages/flow/keys.tsx"), "KeysPage"),
+  component: lazyRouteComponent(() => import("./pages/flow/flowControlKeys.tsx"), "KeysPage"),
 });
 
 const deadLetters = createRoute({

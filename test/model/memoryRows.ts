@@ -2,7 +2,7 @@ import type { Key, Rows, RunNeed, TableName } from "../../src/engine/core/decisi
 import type { AccountId, NodeId } from "../../src/engine/core/values/basics.ts";
 import type { MessageState } from "../../src/engine/core/model/messageState.ts";
 import { noBytes } from "../../src/engine/core/values/basics.ts";
-import { toKey, formatKey } from "../../src/engine/store/catalog/keys.ts";
+import { toKey, formatKey } from "../../src/engine/store/catalog/rowKeys.ts";
 import type { BodyOptions, Range } from "../../src/engine/store/layout/storageReads.ts";
 import { tableNames } from "../../src/engine/store/catalog/order.ts";
 import { compareText } from "./memoryDue.ts";

@@ -23,7 +23,7 @@ import { HistoryBodies } from "../../src/engine/store/histories/historyBodies.ts
 import { RecentHistories } from "../../src/engine/store/histories/recentHistories.ts";
 import type { WorkingSet } from "../../src/engine/store/batch/workingSet.ts";
 import { stepRowBytes } from "../../src/engine/store/batch/historyBytes.ts";
-import { toKey, formatKey } from "../../src/engine/store/catalog/keys.ts";
+import { toKey, formatKey } from "../../src/engine/store/catalog/rowKeys.ts";
 import type { LoadedRunRows, Loader } from "../../src/engine/store/batch/loader.ts";
 import { toQuotaRange } from "../../src/engine/store/batch/quotaCounts.ts";
 import { createGroupCommitStore } from "../../src/engine/store/batch/groupCommit.ts";

@@ -1,6 +1,6 @@
 import type { ReactNode, RefObject } from "react";
 import { memo, useCallback, useEffect, useRef, useState } from "react";
-import { isTyping } from "../shell/keys.tsx";
+import { isTyping } from "../shell/shortcuts.tsx";
 import { showHidden } from "./hidden.ts";
 
 /** One column. `className` sets its width, its side, and when it disappears as the table gets narrow. */

@@ -8,7 +8,7 @@ import { Button, Icon } from "../parts/basics.tsx";
 import { PageLink } from "../parts/link.tsx";
 import { Panel } from "../parts/panel.tsx";
 import { Empty } from "../parts/trouble.tsx";
-import { KeyHelp, useShellKeys } from "./keys.tsx";
+import { KeyHelp, useShellKeys } from "./shortcuts.tsx";
 import { LiveContext, useLive } from "./live.ts";
 import { Navigation } from "./navigation.tsx";
 import { NoConnection, useLost } from "./connection.tsx";

@@ -9,7 +9,8 @@ import type { MessageInput } from "../../engine/core/model/message.ts";
 import type { Store } from "../../engine/store/store.ts";
 import { findTokenBrand, pickBrand } from "../http/brand.ts";
 import { listSenderHeaders, containsToken } from "../settings/forward.ts";
-import type { GivenSetting, MessageSettings } from "../settings/grammar.ts";
+import type { GivenSetting } from "../settings/givenSetting.ts";
+import type { MessageSettings } from "../settings/grammar.ts";
 import {
   listHeaderSettings,
   listQuerySettings,

@@ -9,7 +9,7 @@ import { groups } from "./groups/groups.ts";
 import { healthReports } from "./server/health.ts";
 import { holders } from "./queues/holders.ts";
 import { hooks } from "./workflows/hooks.ts";
-import { signingKeys } from "./accounts/keys.ts";
+import { signingKeys } from "./accounts/signingKeys.ts";
 import { log } from "./logs/log.ts";
 import { messages } from "./messages/messages.ts";
 import { publish } from "./messages/publish.ts";

@@ -1,22 +1,16 @@
 import { Refusal } from "../../engine/core/values/errors.ts";
 import { limits } from "../../engine/core/values/limits.ts";
-import type { Brand } from "../../engine/core/values/basics.ts";
-import { memoize } from "../../engine/core/caches/memoize.ts";
 import { parseBrandedHeader, parseBrandedName, formatHeaderName } from "../http/brand.ts";
 import { readForwardedHeader } from "./forward.ts";
+import type { GivenSetting, SettingTarget } from "./givenSetting.ts";
+import { isCallback, parseTarget, shortenSetting } from "./givenSetting.ts";
+import { mergeLayers } from "./layers.ts";
 import { findNearest } from "../http/nearest.ts";
 import type { MessageSettingName, SettingValues } from "./table.ts";
-import { settingRows, ignoredSettings } from "./table.ts";
+import { settingRows } from "./table.ts";
 import type { Parameter } from "../http/target.ts";
 import type { WorkflowSettingName, WorkflowValues } from "./workflow.ts";
 import { isWorkflowSetting, workflowSettingRows } from "./workflow.ts";
-
-/**
- * A setting as the caller gave it. `name` is in lower case, without the prefix of a brand; `written` is the
- * name as the caller wrote it, for refusals. `hasPlus`: its value in a query string contained a `+`, which
- * means a space.
- */
-export type GivenSetting = { brand: Brand; name: string; value: string; written: string; hasPlus?: boolean };
 
 /** The settings of a message or a callback, with their values read. `headers` come from `forward-<name>`. */
 export type MessageSettings = {
@@ -158,114 +152,6 @@ const noSettings = (firstWritten: string): MessageSettings => ({
 });
 
 /**
- * Returns each setting once, from the first layer that has it. Forwarded headers may occur repeatedly. The
- * forwarded headers of a callback often contain a credential for the callback URL that the same layer sets.
- * They are dropped if an earlier layer replaces that URL.
- */
-function mergeLayers(layers: readonly (readonly GivenSetting[])[]): readonly GivenSetting[] {
-  const [first = [], ...others] = layers.filter((layer) => layer.length > 0);
-  const all = mergeLayer(first);
-  const taken = new Map<string, string>();
-  let previous = all;
-  for (const layer of others) {
-    for (const { name, value } of previous) taken.set(name, value).set(overriddenNames[name] ?? name, value);
-    const given = mergeLayer(layer);
-    const replaced = given.filter(
-      ({ name, value }) => isCallback(parseTarget(name)) && taken.has(name) && taken.get(name) !== value,
-    );
-    const isForOther = (settingName: string): boolean =>
-      replaced.some(({ name }) => settingName.startsWith(`${name}-forward-`));
-    previous = given.filter(({ name }) => !taken.has(name) && !isForOther(name));
-    all.push(...previous);
-  }
-  return all;
-}
-
-/**
- * Settings that override another setting of a later layer: a delay in the request, for example, overrides a
- * `not-before` among the defaults.
- */
-const overriddenNames: Readonly<Partial<Record<string, string>>> = {
-  delay: "not-before",
-  "content-based-deduplication": "deduplication-id",
-};
-
-function mergeLayer(all: readonly GivenSetting[]): GivenSetting[] {
-  const positions = new Map<string, number>();
-  const kept: GivenSetting[] = [];
-  for (const given of all) {
-    if (given.name.length > longestName)
-      throw new Refusal(
-        "invalid",
-        `${shortenSetting(given)}: the name is longer than ${longestName} characters`,
-      );
-    const { isForward, isIgnored } = parseTarget(given.name);
-    const position = isForward || isIgnored ? undefined : positions.get(given.name);
-    const other = position === undefined ? undefined : kept[position];
-    if (position !== undefined && other) kept[position] = mergeValues(other, given);
-    else positions.set(given.name, kept.push(given) - 1);
-  }
-  return kept;
-}
-
-/** Merges two settings with the same name. Throws `Refusal` if their values differ and are not lists. */
-function mergeValues(one: GivenSetting, other: GivenSetting): GivenSetting {
-  if (one.value === other.value) return one;
-  if (listSettings.has(one.name)) return { ...one, value: `${one.value},${other.value}` };
-  const both =
-    one.written === other.written
-      ? "given twice with different values"
-      : `also given as ${one.written} with a different value`;
-  throw new Refusal("invalid", `${shortenSetting(other)}: ${both}; remove one`);
-}
-
-/**
- * Settings whose values are comma-separated lists. If such a setting is given several times, its values are
- * joined, like repeated list headers (RFC 9110, 5.3).
- */
-const listSettings: ReadonlySet<string> = new Set<MessageSettingName | WorkflowSettingName>([
-  "label",
-  "redact-fields",
-  "feature-set",
-]);
-
-/**
- * Longest name of a setting, in characters. It has room for the prefixes and the longest name of a header.
- */
-const longestName = 2 * limits.nameLength;
-
-/**
- * The parts of a setting's name. `callbacks` is the path to the callback that the setting is for, from the
- * outermost callback inwards; it is empty for the message itself.
- */
-type SettingTarget = {
-  callbacks: readonly ("callback" | "failureCallback")[];
-  name: string;
-  isForward: boolean;
-  isIgnored: boolean;
-};
-
-const parseTarget = memoize((fullName): SettingTarget => {
-  const callbacks: ("callback" | "failureCallback")[] = [];
-  let name = fullName;
-  for (;;) {
-    const [prefix] = /^(failure-)?callback-/.exec(name) ?? [];
-    if (prefix === undefined)
-      return {
-        callbacks,
-        name,
-        isForward: name.startsWith("forward-"),
-        isIgnored: ignoredSettings.test(fullName),
-      };
-    callbacks.push(prefix === "callback-" ? "callback" : "failureCallback");
-    name = name.slice(prefix.length);
-  }
-});
-
-/** Reports whether a setting is the URL of a callback. */
-const isCallback = ({ name }: SettingTarget): boolean => name === "callback" || name === "failure-callback";
-
-/**
  * Stores a setting in the message or the callback that it is for. Returns false for an unknown setting of the
  * other brand. Throws `Refusal` for a setting that is unknown or not valid there.
  */
@@ -392,5 +278,3 @@ function checkCallbacks(settings: MessageSettings, path = ""): void {
     checkCallbacks(child, `${path}${name}-`);
   }
 }
-
-const shortenSetting = ({ written }: GivenSetting): string => written.slice(0, 200);

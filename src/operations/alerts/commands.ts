@@ -6,8 +6,8 @@ import {
   settleAlert,
   toAlertId,
   toDroppedId,
-} from "./notices.ts";
-import type { FoundAlerts } from "./notices.ts";
+} from "./pickAlerts.ts";
+import type { FoundAlerts } from "./pickAlerts.ts";
 import { mustAllowHosts } from "../../engine/core/accounts/allowedHosts.ts";
 import { requireAccount } from "../../engine/core/accounts/plans.ts";
 import type { Decision, Draft } from "../../engine/core/decision/command.ts";

@@ -1,6 +1,6 @@
 import { listGateBounds, parseGate } from "../../engine/core/admission/gate.ts";
-import type { AlertFacts } from "./notices.ts";
-import { alertWindow, readDueTime } from "./notices.ts";
+import type { AlertFacts } from "./pickAlerts.ts";
+import { alertWindow, readDueTime } from "./pickAlerts.ts";
 import type { AccountId, MessageId, Millis } from "../../engine/core/values/basics.ts";
 import { listDeadLetters } from "../../engine/store/queries/deadLetters.ts";
 import { hostLogEntries } from "../../engine/core/accounts/hostStatistics.ts";

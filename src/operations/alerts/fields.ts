@@ -13,7 +13,7 @@ import {
 } from "../../api/fields/field.ts";
 import type { Alert, AlertSetting, ServerAlertSetting } from "./alert.ts";
 import { alertEvents, droppedEvent, serverAlertEvents } from "./alert.ts";
-import { maxAlertsPerEvent, maxDroppedPerHour } from "./notices.ts";
+import { maxAlertsPerEvent, maxDroppedPerHour } from "./pickAlerts.ts";
 
 const urlField = text<{ url: string }>("The URL that receives the alerts.", ({ url }) => url);
 

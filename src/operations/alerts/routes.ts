@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { defaultAlertAfter, maxKeptAlerts } from "./notices.ts";
+import { defaultAlertAfter, maxKeptAlerts } from "./pickAlerts.ts";
 import { alertEvents } from "./alert.ts";
 import { Refusal } from "../../engine/core/values/errors.ts";
 import { makeHostWarnings } from "../../api/publishing/refusedHosts.ts";

@@ -1,6 +1,6 @@
 import type { Clock } from "../../engine/clock/clock.ts";
-import type { FoundAlerts } from "./notices.ts";
-import { alertTimeout, formatAlertBody, listOldAlerts, maxKeptAlerts } from "./notices.ts";
+import type { FoundAlerts } from "./pickAlerts.ts";
+import { alertTimeout, formatAlertBody, listOldAlerts, maxKeptAlerts } from "./pickAlerts.ts";
 import type { Alert } from "./alert.ts";
 import type { Account } from "../../engine/core/model/account.ts";
 import type { AccountId, Millis } from "../../engine/core/values/basics.ts";

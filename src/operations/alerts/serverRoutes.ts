@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { maxKeptAlerts } from "./notices.ts";
+import { maxKeptAlerts } from "./pickAlerts.ts";
 import { serverAlertEvents } from "./alert.ts";
 import { serverAccount } from "../../engine/core/values/basics.ts";
 import { Refusal } from "../../engine/core/values/errors.ts";

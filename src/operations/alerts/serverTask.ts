@@ -1,5 +1,5 @@
-import type { AccountStorage, AlertFacts } from "./notices.ts";
-import { findServerNotices } from "./notices.ts";
+import type { AccountStorage, AlertFacts } from "./pickAlerts.ts";
+import { findServerNotices } from "./pickAlerts.ts";
 import { readLimit } from "../../engine/core/accounts/plans.ts";
 import { signWithSecret } from "../../engine/core/accounts/signingKeys.ts";
 import { hasStorageQuota } from "../../engine/core/limits/storageQuota.ts";

@@ -1,5 +1,5 @@
-import type { AlertFacts } from "./notices.ts";
-import { findNotices } from "./notices.ts";
+import type { AlertFacts } from "./pickAlerts.ts";
+import { findNotices } from "./pickAlerts.ts";
 import { findForbiddenHost } from "../../engine/core/accounts/allowedHosts.ts";
 import { readLimit, readPlan } from "../../engine/core/accounts/plans.ts";
 import { pickSigningKeys, signWithSecret } from "../../engine/core/accounts/signingKeys.ts";

@@ -29,7 +29,7 @@ import { addHealthCommand } from "./healthCommand.ts";
 import { addConfigCommand } from "./config.ts";
 import { addDoctorCommand } from "../../operations/doctor/verb.ts";
 import { BundleRefused } from "../../operations/doctor/doctor.ts";
-import { addKeyCommands } from "./keys.ts";
+import { addKeyCommands } from "./encryptionKeys.ts";
 import { systemClock } from "../../engine/clock/clock.ts";
 import { findKeySource, KeysRefused } from "../../settings/encryptionKeys.ts";
 import { type ServerAdmin, ServerAdminRefused } from "../accountAdmin.ts";

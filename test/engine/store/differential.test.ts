@@ -8,7 +8,7 @@ import type { Limiter, QueueSlot } from "../../../src/engine/core/model/limiter.
 import type { Rows, TableName } from "../../../src/engine/core/decision/command.ts";
 import type { Run, Step } from "../../../src/engine/core/model/run.ts";
 import type { DatabaseConnection } from "../../../src/engine/store/sql/database.ts";
-import { toKey, formatKey } from "../../../src/engine/store/catalog/keys.ts";
+import { toKey, formatKey } from "../../../src/engine/store/catalog/rowKeys.ts";
 import { listWrongCounters } from "../../model/counters.ts";
 import { Memory, memoryStore } from "../../model/memoryStore.ts";
 import { openReaders } from "../../../src/engine/store/postgres/readers.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { toAlertId } from "../../../src/operations/alerts/notices.ts";
+import { toAlertId } from "../../../src/operations/alerts/pickAlerts.ts";
 import type { AlertNotice } from "../../../src/operations/alerts/alert.ts";
 import type { OpenStore } from "../../engine/store/storeFixture.ts";
 import { makeAccount, makeLogQuery, StoreFixture } from "../../engine/store/storeFixture.ts";

@@ -2,7 +2,7 @@ import type { Session } from "../session.ts";
 import { recordAccounts, recordTokens } from "./accounts.ts";
 import { recordDeadLetters } from "./deadLetters.ts";
 import { recordErrors, recordLimits } from "./errors.ts";
-import { recordKeys } from "./keys.ts";
+import { recordKeys } from "./signingKeys.ts";
 import { recordMessages } from "./messages.ts";
 import { recordBatches, recordOutcomes, recordPublishing } from "./publishing.ts";
 import { recordFlowControl, recordGroups, recordQueues, recordSchedules } from "./resources.ts";

@@ -1,4 +1,4 @@
-import type { ScheduleRun } from "../../../src/engine/core/commands/runSchedule.ts";
+import type { ScheduleRun } from "../../../src/engine/core/commands/runScheduleNow.ts";
 import type { StoredMessage } from "../../../src/engine/core/model/message.ts";
 import type { Schedule } from "../../../src/engine/core/model/schedule.ts";
 import type { ObservedBatch, AssertHolds } from "./observedBatch.ts";

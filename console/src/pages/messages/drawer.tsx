@@ -13,7 +13,7 @@ import { State } from "../../parts/state.tsx";
 import { Failed, SkeletonRows } from "../../parts/trouble.tsx";
 import { formatSpan, splitUrl } from "../../parts/words.ts";
 import { focusAgain } from "../../parts/dialog.tsx";
-import { isTyping } from "../../shell/keys.tsx";
+import { isTyping } from "../../shell/shortcuts.tsx";
 import { useToasts } from "../../shell/toasts.tsx";
 import { Attempts } from "./attempts.tsx";
 import { CancelMessage, SendNow } from "./help.tsx";

@@ -3,7 +3,7 @@ import { Glyph } from "../../parts/state.tsx";
 import { VirtualRows } from "../../parts/virtual.tsx";
 import { Visible } from "../../parts/visible.tsx";
 import { formatClock, formatCount, formatSpan } from "../../parts/words.ts";
-import { isTyping } from "../../shell/keys.tsx";
+import { isTyping } from "../../shell/shortcuts.tsx";
 import type { Fold, Line, Row } from "./rows.ts";
 import { toLines, toRows } from "./rows.ts";
 import type { Scale } from "./scale.ts";

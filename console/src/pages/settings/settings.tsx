@@ -4,7 +4,7 @@ import { useFilters } from "../../parts/filters.tsx";
 import { Page } from "../../shell/shell.tsx";
 import { Alerts } from "../../operations/alerts/alerts.tsx";
 import { AuditLog } from "../../operations/auditLog/auditLog.tsx";
-import { SigningKeys } from "./keys.tsx";
+import { SigningKeys } from "./signingKeys.tsx";
 import { Limits } from "./limits.tsx";
 import { Tokens } from "./tokens.tsx";
 import { Usage } from "../../operations/statistics/usage.tsx";

@@ -162,7 +162,7 @@ function serveOne(
   const { state, stoppedAt } = advance(draft, moment, initial);
   if (stoppedAt !== null && isSameGate(stoppedAt, gate)) return false;
   if (stoppedAt !== null) hold(draft, moment, { state, gate: stoppedAt });
-  else if (draft.capacity.loadBody(state) === "loaded") sendNow(draft, moment, state);
+  else if (draft.capacity.loadBody(state) === "loaded") startSending(draft, moment, state);
   else if (state === initial) return false;
   // The message has taken its slot of the queue, and is sent by the next claim.
   else draft.put("messages", { ...state, state: "pending", dueAt: moment.now });
@@ -173,7 +173,7 @@ function serveOne(
  * Leases a message for which all gates are open and whose body is loaded. A message whose stored content is
  * damaged or missing is left to the next claim, which fails it.
  */
-export function sendNow(draft: Draft, moment: Moment, state: MessageState): void {
+export function startSending(draft: Draft, moment: Moment, state: MessageState): void {
   const account = draft.get("accounts", state.account);
   const message = draft.inspect("storedMessages", state.account, state.id);
   if (!account) return giveUp(draft, moment, state);

@@ -8,7 +8,13 @@ import { countEnd } from "../admission/counters.ts";
 import { capacityGate } from "../admission/gate.ts";
 import { serverEndedDueAt } from "../admission/lease.ts";
 import { log } from "../admission/messageLog.ts";
-import { countPassing, giveUp, sendNow, serveHostWaitlist, serveLimiter } from "../admission/waitlist.ts";
+import {
+  countPassing,
+  giveUp,
+  startSending,
+  serveHostWaitlist,
+  serveLimiter,
+} from "../admission/waitlist.ts";
 import { hasRunEnded } from "../workflows/end.ts";
 import { maxLostAttempts } from "../values/limits.ts";
 import type { AccountId, Millis } from "../values/basics.ts";
@@ -23,7 +29,7 @@ import { failMessage } from "../deadLetters/failMessage.ts";
 import { nodeEndedDueAt } from "../cluster/takeover.ts";
 import type { Turns } from "../node/turns.ts";
 import { listBackloggedAccounts, dueTables, orderInRounds } from "../node/turns.ts";
-import { endExpiredWaits } from "../workflows/wait.ts";
+import { endExpiredWaits } from "../workflows/wake.ts";
 
 /**
  * The result of a claim. `more`: more rows may be due than the claim looked at. `now`: the time of the claim,
@@ -232,7 +238,7 @@ function claimOne(draft: Draft, moment: Moment, due: MessageState): boolean {
   const isLoaded = body === "loaded";
   const gate = stoppedAt ?? (body === "overShare" ? capacityGate(state.host) : null);
   if (gate !== null) hold(draft, moment, { state, gate });
-  else if (isLoaded) sendNow(draft, moment, state);
+  else if (isLoaded) startSending(draft, moment, state);
   else if (state !== current) draft.put("messages", state);
   return gate !== null || isLoaded;
 }

@@ -28,12 +28,13 @@ import { addEndpoints, deleteGroup, removeEndpoints, setGroupHeaders } from "./u
 import { publish } from "./publish.ts";
 import { rewrite } from "./rewrite.ts";
 import { deleteQueue, upsertQueue } from "./queue.ts";
-import { expire } from "./expire.ts";
+import { expire } from "./expireHistory.ts";
 import { trim } from "./trim.ts";
 import { cancelRuns, finishRun } from "../workflows/end.ts";
 import { replayDeadLetter } from "../deadLetters/replay.ts";
 import { repeatFailureCallback, resumeRun } from "../deadLetters/resume.ts";
-import { notify, wait } from "../workflows/wait.ts";
+import { notify } from "../workflows/events.ts";
+import { wait } from "../workflows/wait.ts";
 import { noteStorage } from "./noteUsage.ts";
 import { takeOver } from "./takeOver.ts";
 import { createToken, noteTokenUse, revokeToken } from "./token.ts";
@@ -41,7 +42,7 @@ import { changeSchedule } from "./changeSchedule.ts";
 import { createSchedule, deleteSchedule, pauseSchedule, resumeSchedule } from "./schedule.ts";
 import { wakeHostWaitlists } from "./wakeHostWaitlists.ts";
 import { returnLeases, renew } from "./leases.ts";
-import { runSchedule } from "./runSchedule.ts";
+import { runSchedule } from "./runScheduleNow.ts";
 import { sendNow } from "./sendNow.ts";
 import { settle } from "./settle.ts";
 

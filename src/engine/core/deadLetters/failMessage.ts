@@ -2,13 +2,13 @@ import type { Draft, Moment } from "../decision/command.ts";
 import { release } from "../admission/admission.ts";
 import { log } from "../admission/messageLog.ts";
 import { toTag } from "../search/tags.ts";
+import { releaseDeduplication } from "../sending/deduplication.ts";
 import type { Failure } from "../sending/outcome.ts";
 import {
   toLoggedResponse,
   toFailureCallbackInfo,
   putDeadLetter,
   toDeadLetterResponse,
-  releaseDeduplication,
   reportCallback,
 } from "../sending/outcome.ts";
 import { failRunMessage, belongsToRun } from "../workflows/outcome.ts";

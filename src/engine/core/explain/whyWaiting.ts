@@ -127,7 +127,7 @@ export function listWaitReasons(waitState: WaitState, now: Millis, isOnHold = fa
   if (isOnHold) return [{ reason: "server-held" }, ...listWaitReasons(waitState, now)];
   if (state.state === "pending") {
     const pauses = listLaterPauses(waitState, [waitState.queue, waitState.key]);
-    return isQueuePaused(waitState, now) ? pauses : [explainDueTime(waitState, now), ...pauses];
+    return waitsForPausedQueue(waitState, now) ? pauses : [explainDueTime(waitState, now), ...pauses];
   }
   const waitlist = readWaitlist(state);
   if (waitlist?.kind === "queue")
@@ -155,7 +155,7 @@ function explainSending({ state, lastEntry, createdAt }: WaitState, now: Millis)
  * Reports whether a message would be sent if it did not hold a slot of a paused queue. Its due time is then
  * the time of the next check of the queue.
  */
-function isQueuePaused({ state, queue, notBefore, lastEntry }: WaitState, now: Millis): boolean {
+function waitsForPausedQueue({ state, queue, notBefore, lastEntry }: WaitState, now: Millis): boolean {
   const due = state.attempts > 0 ? (lastEntry?.nextDueAt ?? now) : notBefore;
   return queue?.paused === true && state.slot === state.id && due <= now;
 }

@@ -175,16 +175,6 @@ export function readWithBody(draft: Draft, { account, id }: WithoutBody<StoredMe
 }
 
 /**
- * Removes the deduplication row of a message that will never be delivered, so that the next message with this
- * key is not dropped as a duplicate.
- */
-export function releaseDeduplication(draft: Draft, message: WithoutBody<StoredMessage>): void {
-  if (message.deduplication === null) return;
-  const row = draft.get("deduplications", message.account, message.deduplication);
-  if (row?.messageId === message.id) draft.drop("deduplications", message.account, message.deduplication);
-}
-
-/**
  * Records the state of a failure callback in the dead letter that it reports, if that still exists, and in
  * its run.
  */

@@ -20,7 +20,7 @@ import { listGateRows } from "../../core/admission/hints.ts";
 import type { AccountId, Millis } from "../../core/values/basics.ts";
 import type { MessageState } from "../../core/model/messageState.ts";
 import type { WithoutBody } from "../../core/model/message.ts";
-import { toKey } from "../catalog/keys.ts";
+import { toKey } from "../catalog/rowKeys.ts";
 import { listTables } from "../catalog/order.ts";
 import { BodiesToLoad } from "./bodiesToLoad.ts";
 import { HistoryBytes } from "./historyBytes.ts";

@@ -1,7 +1,7 @@
 import type { Key, Rows, TableName } from "../../core/decision/command.ts";
 import type { AccountId } from "../../core/values/basics.ts";
 import type { RunKey } from "../../core/model/runPost.ts";
-import { toKey } from "../catalog/keys.ts";
+import { toKey } from "../catalog/rowKeys.ts";
 import { listTables } from "../catalog/order.ts";
 import { KeptEntries } from "./keptEntries.ts";
 import { KeyMap } from "./keyMap.ts";

@@ -1,6 +1,6 @@
 import type { BodyTableName, Key, Rows } from "../../core/decision/command.ts";
 import type { WithoutBody } from "../../core/model/message.ts";
-import { toKey } from "../catalog/keys.ts";
+import { toKey } from "../catalog/rowKeys.ts";
 import { KeyMap } from "./keyMap.ts";
 
 type Tables = { [T in BodyTableName]: KeyMap<WithoutBody<Rows[T]> | undefined> };

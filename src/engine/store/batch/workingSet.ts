@@ -29,7 +29,7 @@ import { noBytes } from "../../core/values/basics.ts";
 import type { Step } from "../../core/model/run.ts";
 import { toStepId } from "../../core/model/stepId.ts";
 import { refuseDamaged } from "../../core/sending/damaged.ts";
-import { toKey } from "../catalog/keys.ts";
+import { toKey } from "../catalog/rowKeys.ts";
 import { BatchReads } from "./batchReads.ts";
 import { Effects } from "./effects.ts";
 import { selectStillExpired } from "./expirations.ts";

@@ -1,6 +1,6 @@
 import type { AccountId } from "../../core/values/basics.ts";
 import { carriedBalancesId, firstSourceCountId } from "../../core/accounts/usage.ts";
-import { toKey } from "./keys.ts";
+import { toKey } from "./rowKeys.ts";
 import type { StorageReads } from "../layout/storageReads.ts";
 
 /**

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { AlertFacts, FoundAlerts } from "../../../src/operations/alerts/notices.ts";
+import type { AlertFacts, FoundAlerts } from "../../../src/operations/alerts/pickAlerts.ts";
 import {
   countDropped,
   findNotices,
@@ -13,7 +13,7 @@ import {
   maxKeptAlerts,
   settleAlert,
   toAlertId,
-} from "../../../src/operations/alerts/notices.ts";
+} from "../../../src/operations/alerts/pickAlerts.ts";
 import type { Alert, AlertEvent, AlertNotice } from "../../../src/operations/alerts/alert.ts";
 import { alertEvents } from "../../../src/operations/alerts/alert.ts";
 import { hour, minute, second } from "../../../src/engine/core/values/time.ts";
