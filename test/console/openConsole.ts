@@ -37,7 +37,8 @@ export function describeConsole(
 ): void {
   // oxlint-disable-next-line vitest/valid-title -- each file gives its own
   describe.skipIf(typeof found === "string")(name, { tags }, () => {
-    const browser = found as Browser;
+    // Files of one worker share this module, and each closes its browser.
+    let browser = found as Browser;
     const newContext = async (): Promise<BrowserContext> => {
       const made = await browser.newContext({
         viewport: { width: 1280, height: 900 },
@@ -51,6 +52,7 @@ export function describeConsole(
     const open = { reports: [] as string[], newContext } as OpenConsole;
     beforeAll(async () => {
       buildConsole();
+      if (!browser.isConnected()) browser = (await launchBrowser()) as Browser;
       open.server = await startConsoleServer({ isEmpty });
       await fill?.(open.server);
       open.page = await (await newContext()).newPage();
