@@ -49,6 +49,7 @@ import {
   formatSilenceLimit,
   lateText,
   makeLate,
+  silenceForWriting,
   timeToStore,
   withDeadline,
 } from "./deadline.ts";
@@ -240,7 +241,7 @@ export class PostgresDatabase implements Database {
   /** Runs a function with the deadline of a batch that stores bodies of this many bytes. */
   withDeadline<T>(run: (deadline: Deadline) => Promise<T>, bytes = 0): Promise<T> {
     const time = this.#batchTimeout + timeToStore(bytes, this.#batchTimeout);
-    return withDeadline(run, { time, pause: this.#pause });
+    return withDeadline(run, { time, bytes, pause: this.#pause });
   }
 
   get #batchTimeout(): Millis {
@@ -266,6 +267,12 @@ export class PostgresDatabase implements Database {
     const now = clock.now();
     const write: TransactionBody<void> = (connection) => writeProbe(connection, { node, now, bytes });
     await this.withDeadline((deadline) => this.transaction(write, deadline), bytes);
+  }
+
+  async allowSilence(connection: DatabaseConnection, bytes: number): Promise<void> {
+    const silence = silenceForWriting(bytes, this.#batchTimeout);
+    const sql = "select set_config('idle_in_transaction_session_timeout', ?, true)";
+    if (silence !== null) await connection.query(sql, [String(silence)]);
   }
 
   touchNodeRow(connection: DatabaseConnection): Promise<void> {

@@ -24,10 +24,15 @@ export const timeToStore = (bytes: number, time: Millis = batchTimeout): Millis 
   Math.min(timeFor(bytes), Math.max(0, longestStoring - time));
 
 /** Returns how much longer a batch may take for bodies of this many bytes. */
-export const timeFor = (bytes: number): Millis => Math.floor(bytes / bytesPerMilli);
+const timeFor = (bytes: number): Millis => Math.floor(bytes / bytesPerMilli);
+
+/** The longest extension of a deadline, because a commit that hangs keeps its locks until then. */
+const longestExtension: Millis = 30 * second;
 
 type DeadlineOptions = {
   time: Millis;
+  /** The bytes of bodies for which `time` suffices. */
+  bytes?: number;
   /** Waits for `time` milliseconds, or until `wake` is aborted. */
   pause(time: Millis, wake: AbortSignal): Promise<void>;
 };
@@ -35,11 +40,12 @@ type DeadlineOptions = {
 /** Runs a function with a deadline after `time` milliseconds. */
 export async function withDeadline<T>(
   run: (deadline: Deadline) => Promise<T>,
-  { time, pause }: DeadlineOptions,
+  { time, bytes = 0, pause }: DeadlineOptions,
 ): Promise<T> {
   const end = new AbortController();
   const done = new AbortController();
   let left = time;
+  let extension = 0;
   const waitForEnd = async (): Promise<void> => {
     while (left > 0 && !done.signal.aborted) {
       const next = left;
@@ -49,8 +55,13 @@ export async function withDeadline<T>(
     if (!done.signal.aborted) end.abort();
   };
   void waitForEnd();
+  const willMove = (more: number): void => {
+    const longer = Math.max(extension, Math.min(timeFor(more), longestExtension));
+    left += longer - extension;
+    extension = longer;
+  };
   try {
-    return await run({ signal: end.signal, time, willLoad: (bytes) => void (left += timeFor(bytes)) });
+    return await run({ signal: end.signal, time, bytes, willMove });
   } finally {
     done.abort();
   }
@@ -63,6 +74,15 @@ export async function withDeadline<T>(
  */
 export const formatSilenceLimit = ({ time }: Pick<Deadline, "time">, usual: Millis): string =>
   time - usual < shortestExtension ? "" : `; set local idle_in_transaction_session_timeout = ${time}`;
+
+/**
+ * Returns the limit of silence of a transaction that will write bodies of this many bytes, or null if the
+ * usual limit suffices.
+ */
+export function silenceForWriting(bytes: number, usual: Millis): Millis | null {
+  const more = Math.min(timeFor(bytes), longestExtension);
+  return more < shortestExtension ? null : usual + more;
+}
 
 /** In 2 s, the usual limit, any link that is fast enough for larger bodies carries a body below 500 kB. */
 const shortestExtension: Millis = second / 4;

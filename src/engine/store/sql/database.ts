@@ -36,6 +36,8 @@ export interface Database {
   readonly logTruncation?: LogTruncation;
   /** Records in the row of this node that it has changed data. Sent together with the changes. */
   touchNodeRow?(connection: DatabaseConnection): Promise<void>;
+  /** Lets the transaction be silent for longer if it will write bodies of this many bytes. */
+  allowSilence?(connection: DatabaseConnection, bytes: number): Promise<void>;
   /**
    * Waits after attempt `race` of a transaction has failed, so that the transactions that collided do not
    * collide again.
@@ -47,10 +49,15 @@ export interface Database {
 export type Deadline = {
   /** It is aborted at the deadline. */
   readonly signal: AbortSignal;
-  /** The time from the beginning to the deadline, before `willLoad` moved the deadline. */
+  /** The time from the beginning to the deadline, before `willMove` extended it. */
   readonly time: Millis;
-  /** Moves the deadline, because bodies of this many bytes will be loaded to send them. */
-  willLoad(bytes: number): void;
+  /** The bytes of bodies for which `time` suffices. */
+  readonly bytes: number;
+  /**
+   * Extends the deadline, because one try also loads and writes bodies of this many bytes. A later try
+   * extends it only by what it moves more.
+   */
+  willMove(bytes: number): void;
 };
 
 /** One connection to a database. Each statement is prepared once and kept by its text. */

@@ -1,4 +1,4 @@
-import type { Rows, TableName } from "../../core/decision/command.ts";
+import type { BodyTableName, Rows, TableName } from "../../core/decision/command.ts";
 import type { DeliveryCapacity } from "../../core/admission/capacity.ts";
 import type { Millis, NodeId } from "../../core/values/basics.ts";
 import { decideBatch, makeBatchResult } from "../batch/decide.ts";
@@ -40,19 +40,24 @@ export async function runSqlBatch(
     try {
       const { set, histories } = await database.transaction(async (connection, startTime) => {
         const loader = database.recent?.cachedLoader(getLoader(connection)) ?? getLoader(connection);
+        let moved = 0;
+        const willMove = (bytes: number): void => deadline?.willMove((moved += bytes));
         const { set, replies, now } = await decideBatch(calls, {
           loader,
           capacity,
           momentSource,
           startTime,
           recentTimeIndex,
-          ...(deadline && { willLoad: deadline.willLoad }),
+          ...(deadline && { willLoad: willMove }),
         });
         const histories = new HistoryBodies(makeBatchResult(set, replies), {
           set,
           loader,
           recent: recentHistories,
         });
+        const more = deadline ? countWrittenBodies(set) - deadline.bytes : 0;
+        if (more > 0) willMove(more);
+        const allowing = more > 0 ? database.allowSilence?.(connection, more) : undefined;
         const idDroppedWholeBefore = database.logTruncation?.idDroppedWholeBefore(now) ?? null;
         const writing = writeAll(connection, set, {
           now,
@@ -62,7 +67,12 @@ export async function runSqlBatch(
         });
         // The histories are requested before the writes are answered, so that rows are locked for one round
         // trip less.
-        const [writeResult, loadResult] = await Promise.allSettled([writing, histories.load()]);
+        const [allowResult, writeResult, loadResult] = await Promise.allSettled([
+          allowing,
+          writing,
+          histories.load(),
+        ]);
+        if (allowResult.status === "rejected") throw allowResult.reason;
         if (writeResult.status === "rejected") throw writeResult.reason;
         if (loadResult.status === "rejected") throw loadResult.reason;
         return { set, histories };
@@ -81,6 +91,27 @@ export async function runSqlBatch(
       await database.pause?.(attempt);
     }
   }
+}
+
+/** The tables whose rows may have a large body. */
+const tablesWithBodies = [
+  "storedMessages",
+  "deadLetters",
+  "notifications",
+  "steps",
+] as const satisfies BodyTableName[];
+
+/**
+ * Returns the bytes of the bodies that a batch writes. A callback, a retry of a dead letter or a resumed run
+ * writes bodies that were stored before, so the inputs of the commands do not tell.
+ */
+function countWrittenBodies(set: WorkingSet): number {
+  let bytes = 0;
+  for (const name of tablesWithBodies) {
+    if (set.countChanges(name) === 0) continue;
+    for (const { now } of set.changes(name)) bytes += now?.body.byteLength ?? 0;
+  }
+  return bytes;
 }
 
 /**
