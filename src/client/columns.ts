@@ -22,31 +22,31 @@ function makeColumn(shape: Shape): (title: string, name: string) => Column<Liste
 }
 
 /** Returns a column that shows a field. */
-export const field = (title: string, name: string): Column<Listed> => ({
+const field = (title: string, name: string): Column<Listed> => ({
   title,
   show: ({ row }) => readLine(row, name),
 });
 
 /** Returns a column with a field that may be long. */
-export const longField = (title: string, name: string): Column<Listed> => ({
+const longField = (title: string, name: string): Column<Listed> => ({
   ...field(title, name),
   shrinks: true,
 });
 
 /** Returns a column with a number. */
-export const numberField = (title: string, name: string): Column<Listed> => ({
+const numberField = (title: string, name: string): Column<Listed> => ({
   ...field(title, name),
   isNumber: true,
 });
 
 /** Returns a column that shows how far away a time is. */
-export const ageField = (title: string, name: string): Column<Listed> => ({
+const ageField = (title: string, name: string): Column<Listed> => ({
   title,
   show: ({ row, now }) => formatAge(row, name, now),
 });
 
 /** Returns a column that has its title in lower case where a field is true. */
-export const flagField = (title: string, name: string): Column<Listed> => ({
+const flagField = (title: string, name: string): Column<Listed> => ({
   title,
   show: ({ row }) => (row[name] === true ? title.toLowerCase() : ""),
   style: () => "yellow",

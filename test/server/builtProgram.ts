@@ -25,7 +25,7 @@ let folder: string | null = null;
  * Returns the folder of the program as `npm run build` writes it. The program is built once for each state of
  * the sources. It starts in a third of the time that the sources take, and is what people run.
  */
-export function builtProgram(): string {
+function builtProgram(): string {
   folder ??= build(join(cache, hashSources()));
   return folder;
 }

@@ -42,7 +42,7 @@ describe("the response", () => {
 
   test("that never begins leaves its time open, and so does a connection that is refused", async () => {
     const port = await httpDestination(() => undefined);
-    const silent = await call(`http://127.0.0.1:${port}/`, { timeout: 50 });
+    const silent = await call(`http://127.0.0.1:${port}/`, { timeout: 500 });
     expect(silent.timing).toMatchObject({ firstByte: null });
     expect(silent.timing?.connect).not.toBeNull();
     const refused = await call("http://127.0.0.1:1/");
