@@ -19,14 +19,14 @@ export const callbackStates = [
 type ShownCallback = { info: FailureCallbackInfo; redaction: Redaction | null };
 
 const callbackFields: FieldsOf<ShownCallback> = {
+  responseStatus: optional(status)(
+    "The HTTP status of the last response. Absent if there was none.",
+    ({ info }) => info.responseStatus,
+  ),
   state: word(callbackStates)(
     "CALLBACK_INPROGRESS: being delivered. CALLBACK_SUCCESS: delivered. CALLBACK_FAIL: failed for " +
       "good. CALLBACK_CANCELED: cancelled.",
     ({ info }) => info.state,
-  ),
-  responseStatus: optional(status)(
-    "The HTTP status of the last response. Absent if there was none.",
-    ({ info }) => info.responseStatus,
   ),
   responseBody: optional(text)("The body of the last response.", ({ info, redaction }) =>
     info.responseBody === undefined
