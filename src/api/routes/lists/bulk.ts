@@ -19,11 +19,14 @@ type BulkRequest = { account: Account } & Omit<BulkInput, "account" | "logRetent
 /** `refused` are entries that were refused, with the reasons. They are unchanged. */
 type Done = BulkOutcome & { refused: readonly NotDone[] };
 
+/** The outcome of one transaction. `last` is the id of its last entry. */
+type Part = Done & { last: string | null };
+
 /**
  * Does an action with the entries of a request, in the portions of a job. If the storage fails after messages
- * or runs were sent again, returns the results of the earlier portions, and their last id as `stoppedAt`. If
- * the client continues from there and the error persists, the first portion fails and the response reports
- * the error.
+ * or runs were sent again, returns the results of the entries before, and the last id of these as
+ * `stoppedAt`. If the client continues from there and the error persists, nothing is sent again and the
+ * response reports the error.
  */
 export async function runBulk(
   { store, retention }: RouteContext,
@@ -31,35 +34,37 @@ export async function runBulk(
 ): Promise<Done & { stoppedAt: string | null }> {
   const { together } = bulkActions[request.action];
   const input = { ...request, account: account.id, logRetention: retentionFor(account, retention).log };
-  const parts: Done[] = [];
-  for (let at = 0; at < entries.length; at += together) {
-    try {
-      parts.push(await doPortion(store, { ...input, entries: entries.slice(at, at + together) }));
-    } catch (error) {
-      const done = addUp(parts);
-      if (done.results.length === 0) throw error;
-      return { ...done, stoppedAt: entries[at - 1]?.id ?? null };
-    }
+  const parts: Part[] = [];
+  try {
+    for (let at = 0; at < entries.length; at += together)
+      for await (const part of doPortion(store, { ...input, entries: entries.slice(at, at + together) }))
+        parts.push(part);
+  } catch (error) {
+    const done = addUp(parts);
+    if (done.results.length === 0) throw error;
+    return { ...done, stoppedAt: parts.at(-1)?.last ?? null };
   }
   return { ...addUp(parts), stoppedAt: null };
 }
 
 /**
  * Does a portion in one transaction. If what it sends again is refused, does each entry in its own
- * transaction.
+ * transaction. Yields what each transaction did before the next begins.
  */
-async function doPortion(store: RouteContext["store"], portion: BulkInput): Promise<Done> {
+async function* doPortion(store: RouteContext["store"], portion: BulkInput): AsyncGenerator<Part> {
+  const last = portion.entries.at(-1)?.id ?? null;
+  let outcome: BulkOutcome;
   try {
-    return { ...(await store.execute("bulk", portion)), refused: [] };
+    outcome = await store.execute("bulk", portion);
   } catch (error) {
     if (!bulkActions[portion.action].sendsAgain || !mayConcernEntry(error)) throw error;
     const [only, ...others] = portion.entries;
     if (only && others.length === 0)
-      return { ...addUp([]), refused: [{ id: readEntryName(only), reason: error.message }] };
+      yield { ...addUp([]), refused: [{ id: readEntryName(only), reason: error.message }], last };
+    else for (const entry of portion.entries) yield* doPortion(store, { ...portion, entries: [entry] });
+    return;
   }
-  const parts: Done[] = [];
-  for (const entry of portion.entries) parts.push(await doPortion(store, { ...portion, entries: [entry] }));
-  return addUp(parts);
+  yield { ...outcome, refused: [], last };
 }
 
 /** Reports whether a request was refused because of one entry, or of what its settings would do to it. */
