@@ -109,10 +109,20 @@ async function findDamage(path: string, { connection }: SqliteDatabase): Promise
   if (isReplaced(known)) return [];
   const altered = await findAlteredTable(connection);
   if (altered !== null) return [altered];
-  const rows = listDamagedRows(path);
-  const differences = await findDifferences(connection, { wholeUpTo: 0 });
-  return [...formatRows(rows), ...differences.map(({ text }) => text)];
+  const { damaged, unreadable } = listDamagedRows(path);
+  const found = [...formatRows(damaged), ...unreadable];
+  try {
+    const differences = await findDifferences(connection, { wholeUpTo: 0 });
+    return [...found, ...differences.map(({ text }) => text)];
+  } catch (error) {
+    // A table that cannot be read is named already.
+    return unreadable.length > 0
+      ? found
+      : [...found, `the indexes and counts cannot be compared: ${toText(error)}`];
+  }
 }
+
+const toText = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
 function formatRows(damaged: readonly string[]): string[] {
   if (damaged.length === 0) return [];
@@ -122,19 +132,33 @@ function formatRows(damaged: readonly string[]): string[] {
   ];
 }
 
-/** Returns the tables and the keys of the rows that differ from their checksums. */
-function listDamagedRows(path: string): string[] {
+/**
+ * Returns the tables and the keys of the rows that differ from their checksums, and why tables cannot be read
+ * to their end: a damaged number may be too large to be read.
+ */
+function listDamagedRows(path: string): { damaged: string[]; unreadable: string[] } {
   const damaged: string[] = [];
+  const unreadable: string[] = [];
   const { storedMessages, deadLetters, urlGroups, schedules, steps } = tables;
   const database = new DatabaseSync(path, { readOnly: true });
+  const tryTable = (name: string, read: () => void): void => {
+    try {
+      read();
+    } catch (error) {
+      unreadable.push(`${name}: cannot be read: ${toText(error)}`);
+    }
+  };
   try {
     for (const table of [storedMessages, deadLetters, urlGroups, schedules, steps])
-      for (const columns of iterateRows(database, table))
-        if (!isIntact(columns)) damaged.push(`${table.name} ${readKey(table, columns).join(" ")}`);
+      tryTable(table.name, () => {
+        for (const columns of iterateRows(database, table))
+          if (!isIntact(columns)) damaged.push(`${table.name} ${readKey(table, columns).join(" ")}`);
+      });
+    tryTable("store_counts", () => void database.prepare("select value from store_counts").all());
   } finally {
     database.close();
   }
-  return damaged;
+  return { damaged, unreadable };
 }
 
 const readKey = ({ key }: TableSchema, columns: Columns): Value[] =>
@@ -162,7 +186,7 @@ function requireIntact(path: string, name: string): void {
   } catch (error) {
     const isNoDatabase = Reflect.get(error as object, "errcode") === 26;
     if (isNoDatabase) throw new StorageRefused(notAStore(name));
-    found = [error instanceof Error ? error.message : String(error)];
+    found = [toText(error)];
   }
   if (found.length === 1 && found[0] === "ok") return;
   throw new StorageRefused(`${name}: damaged (${found.join("; ")}); use another backup`);

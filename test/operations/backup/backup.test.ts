@@ -250,6 +250,16 @@ test.each([
     found: /: damaged: messages should have \d+ rows, and has 1; .*the backup has/,
   },
   {
+    damage: "a row with a number that cannot be read",
+    change: "update stored_messages set checksum = 9007199254740993",
+    found: /: damaged: stored_messages: cannot be read: Value is too large [^;]+; the backup has/,
+  },
+  {
+    damage: "a count that cannot be read",
+    change: "update store_counts set value = 9007199254740993",
+    found: /: damaged: store_counts: cannot be read: Value is too large [^;]+; the backup has/,
+  },
+  {
     damage: "a missing index",
     change: "drop index messages_host",
     found: /: damaged: the definition of messages_host is missing; the backup has/,
