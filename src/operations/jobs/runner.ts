@@ -17,6 +17,8 @@ import type { Store } from "../../engine/store/store.ts";
 const pollInterval: Millis = 5_000;
 /** After a failure of the storage, jobs continue after this time. */
 const failurePause: Millis = 1_000;
+/** A job that fails again and again waits twice as long each time, up to this time. */
+const longestPause: Millis = 30_000;
 /** A time that comes after those of all jobs. */
 const anyTime: Millis = Number.MAX_SAFE_INTEGER;
 /** The maximum number of jobs that one round continues. */
@@ -58,8 +60,10 @@ export class JobRunner {
   readonly #pages = new Map<string, EntryPage>();
   /** The jobs whose entries are being counted: the entries so far, and where the count continues. */
   readonly #counts = new Map<string, { total: number; cursor: string | null }>();
-  /** The jobs whose last portion failed for no known reason, and when they are tried again. */
-  readonly #pausedUntil = new Map<string, Millis>();
+  /** The jobs whose last portion failed, how long they wait, and when they are tried again. */
+  readonly #pauses = new Map<string, { time: Millis; until: Millis }>();
+  /** Whether the last job that this round tried was refused. */
+  #wasRefused = false;
   /** How far the clock of this node is ahead of the time of the store, as far as the rows have shown it. */
   #clockOffset: Millis = 0;
   #wakeSignal = new AbortController();
@@ -109,35 +113,52 @@ export class JobRunner {
     for (const { movedAt, createdAt } of jobs)
       this.#clockOffset = Math.min(this.#clockOffset, clock.now() - (movedAt ?? createdAt));
     const known = new Set(jobs.map(({ id }) => id));
-    for (const kept of [this.#pages, this.#counts, this.#pausedUntil])
+    for (const kept of [this.#pages, this.#counts, this.#pauses])
       for (const id of kept.keys()) if (!known.has(id)) kept.delete(id);
     let next = jobs.length > 0 || hasOtherNodes ? horizon : Infinity;
+    this.#wasRefused = false;
     for (const job of jobs) {
       if (this.#end.signal.aborted) break;
-      const pausedUntil = this.#pausedUntil.get(job.id) ?? 0;
-      const isDue = pausedUntil <= clock.now() && mayContinueJob(job, node, clock.now() - this.#clockOffset);
+      const isDue =
+        this.#readPauseEnd(job) <= clock.now() && mayContinueJob(job, node, clock.now() - this.#clockOffset);
       const moved = isDue ? await this.#continueOrPause(job) : job;
       if (moved?.dueAt !== null && moved !== null && (isDue || job.node === node))
-        next = Math.min(next, Math.max(moved.dueAt + this.#clockOffset, this.#pausedUntil.get(job.id) ?? 0));
+        next = Math.min(next, Math.max(moved.dueAt + this.#clockOffset, this.#readPauseEnd(job)));
     }
     return next;
   }
 
   /**
-   * Like `continue`. After an error that does not concern the storage as a whole, only this job waits. Other
-   * errors are thrown.
+   * Like `continue`. After an error, this job waits and the next is tried. If the next is refused as well,
+   * this concerns the storage as a whole, and the refusal is thrown.
    */
   async #continueOrPause(job: Job): Promise<Job | null> {
     try {
       const moved = await this.#continue(job);
-      this.#pausedUntil.delete(job.id);
+      this.#pauses.delete(job.id);
+      this.#wasRefused = false;
       return moved;
     } catch (error) {
-      if (error instanceof Refusal) throw error;
-      this.#pausedUntil.set(job.id, this.#options.clock.now() + failurePause);
-      this.#options.logFailure(`continuing the job ${job.id} failed; it continues in a second`, error);
+      const time = this.#pause(job);
+      const isRefusal = error instanceof Refusal;
+      if (isRefusal && this.#wasRefused) throw error;
+      this.#wasRefused = isRefusal;
+      const { logFailure } = this.#options;
+      logFailure(`continuing the job ${job.id} failed; it continues in ${time / 1_000} s`, error);
       return job;
     }
+  }
+
+  #readPauseEnd({ id }: Job): Millis {
+    return this.#pauses.get(id)?.until ?? 0;
+  }
+
+  /** Lets a job wait after a failure, and longer after each. Returns for how long. */
+  #pause({ id }: Job): Millis {
+    const last = this.#pauses.get(id);
+    const time = last ? Math.min(2 * last.time, longestPause) : failurePause;
+    this.#pauses.set(id, { time, until: this.#options.clock.now() + time });
+    return time;
   }
 
   /** Does the next portion of a job. Returns the job, or null if it has ended or another node moved it. */
