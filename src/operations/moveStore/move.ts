@@ -100,7 +100,9 @@ export async function move({
     report(`${table.name}: ${source.rows} rows, identical on both sides, SHA-256 ${source.digest}`);
   }
   if (usedAt !== null) await to.time?.continueAfter(usedAt);
-  if ((await from.query(olderHold.find, [])).length > 0) await to.query(olderHold.add, []);
+  // The target has the row of an interrupted move if the hold of the source was ended since.
+  const isHeld = (await from.query(olderHold.find, [])).length > 0;
+  await to.query(isHeld ? olderHold.add : olderHold.remove, []);
   await markMoved(from, { to: to.name, at: new Date(now()).toISOString() });
   await to.query(movedMark.remove, []);
   await to.query(moveMark.remove, []);

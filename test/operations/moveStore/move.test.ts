@@ -7,6 +7,7 @@ import type { Cell, TableLayout, MoveEndpoint } from "../../../src/operations/mo
 import { move } from "../../../src/operations/moveStore/move.ts";
 import { openPostgresForMove } from "../../../src/operations/moveStore/postgres.ts";
 import { openSqliteForMove } from "../../../src/operations/moveStore/sqlite.ts";
+import { olderHold } from "../../../src/engine/store/sql/hold.ts";
 import { sqliteStore } from "../../../src/engine/store/sqlite/sqliteStore.ts";
 import { StorageRefused } from "../../../src/engine/store/layout/storageErrors.ts";
 import { tableNames } from "../../../src/engine/store/catalog/order.ts";
@@ -413,4 +414,17 @@ test("a move to a database whose clock is far behind is refused, unless that is 
   await move({ from, to, report: (line) => lines.push(line), now });
   expect(lines[0]).toContain("are sent after those that are published from now on");
   expect(await ask(url, "select id from nodes")).toEqual([]);
+});
+
+test("a hold that ended in the source after an interrupted move does not hold the target", async () => {
+  const path = newPath();
+  await (await sqliteStore(path, createSource(testClock, "nod_a"))).close();
+  const url = await freshDatabase();
+  const to = await target(url);
+  await to.query(olderHold.add, []);
+  await move({ from: await source(path), to, report: silent, now });
+  await to.close();
+  const { hold, close } = await openNode(url, testClock);
+  onTestFinished(close);
+  expect(await hold.isOnHold()).toBe(false);
 });

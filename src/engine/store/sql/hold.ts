@@ -10,12 +10,13 @@ const settingId = "hold";
 const olderMark = "held";
 
 /**
- * How a move finds this row in its source, and adds it to its target. The row of `server_settings` moves with
- * its table.
+ * How a move finds this row in its source, and makes its target the same. The row of `server_settings` moves
+ * with its table.
  */
 export const olderHold = {
   find: `select hash from store_schema where hash = '${olderMark}'`,
   add: `insert into store_schema (hash) values ('${olderMark}') on conflict (hash) do nothing`,
+  remove: `delete from store_schema where hash = '${olderMark}'`,
 };
 
 /** Reports whether all deliveries are held. */
@@ -36,5 +37,5 @@ export async function writeHold(connection: DatabaseConnection, isOnHold: boolea
     return;
   }
   await connection.query("delete from server_settings where id = ?", [settingId]);
-  await connection.query("delete from store_schema where hash = ?", [olderMark]);
+  await connection.query(olderHold.remove, []);
 }
