@@ -102,8 +102,14 @@ const retryMany = route({
     const seen = new Set([...results, ...refused].map(({ id }) => id));
     // After a storage failure, the reasons why other entries were not retried cannot be read.
     const unseen = stoppedAt === null ? [...new Set(listChosenIds(query))].filter((id) => !seen.has(id)) : [];
-    const reasons = await explainNotRetried(context, account, unseen);
-    const unretried = unseen.map((id, at) => ({ id: shorten(id), reason: reasons[at]?.message ?? "" }));
+    const reasons = await explainNotRetried(context, account, unseen).catch((error: unknown) => {
+      if (results.length === 0) throw error;
+      return [];
+    });
+    const unretried = unseen.map((id, at) => ({
+      id: shorten(id),
+      reason: reasons[at]?.message ?? "not retried; the reason could not be read",
+    }));
     const body = {
       cursor: stoppedAt === null ? (cursor ?? "") : cursorAfter(stoppedAt),
       responses: results.map(({ id, became }) => ({ messageId: became, dlqId: id })),

@@ -127,6 +127,37 @@ describe("a bulk action in several portions", () => {
     },
   );
 
+  test("answers with what was sent again even if the reasons for other ids cannot be read", async () => {
+    let isOver = false;
+    const wrap = (store: Store): Store => ({
+      ...store,
+      execute: async (name, input) => {
+        const done = await store.execute(name, input);
+        isOver ||= name === "bulk";
+        return done;
+      },
+      read: {
+        ...store.read,
+        deadLetters: async (query) => {
+          if (isOver) throw new Refusal("too-slow", "the bulk action was stopped");
+          return store.read.deadLetters(query);
+        },
+      },
+    });
+    const server = await createTestServer({ wrap });
+    await failMessage(server, "https://e.example");
+    const dlqId = (await listDeadLetters(server)).messages[0]?.dlqId;
+    const { status, body } = await server.ask("POST", `/v2/dlq/retry?dlqIds=${dlqId}&dlqIds=none`);
+    expect({ status, body }).toMatchObject({
+      status: 201,
+      body: {
+        responses: [{ dlqId }],
+        failed: [{ id: "none", reason: "not retried; the reason could not be read" }],
+      },
+    });
+    expect(server.deliveries).toHaveLength(1);
+  });
+
   test("reports a storage failure after the only entry that was done one by one was refused", async () => {
     const left = { portions: Infinity };
     const server = await startFailing(left);
