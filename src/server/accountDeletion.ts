@@ -7,8 +7,7 @@ import type { Account } from "../engine/core/model/account.ts";
 import type { AccountId, Millis } from "../engine/core/values/basics.ts";
 import { readLimit } from "../engine/core/accounts/plans.ts";
 import { served } from "../operations/served.ts";
-import type { EntryPage } from "../engine/store/queries/selection.ts";
-import { readSelection } from "../engine/store/queries/selection.ts";
+import { listPortions } from "../engine/store/queries/selection.ts";
 import type { Store } from "../engine/store/store.ts";
 
 /** How many rows are removed together. */
@@ -42,7 +41,7 @@ export async function deleteAccountData(
     { action: "dlq.delete", filter: {} },
   ];
   for (const selection of selections)
-    await repeatUntilDone(() => runBulk(store, { account: id, ...selection }, retention));
+    await repeatUntilDone(() => doWithAll(store, { account: id, ...selection }, retention));
   await deleteLimiters(store, id);
   return store.execute("deleteAccount", { account: id, by: actor });
 }
@@ -77,21 +76,18 @@ async function repeatUntilDone(runOnce: () => Promise<number>): Promise<void> {
 }
 
 /** Does an action with all entries of a list. Returns with how many it succeeded. */
-async function runBulk(
+async function doWithAll(
   { read, execute }: Store,
   selection: BulkSelection & { account: AccountId },
   logRetention: Millis,
 ): Promise<number> {
   const { account, action } = selection;
   let done = 0;
-  let cursor: string | null = null;
-  do {
-    const page: EntryPage = await readSelection(read, selection, { cursor, count: batchSize });
+  for await (const portion of listPortions(read, selection)) {
     // A run is named by its id alone, because it may have ended and a later one may have the same id.
-    const entries = page.entries.map((entry) => ({ id: readEntryName(entry) }));
-    if (entries.length > 0) done += (await execute("bulk", { account, action, entries, logRetention })).done;
-    ({ cursor } = page);
-  } while (cursor !== null);
+    const entries = portion.map((entry) => ({ id: readEntryName(entry) }));
+    done += (await execute("bulk", { account, action, entries, logRetention })).done;
+  }
   return done;
 }
 

@@ -56,20 +56,23 @@ const readCallbackHeaders = (to: CallbackSettings | null, redaction: Redaction |
 const { messageId, ...destinationFields } = identityFields;
 const { callback, failureCallback, callerIP, label, labels, ...retryFields } = sendFields;
 
+/** The states of the events in the log of a message. */
+export const messageEventStates = [
+  "CREATED",
+  "ACTIVE",
+  "RETRY",
+  "ERROR",
+  "DELIVERED",
+  "FAILED",
+  "CANCEL_REQUESTED",
+  "CANCELLED",
+] as const;
+
 /** The fields of an event in the log of a message. */
 export const eventFields: FieldsOf<Event> = {
   time: time("When the message reached the state, in Unix milliseconds.", (event) => event.time),
   messageId,
-  state: word([
-    "CREATED",
-    "ACTIVE",
-    "RETRY",
-    "ERROR",
-    "DELIVERED",
-    "FAILED",
-    "CANCEL_REQUESTED",
-    "CANCELLED",
-  ])(
+  state: word(messageEventStates)(
     "CREATED: accepted. ACTIVE: an attempt started. ERROR: an attempt failed. RETRY: another attempt is " +
       "planned. DELIVERED: delivered. FAILED: failed for good. CANCEL_REQUESTED: cancellation requested " +
       "while in flight. CANCELLED: cancelled.",

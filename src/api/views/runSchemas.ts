@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { explanationField, settledByField } from "../fields/attempt.ts";
+import { messageEventStates } from "../fields/logEvent.ts";
 import { aboutRunStates, referenceFields, runEntryFields, runStates } from "../fields/run.ts";
 import { toSchema } from "./fieldSchema.ts";
 
@@ -23,19 +24,7 @@ export const stepStates = [
   "STEP_CANCELED",
 ] as const;
 /** The kinds of events of a run. */
-export const eventStates = [
-  ...runStates,
-  "CREATED",
-  "ACTIVE",
-  "RETRY",
-  "ERROR",
-  "DELIVERED",
-  "FAILED",
-  "CANCEL_REQUESTED",
-  "CANCELLED",
-  "WAITER_ADDED",
-  "INVOKED",
-] as const;
+export const eventStates = [...runStates, ...messageEventStates, "WAITER_ADDED", "INVOKED"] as const;
 
 const aboutStepStates =
   "STEP_PROGRESS: not finished. STEP_SUCCESS: has a result. STEP_RETRY: will be retried. STEP_FAILED: " +

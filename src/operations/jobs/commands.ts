@@ -131,7 +131,7 @@ export const continueJob: Decision<JobPortion, Job | null> = {
 const mustWait = (account: Account, { action, entries, failures }: JobPortion, now: Millis): boolean =>
   bulkActions[action].sendsAgain &&
   entries.length > 0 &&
-  !failures &&
+  !failures?.length &&
   account.state !== "passive" &&
   findBudgetRefusal(account, now) !== null;
 

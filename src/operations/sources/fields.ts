@@ -21,7 +21,7 @@ import type { Rejection, WebhookSource } from "../../engine/core/model/webhookSo
 type Verification = { scheme: string; secrets: number };
 
 const verificationFields: FieldsOf<Verification> = {
-  scheme: text("The signature scheme of the sender, such as github.", ({ scheme }) => scheme, "SCHEME"),
+  scheme: text("The signature scheme of the sender, such as github.", ({ scheme }) => scheme),
   secrets: positive(
     "The number of secrets. The secrets themselves are never shown.",
     ({ secrets }) => secrets,

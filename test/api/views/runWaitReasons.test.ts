@@ -6,6 +6,7 @@ import { listDoneSteps } from "../../../src/engine/core/explain/whyRunWaits.ts";
 import { formatRunStatus, listShownRunReasons } from "../../../src/api/views/runWaitReasons.ts";
 import type { WaitState } from "../../../src/engine/core/explain/whyWaiting.ts";
 import { noon } from "../../engine/core/commandRunner.ts";
+import { message } from "../../engine/core/workflows/log/knownRun.ts";
 
 const url = "https://app.example/order";
 const base = {
@@ -58,27 +59,7 @@ const stepAt = (
 });
 
 const standing = (id: string, more: Partial<MessageState> = {}): WaitState => ({
-  state: {
-    account: "acme",
-    id,
-    state: "pending",
-    dueAt: noon + 60_000,
-    attempts: 0,
-    lostAttempts: 0,
-    leasedBy: null,
-    host: "app.example",
-    size: 0,
-    reportsOutcome: false,
-    queue: null,
-    flowControlKey: null,
-    slot: null,
-    waitlist: null,
-    run: "run_1",
-    tags: [],
-    timeKeys: "",
-    endpoint: "https://app.example/",
-    ...more,
-  },
+  state: message(id, { state: "pending", dueAt: noon + 60_000, leasedBy: null, ...more }),
   retries: 3,
   createdAt: noon,
   notBefore: noon,

@@ -7,8 +7,7 @@ import { retentionFor } from "../../../engine/core/accounts/retention.ts";
 import type { Account } from "../../../engine/core/model/account.ts";
 import type { NotDone } from "../../../engine/core/values/errors.ts";
 import { Refusal, toFailedMember } from "../../../engine/core/values/errors.ts";
-import type { EntryPage } from "../../../engine/store/queries/selection.ts";
-import { readSelection } from "../../../engine/store/queries/selection.ts";
+import { listPortions, readSelection } from "../../../engine/store/queries/selection.ts";
 import type { dryRunSchema } from "../../publishing/dryRun.ts";
 import { dryRun } from "../../publishing/dryRun.ts";
 import type { RouteContext, RouteResponse } from "../../route/route.ts";
@@ -123,25 +122,14 @@ export async function cancelEntries(
   return { status: 200, body: { cancelled: done, ...failed } };
 }
 
-/** Cancels the entries of a list, page by page in a transaction each. Returns how many were cancelled. */
+/** Cancels the entries of a list, a portion in a transaction each. Returns how many were cancelled. */
 async function cancelList(
   context: RouteContext,
   { account, selection, max }: Pick<CancelRequest, "account" | "selection"> & { max: number },
 ): Promise<number> {
   const { action } = selection;
   let cancelled = 0;
-  let found = 0;
-  let cursor: string | null = null;
-  do {
-    const count = Math.min(bulkActions[action].together, max - found);
-    const page: EntryPage = await readSelection(
-      context.store.read,
-      { ...selection, account: account.id },
-      { cursor, count },
-    );
-    cancelled += (await runBulk(context, { account, action, entries: page.entries })).done;
-    found += page.entries.length;
-    ({ cursor } = page);
-  } while (cursor !== null && found < max);
+  for await (const entries of listPortions(context.store.read, { ...selection, account: account.id }, max))
+    cancelled += (await runBulk(context, { account, action, entries })).done;
   return cancelled;
 }

@@ -3,6 +3,7 @@ import { isId } from "../../../engine/core/values/ids.ts";
 import { Refusal } from "../../../engine/core/values/errors.ts";
 import type { Filter } from "../../../engine/core/search/filter.ts";
 import type { LogState } from "../../../engine/core/model/logRow.ts";
+import { messageEventStates } from "../../fields/logEvent.ts";
 import { choice, timestamp, singleText, textList, numberList, wholeTextList } from "../../http/parameters.ts";
 
 const messageFields = {
@@ -53,18 +54,7 @@ export const deadLetterFilters = z.object({
   responseStatus: numberList().optional().describe("The HTTP status of the last response."),
 });
 
-const states = [
-  "CREATED",
-  "ACTIVE",
-  "RETRY",
-  "ERROR",
-  "DELIVERED",
-  "FAILED",
-  "CANCEL_REQUESTED",
-  "CANCELLED",
-  "CANCELED",
-  "IN_PROGRESS",
-] as const;
+const states = [...messageEventStates, "CANCELED", "IN_PROGRESS"] as const;
 
 /** The filters for log entries. */
 export const logFilters = z.object({

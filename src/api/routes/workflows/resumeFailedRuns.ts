@@ -170,7 +170,7 @@ async function continueSelected(
  * Returns the next of the ids that the request names, oldest first. Ids that do not exist are included;
  * they are then reported as failed.
  */
-function selectNamed(dlqIds: readonly string[], cursor = "", max: number): Portion {
+function selectNamed(dlqIds: readonly string[], cursor = "", max: number): NamedSweep {
   if (cursor !== "" && !isDlqId(cursor))
     throw new Refusal("invalid", "cursor: unknown; use the cursor of the previous page");
   const left = [...new Set(dlqIds)].filter((dlqId) => isDlqId(dlqId) && dlqId > cursor).sort();
@@ -179,7 +179,7 @@ function selectNamed(dlqIds: readonly string[], cursor = "", max: number): Porti
 }
 
 /** The ids that one request handles. Unlike in a sweep, some may not exist. */
-type Portion = Omit<Sweep, "covers">;
+type NamedSweep = Omit<Sweep, "covers">;
 
 type ContinueRequest = { account: Account; from: ContinueFrom; overrides: RunOverrides; dlqId: string };
 

@@ -1,3 +1,4 @@
+import { bulkActions } from "../../core/bulk/actions.ts";
 import type { BulkEntry, BulkSelection } from "../../core/bulk/entries.ts";
 import type { AccountId, MessageId } from "../../core/values/basics.ts";
 import type { ListQuery } from "../layout/storageReads.ts";
@@ -34,4 +35,27 @@ export async function readSelection(
   }
   const found = await read.deadLetters({ ...page, filter, order: "earliestFirst", bodies: false });
   return { entries: found.entries.map(({ deadLetter: { id } }) => ({ id })), cursor: found.cursor };
+}
+
+/**
+ * Yields all entries of a bulk action, at most `max`, in portions for one transaction each. A portion is read
+ * when the one before was done.
+ */
+export async function* listPortions(
+  read: ListReads,
+  selection: BulkSelection & { account: AccountId },
+  max = Infinity,
+): AsyncGenerator<readonly BulkEntry[]> {
+  const { together } = bulkActions[selection.action];
+  let cursor: string | null = null;
+  let found = 0;
+  do {
+    const page: EntryPage = await readSelection(read, selection, {
+      cursor,
+      count: Math.min(together, max - found),
+    });
+    if (page.entries.length > 0) yield page.entries;
+    found += page.entries.length;
+    ({ cursor } = page);
+  } while (cursor !== null && found < max);
 }
