@@ -78,27 +78,40 @@ export async function checkProxy({
   return judgeBodies({ publicUrl, maxBody, send });
 }
 
-const bodyPath = "/v2/publish/https://example.com";
-/**
- * The server reads 1 MiB of a body without a token, and then ends the connection. Here is a little less,
- * because a proxy may send it in chunks.
- */
+const publishPath = "/v2/publish/https://example.com";
+/** A login of the console is the only request without a token whose body the server reads: up to 1 MiB. */
+const loginPath = "/console/session";
+/** A little less than 1 MiB, because a proxy may send the body in chunks. */
 const readWithoutToken = mebibyte - 16 * 1024;
 
 /**
- * Compares the responses to large bodies with that to an empty one: without a token, the server refuses all
- * of them. A body of 1 MiB must arrive. The largest body is only announced, because the server would not read
- * it: a proxy that limits the length refuses it, and others ask for it or pass the refusal of the server on.
+ * Compares the responses to large bodies with those to small ones: without a token, the server refuses all of
+ * them. The largest body is only announced, because the server would not read it: a proxy that limits the
+ * length refuses it, and others ask for it or pass the refusal of the server on. A body of 1 MiB must arrive.
+ * A login without fields is refused only when its last byte has arrived, and a publish before that.
  */
 async function judgeBodies({ publicUrl, maxBody, send }: Bodies): Promise<CheckResult> {
-  const refusal = await send(bodyPath, { body: new Uint8Array(0) }).catch(() => null);
+  const logIn = (text: string): Promise<Reply> =>
+    // Only a page of the console may log in.
+    send(loginPath, { body: Buffer.from(text), headers: { "sec-fetch-site": "same-origin" } });
+  const refusal = await send(publishPath, { body: new Uint8Array(0) }).catch(() => null);
+  const [noFields, noEnd] = [await logIn("{}").catch(() => null), await logIn("{ ").catch(() => null)];
+  const readsLogin = noFields?.status === 400 && !isSame(noFields, noEnd);
   const arriving = Math.min(maxBody, readWithoutToken);
-  const tries = [
-    [arriving, { body: new Uint8Array(arriving) }],
-    [maxBody, { length: maxBody }],
-  ] as const;
-  for (const [bytes, sent] of tries) {
-    const reply = await send(bodyPath, sent).catch((error: unknown) => toErrorText(error));
+  const tries: Try[] = [
+    {
+      bytes: maxBody,
+      run: () => send(publishPath, { length: maxBody }),
+      isPassed: (reply) => reply.status === 100 || (reply.status === 401 && isSame(reply, refusal)),
+    },
+    {
+      bytes: arriving,
+      run: () => logIn(`{${"}".padStart(arriving - 1)}`),
+      isPassed: (reply) => readsLogin && isSame(reply, noFields),
+    },
+  ];
+  for (const { bytes, run, isPassed } of tries) {
+    const reply = await run().catch((error: unknown) => toErrorText(error));
     const size = formatMebibytes(bytes);
     if (typeof reply !== "string") {
       if (reply.status === 413)
@@ -106,9 +119,7 @@ async function judgeBodies({ publicUrl, maxBody, send }: Bodies): Promise<CheckR
           `${publicUrl} refuses bodies of ${size}`,
           `nginx: client_max_body_size ${Math.ceil((proxyShare * maxBody) / mebibyte)}m`,
         );
-      const isOurs = reply.status === 401 && refusal?.status === 401 && reply.text === refusal.text;
-      const isAnnounced = "length" in sent;
-      if ((isOurs && (reply.isSent || isAnnounced)) || (reply.status === 100 && isAnnounced)) continue;
+      if (isPassed(reply)) continue;
     }
     return warning(
       `whether ${publicUrl} passes bodies of ${size} is unknown: ` +
@@ -120,6 +131,11 @@ async function judgeBodies({ publicUrl, maxBody, send }: Bodies): Promise<CheckR
   return ok(`${publicUrl} passes paths and bodies of ${formatMebibytes(arriving)} on unchanged${largest}`);
 }
 
+const isSame = (reply: Reply, other: Reply | null): boolean =>
+  reply.status === other?.status && reply.text === other.text;
+
+/** A request with a large body, or with its length. */
+type Try = { bytes: number; run(): Promise<Reply>; isPassed(reply: Reply): boolean };
 type Bodies = { publicUrl: string; maxBody: number; send: Send };
 type Send = (path: string, sent?: SentBody) => Promise<Reply>;
 type Change = Pick<Probe, "change" | "fix">;

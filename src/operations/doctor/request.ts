@@ -4,8 +4,8 @@ import { text as readText } from "node:stream/consumers";
 import { alarm } from "../../engine/clock/clock.ts";
 import type { Millis } from "../../engine/core/values/basics.ts";
 
-/** A response, with its first 500 characters. `isSent`: the whole body of the request was sent. */
-export type Reply = { status: number; text: string; isSent: boolean };
+/** A response, with its first 500 characters. */
+export type Reply = { status: number; text: string };
 
 /** How long a server or a proxy may take for a response, and for each MiB of a body as well. */
 const responseTimeout: Millis = 5_000;
@@ -13,8 +13,11 @@ const responseTimeout: Millis = 5_000;
 /** How long a response may follow after 100 Continue. Some programs ask for each body, and then refuse it. */
 const continueTime: Millis = 1_000;
 
-/** `body` is sent at once. `length` announces a body with `Expect: 100-continue`, which is never sent. */
-export type SentBody = { body: Uint8Array } | { length: number };
+/**
+ * `body` is sent at once, with `headers`. `length` announces a body with `Expect: 100-continue`, which is
+ * never sent.
+ */
+export type SentBody = { body: Uint8Array; headers?: Record<string, string> } | { length: number };
 
 /**
  * Sends a request to a server, and returns its response. Sends the path as it is: `fetch` would resolve `..`
@@ -37,15 +40,14 @@ export async function requestReply(url: string, path: string, given?: SentBody):
   if (isAnnounced) sent.flushHeaders();
   else sent.end(body);
   try {
-    const [found, isSent] = await Promise.all([reply, isAnnounced ? false : awaitSent(sent)]);
-    return { ...found, isSent };
+    return await reply;
   } finally {
     if (isAnnounced) sent.destroy();
   }
 }
 
 /** Rejects if the connection ends before the response. */
-const awaitReply = (sent: ClientRequest): Promise<Omit<Reply, "isSent">> =>
+const awaitReply = (sent: ClientRequest): Promise<Reply> =>
   new Promise((resolve, reject) => {
     let isAnswered = false;
     sent.once("response", (response) => {
@@ -65,15 +67,8 @@ const awaitReply = (sent: ClientRequest): Promise<Omit<Reply, "isSent">> =>
     });
   });
 
-/** Reports whether the body was sent before the connection ended. */
-const awaitSent = (sent: ClientRequest): Promise<boolean> =>
-  new Promise((resolve) => {
-    sent.once("finish", () => resolve(true));
-    sent.once("close", () => resolve(sent.writableFinished));
-  });
-
 function toBodyHeaders(given: SentBody | undefined): Record<string, string | number> {
   if (given === undefined) return {};
-  if ("body" in given) return { "content-length": given.body.length };
+  if ("body" in given) return { ...given.headers, "content-length": given.body.length };
   return { "content-length": given.length, expect: "100-continue" };
 }

@@ -39,9 +39,7 @@ async function startProxy(server: string, change: Change, maxBytes = Infinity): 
   return `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
 }
 
-// With the built program, the check of a body that is cut says ok, so the sources are started.
-const startServer = () =>
-  startWaypost(["dev", "--port", "0", "--data", temporaryFolder()], { NODE_OPTIONS: "--no-deprecation" });
+const startServer = () => startWaypost(["dev", "--port", "0", "--data", temporaryFolder()]);
 
 const resolveDots = (path: string): string => {
   const kept: string[] = [];
@@ -104,6 +102,11 @@ test("the check of a proxy does not say ok if a large body was not passed", asyn
     verdict: "warning",
     text: /whether .* passes bodies of 1\.0 MiB is unknown: /,
     fix: /with a token/,
+  });
+  const withoutConsole = await startProxy(url, (path) => (path.startsWith("/console") ? 403 : path));
+  expect(await checkAt(withoutConsole)).toMatchObject({
+    verdict: "warning",
+    text: /: it responded with status 403$/,
   });
   for (const status of [502, 401]) {
     const refusing = await startProxy(url, (path, _method, length) => (length > 2_000_000 ? status : path));
