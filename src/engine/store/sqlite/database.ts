@@ -347,10 +347,38 @@ function prepareStatement(db: DatabaseSync, sql: string): PreparedStatement {
   return {
     returnsRows: names.length > 0,
     mayWrite: !sql.startsWith("select"),
-    all: (values) => statement.all(...values).map(toColumns),
+    all: (values) => {
+      try {
+        return statement.all(...values).map(toColumns);
+      } catch (error) {
+        // A statement that changes rows must not run twice. It returns no numbers of rows.
+        if (!isTooLarge(error) || sql.includes(" returning ")) throw error;
+        return readLarge(statement, values).map(toColumns);
+      }
+    },
     // `get` is used because `run` would count the changes and allocate an object for the counts.
     run: (values) => void statement.get(...values),
   };
+}
+
+/** Reports whether Node has refused to read an integer above 2^53. Only a damaged row has one. */
+const isTooLarge = (error: unknown): boolean =>
+  error instanceof RangeError && Reflect.get(error, "code") === "ERR_OUT_OF_RANGE";
+
+/** Reads rows with integers above 2^53, which are rounded. A checksum then shows that the row is damaged. */
+function readLarge(statement: StatementSync, values: readonly Value[]): unknown[] {
+  statement.setReadBigInts(true);
+  try {
+    return statement
+      .all(...values)
+      .map((row) =>
+        (row as unknown as (Value | bigint)[]).map((value) =>
+          typeof value === "bigint" ? Number(value) : value,
+        ),
+      );
+  } finally {
+    statement.setReadBigInts(false);
+  }
 }
 
 /**

@@ -156,6 +156,55 @@ describe("an altered row", () => {
     expect(await world.store.read.findResource("schedules", "acc", "a")).not.toHaveProperty("damaged");
   });
 
+  test.each([
+    [
+      "schedules",
+      "update schedules set due_at = 9007199254740993 where id = 'a'",
+      /schedules acc a is damaged/,
+    ],
+    [
+      "schedules",
+      "update schedules set due_at = -9007199254740993 where id = 'a'",
+      /schedules acc a is damaged/,
+    ],
+    [
+      "messages",
+      "update stored_messages set checksum = 9007199254740993",
+      /stored_messages acc \S+ is damaged/,
+    ],
+    [
+      "counts",
+      "update store_counts set value = 9007199254740993",
+      /messages should have \d{16} rows, and has 2;/,
+    ],
+  ])(
+    "with a number too large for JavaScript is reported at the start, which continues: %s",
+    async (...[, sql, report]) => {
+      const first = await opened();
+      await first.world.account();
+      const { body, ...messageInput } = makeInput();
+      for (const id of ["a", "b"])
+        await first.world.store.execute("createSchedule", {
+          account: "acc",
+          id,
+          cron: "* * * * *",
+          messageInput,
+          body,
+        });
+      const waiting = await first.world.send({ delay: 3 * minute });
+      await first.world.send({ delay: 3 * minute });
+      await first.world.store.close();
+      first.alter(sql);
+      const { world, found } = await opened(first.path);
+      expect(texts(found)).toMatch(report);
+      world.clock.now += minute;
+      expect((await world.claim()).map(({ message }) => message.scheduleId)).toContain("b");
+      expect(await world.store.read.findResource("schedules", "acc", "a")).toBeDefined();
+      expect(await world.store.read.message("acc", waiting)).toBeDefined();
+      await world.store.read.storeFigures();
+    },
+  );
+
   test("of a URL group refuses messages until it has endpoints again; lists show all groups", async () => {
     const { world, alter } = await opened();
     await world.account();
