@@ -64,8 +64,13 @@ test(
     await pause(watched);
     expect((await countStatements()) - statements).toBeLessThanOrEqual((4 * watched) / 1e3);
     const short = listShort(readTimers().slice(timers)).map(Number.parseFloat);
-    // The check of its lock, and the time that the check may take: docs/decisions/0051.
-    expect(short.filter((delay) => delay !== 500 && delay !== 300)).toEqual([]);
-    expect(short.length).toBeLessThanOrEqual(2 * 2 * (watched / 1e3 + 1));
+    // The check of its lock, and the time that the check may take: docs/decisions/0051. A wait ends at a time
+    // of the clock, so its timer is shorter if the process was busy. If a timer fires too early, another one
+    // waits for the rest.
+    const isRest = (delay: number): boolean => delay <= 2;
+    const isCheck = (delay: number): boolean => [500, 300].some((full) => delay <= full && delay > full - 50);
+    expect(short.filter((delay) => !isRest(delay) && !isCheck(delay))).toEqual([]);
+    expect(short.filter(isCheck).length).toBeLessThanOrEqual(2 * 2 * (watched / 1e3 + 1));
+    expect(short.filter(isRest).length).toBeLessThanOrEqual(short.filter(isCheck).length);
   },
 );

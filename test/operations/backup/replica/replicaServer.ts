@@ -40,7 +40,8 @@ export function findWriter(folder: string): { pid: number; parent: number } | nu
         return "";
       }
     };
-    if (!read("cmdline").includes("writerMain.ts") || !read("cmdline").includes(`${folder}\0`)) continue;
+    // A writer ends with the folder, the store, and the database.
+    if (read("cmdline").split("\0").at(-4) !== folder) continue;
     const parent = Number(/PPid:\t(\d+)/.exec(read("status"))?.[1]);
     return { pid: Number(pid), parent };
   }
