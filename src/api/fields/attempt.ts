@@ -1,6 +1,6 @@
 import type { LoggedAttempt, LogRow } from "../../engine/core/model/logRow.ts";
 import type { StoredMessage } from "../../engine/core/model/message.ts";
-import { isSettledByStep } from "../../engine/core/sending/outcome.ts";
+import { isSettledByStep } from "../../engine/core/sending/recordOutcome.ts";
 import { explainFailure } from "./explainFailure.ts";
 import { isCut, readBase64, readHeaders, readText } from "./content.ts";
 import type { Field, FieldsOf } from "./field.ts";

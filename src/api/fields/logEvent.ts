@@ -2,7 +2,7 @@ import type { LogRow, LogState } from "../../engine/core/model/logRow.ts";
 import type { StoredMessage } from "../../engine/core/model/message.ts";
 import type { CallbackSettings, Redaction } from "../../engine/core/model/sendSettings.ts";
 import { redactBody } from "../../engine/core/model/redaction.ts";
-import { isSettledByStep } from "../../engine/core/sending/outcome.ts";
+import { isSettledByStep } from "../../engine/core/sending/recordOutcome.ts";
 import { base64 } from "../../engine/core/values/base64.ts";
 import type { Bytes, Millis } from "../../engine/core/values/basics.ts";
 import { logBodyBytes } from "../../engine/core/values/limits.ts";

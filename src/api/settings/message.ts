@@ -1,4 +1,3 @@
-import { createHash, hash } from "node:crypto";
 import { Refusal } from "../../engine/core/values/errors.ts";
 import type { Brand, Bytes, HeaderList } from "../../engine/core/values/basics.ts";
 import type { CallbackSettings, FlowControl, SendSettings } from "../../engine/core/model/sendSettings.ts";
@@ -9,6 +8,7 @@ import { noMessageSettings } from "../../engine/core/model/message.ts";
 import { noSendSettings } from "../../engine/core/model/sendSettings.ts";
 import { limits } from "../../engine/core/values/limits.ts";
 import { canonicalName, headerValue, joinHeaders } from "../../engine/core/values/headers.ts";
+import { makeDeduplicationKey } from "./deduplicationKey.ts";
 import { readForwardedHeader } from "./forward.ts";
 import type { GivenSetting } from "./givenSetting.ts";
 import type { MessageSettings } from "./grammar.ts";
@@ -67,7 +67,7 @@ export function toMessageInput({
     group: toUrl ? null : destination,
     queue: queue ?? null,
     body,
-    deduplication: makeDeduplicationKey(settings, {
+    deduplication: makeDeduplicationKey(settings.values, {
       destination: query === null ? destination : `${destination}?${query}`,
       body,
       headers: sending.headers,
@@ -218,33 +218,6 @@ function sumHeaderBytes({ headers, callback, failureCallback }: SendSettings): n
     (callback ? sumHeaderBytes(callback) : 0) + (failureCallback ? sumHeaderBytes(failureCallback) : 0);
   for (const [name, value] of headers) bytes += name.length + value.length;
   return bytes;
-}
-
-type Content = { destination: string; body: Bytes; headers: HeaderList };
-
-/**
- * Returns the key by which duplicates of a message are found. An id takes precedence over the content. The
- * prefixes `i:` and `c:` prevent an id from matching a content.
- */
-function makeDeduplicationKey({ values }: MessageSettings, content: Content): string | null {
-  const id = values["deduplication-id"];
-  if (id !== undefined) return `i:${hash("sha256", id, "hex")}`;
-  return values["content-based-deduplication"] ? `c:${hashContent(content)}` : null;
-}
-
-/**
- * Returns a hash of a message's content. Each part is preceded by its length, so that different contents
- * never have the same bytes. Headers are sorted, because the order of headers with different names has no
- * meaning (RFC 9110, 5.3) and a proxy may change it.
- */
-function hashContent({ destination, body, headers }: Content): string {
-  const digest = createHash("sha256");
-  const inOrder = headers.toSorted(([one], [other]) => (one < other ? -1 : Number(one > other)));
-  for (const part of [destination, String(headers.length), ...inOrder.flat(), body]) {
-    const bytes = typeof part === "string" ? Buffer.from(part) : part;
-    digest.update(`${bytes.length}:`).update(bytes);
-  }
-  return digest.digest("hex");
 }
 
 /**

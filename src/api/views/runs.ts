@@ -4,7 +4,7 @@ import { defaults } from "../../engine/core/values/limits.ts";
 import type { Bytes, HeaderList, Millis } from "../../engine/core/values/basics.ts";
 import type { LogRow } from "../../engine/core/model/logRow.ts";
 import type { Redaction } from "../../engine/core/model/sendSettings.ts";
-import { isSettledByStep } from "../../engine/core/sending/outcome.ts";
+import { isSettledByStep } from "../../engine/core/sending/recordOutcome.ts";
 import { mergeRedactions, redactBody, redactHeaders } from "../../engine/core/model/redaction.ts";
 import { listStepGroups } from "../../engine/core/workflows/log/log.ts";
 import { formatRunFailure } from "../../engine/core/model/failureText.ts";

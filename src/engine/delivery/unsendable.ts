@@ -1,4 +1,4 @@
-import { noResponse } from "../core/sending/outcome.ts";
+import { noResponse } from "../core/sending/recordOutcome.ts";
 import type { Delivery } from "../core/model/delivery.ts";
 import type { Outcome } from "../core/model/attempt.ts";
 import { parseHost } from "../core/values/url.ts";

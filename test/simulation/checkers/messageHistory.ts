@@ -2,7 +2,7 @@ import { nodeEndedDueAt } from "../../../src/engine/core/cluster/takeover.ts";
 import type { StoredMessage, CallbackSubject } from "../../../src/engine/core/model/message.ts";
 import type { LogRow, LogState } from "../../../src/engine/core/model/logRow.ts";
 import type { MessageState } from "../../../src/engine/core/model/messageState.ts";
-import { isSettledByStep } from "../../../src/engine/core/sending/outcome.ts";
+import { isSettledByStep } from "../../../src/engine/core/sending/recordOutcome.ts";
 import { reusedRunIds } from "../actors/runClients.ts";
 import type { AssertHolds } from "./observedBatch.ts";
 import { isLease, isLost } from "./observedBatch.ts";

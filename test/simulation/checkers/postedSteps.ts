@@ -1,5 +1,5 @@
 import type { RunPart, StepHead } from "../../../src/engine/core/model/runPost.ts";
-import { isSettledByStep } from "../../../src/engine/core/sending/outcome.ts";
+import { isSettledByStep } from "../../../src/engine/core/sending/recordOutcome.ts";
 import { parseStepHead } from "../../../src/engine/core/model/run.ts";
 import type { CommandInput } from "../../../src/engine/store/catalog/commands.ts";
 import type { CommandCall } from "../../../src/engine/store/store.ts";

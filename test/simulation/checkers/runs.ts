@@ -2,7 +2,7 @@ import type { CommandInput } from "../../../src/engine/store/catalog/commands.ts
 import type { StoredMessage } from "../../../src/engine/core/model/message.ts";
 import type { MessageState } from "../../../src/engine/core/model/messageState.ts";
 import type { RunPart } from "../../../src/engine/core/model/runPost.ts";
-import { isSettledByStep } from "../../../src/engine/core/sending/outcome.ts";
+import { isSettledByStep } from "../../../src/engine/core/sending/recordOutcome.ts";
 import type { Retention } from "../../../src/engine/core/accounts/retention.ts";
 import type { Step } from "../../../src/engine/core/model/run.ts";
 import type { ObservedBatch, AssertHolds } from "./observedBatch.ts";

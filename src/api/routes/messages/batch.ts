@@ -128,7 +128,8 @@ type ReadItems = { read: (MessageInput | Refusal)[]; ignored: string[] };
 
 /**
  * Reads the items of a batch. A refused item does not affect the others, unless it belongs to a workflow run.
- * In that case, throws `Refusal` for the whole batch, because a run posts all of its steps or none.
+ * In that case, throws `Refusal` for the whole batch, because a run posts all of its steps or none. The store
+ * decides the same for the items that it refuses: `engine/core/commands/publish.ts`.
  */
 export async function readItems(incoming: IncomingRequest, batchContext: BatchContext): Promise<ReadItems> {
   const items = await parseItems(incoming, batchContext);

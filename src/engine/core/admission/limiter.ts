@@ -61,6 +61,13 @@ export function readWindow(
     : { windowStart: Math.min(windowStart, now), windowUsed };
 }
 
+/** Returns a limiter whose window starts now, and in which no message has started. */
+export const restartWindow = (limiter: Limiter, now: Millis): Limiter => ({
+  ...limiter,
+  windowStart: now,
+  windowUsed: 0,
+});
+
 /** Returns how many more messages the limits allow now. */
 export function freeRoom(limiter: Limiter, now: Millis): number {
   if (limiter.paused) return 0;

@@ -22,7 +22,7 @@ import type { MessageState } from "../model/messageState.ts";
 import type { Schedule } from "../model/schedule.ts";
 import type { Limiter, HostWaitlist } from "../model/limiter.ts";
 import { isUnfinished } from "../model/messageState.ts";
-import { recordRequestEnd, noResponse } from "../sending/outcome.ts";
+import { recordRequestEnd, noResponse } from "../sending/recordOutcome.ts";
 import type { Waiter } from "../model/run.ts";
 import { fireSchedules } from "../sending/firing.ts";
 import { failMessage } from "../deadLetters/failMessage.ts";

@@ -2,7 +2,7 @@ import type { Decision, Draft, Moment } from "../decision/command.ts";
 import { Refusal } from "../values/errors.ts";
 import type { LimiterGate } from "../admission/gate.ts";
 import { hasLimiter, keyGate, parseGate } from "../admission/gate.ts";
-import { findLimiter, readLimiter, readWindow, putChanged } from "../admission/limiter.ts";
+import { findLimiter, putChanged, readLimiter, readWindow, restartWindow } from "../admission/limiter.ts";
 import type { AccountId, Millis } from "../values/basics.ts";
 import type { Limiter } from "../model/limiter.ts";
 import type { QueueLimit } from "../limits/rowLimits.ts";
@@ -87,16 +87,10 @@ export const pinFlowControl: Decision<FlowControlKeyRef & PinnedLimits, Limiter>
     if (period !== undefined && rate === undefined && limiter.rate === null)
       throw new Refusal("invalid", "period: requires rate, because this key has none");
     const pinsRate = rate !== undefined || period !== undefined;
-    const rateLimit = {
-      rate: rate ?? limiter.rate,
-      period: period ?? limiter.period,
-      windowStart: moment.now,
-      windowUsed: 0,
-    };
+    const pinnedRate = { rate: rate ?? limiter.rate, period: period ?? limiter.period };
     return putChanged(draft, moment, {
-      ...limiter,
+      ...(pinsRate ? { ...restartWindow(limiter, moment.now), ...pinnedRate } : limiter),
       ...(parallelism === undefined ? {} : { parallelism }),
-      ...(pinsRate ? rateLimit : {}),
       pinned: {
         parallelism: limiter.pinned.parallelism || parallelism !== undefined,
         rate: limiter.pinned.rate || pinsRate,
@@ -128,7 +122,7 @@ export const unpinFlowControl: Decision<
 export const resetRate: Decision<FlowControlKeyRef, Limiter | null> = {
   decide: ({ account, key }, draft, moment) => {
     const limiter = findLimiter(draft, { account, gate: keyGate(key) });
-    return limiter ? putChanged(draft, moment, { ...limiter, windowStart: moment.now, windowUsed: 0 }) : null;
+    return limiter ? putChanged(draft, moment, restartWindow(limiter, moment.now)) : null;
   },
 };
 

@@ -3,7 +3,7 @@ import { countEnd } from "../admission/counters.ts";
 import { findLeased, toLeaseRef } from "../admission/lease.ts";
 import { isUnfinished } from "../model/messageState.ts";
 import type { LeaseRef } from "../model/messageState.ts";
-import { noResponse, recordRequestEnd } from "../sending/outcome.ts";
+import { noResponse, recordRequestEnd } from "../sending/recordOutcome.ts";
 import { spans } from "../values/limits.ts";
 import { dropMessage, hasRunEnded } from "../workflows/end.ts";
 

@@ -4,7 +4,7 @@ import { giveUp } from "../admission/waitlist.ts";
 import type { StoredMessage, WithoutBody } from "../model/message.ts";
 import type { MessageState } from "../model/messageState.ts";
 import { noBytes } from "../values/basics.ts";
-import { belongsToRun } from "../workflows/outcome.ts";
+import { belongsToRun } from "../workflows/runOutcome.ts";
 import { skipFiring } from "../sending/firing.ts";
 import { failMessage } from "../deadLetters/failMessage.ts";
 import type { DueRow } from "../model/dueRow.ts";

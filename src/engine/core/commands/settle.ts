@@ -12,8 +12,8 @@ import {
   isSuccess,
   scheduleRetry,
   reportCallback,
-} from "../sending/outcome.ts";
-import { applyRunOutcome, belongsToRun } from "../workflows/outcome.ts";
+} from "../sending/recordOutcome.ts";
+import { applyRunOutcome, belongsToRun } from "../workflows/runOutcome.ts";
 import type { Account } from "../model/account.ts";
 import type { MessageState } from "../model/messageState.ts";
 import type { Outcome } from "../model/attempt.ts";

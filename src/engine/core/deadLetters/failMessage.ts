@@ -2,16 +2,16 @@ import type { Draft, Moment } from "../decision/command.ts";
 import { release } from "../admission/admission.ts";
 import { log } from "../admission/messageLog.ts";
 import { toTag } from "../search/tags.ts";
-import { releaseDeduplication } from "../sending/deduplication.ts";
-import type { Failure } from "../sending/outcome.ts";
+import { releaseDeduplication } from "../sending/releaseDeduplication.ts";
+import type { Failure } from "../sending/recordOutcome.ts";
 import {
   toLoggedResponse,
   toFailureCallbackInfo,
   putDeadLetter,
   toDeadLetterResponse,
   reportCallback,
-} from "../sending/outcome.ts";
-import { failRunMessage, belongsToRun } from "../workflows/outcome.ts";
+} from "../sending/recordOutcome.ts";
+import { failRunMessage, belongsToRun } from "../workflows/runOutcome.ts";
 import type { DeadLetter } from "../model/deadLetter.ts";
 import { countRetries } from "../sending/retry.ts";
 import { createCallback, createFailureCallback } from "../sending/createCallback.ts";

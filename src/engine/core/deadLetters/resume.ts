@@ -26,7 +26,7 @@ import {
   readRunPart,
   toStepId,
 } from "../model/stepId.ts";
-import { sendFailureCallback, reportedStepsNeed } from "../workflows/outcome.ts";
+import { sendFailureCallback, reportedStepsNeed } from "../workflows/runOutcome.ts";
 import { makeLastCall } from "../workflows/posted.ts";
 import { createRun } from "../workflows/start.ts";
 import { mustHaveStorage } from "../limits/storageQuota.ts";

@@ -8,8 +8,8 @@ import type { AccountId, MessageId } from "../values/basics.ts";
 import type { StoredMessage, WithoutBody } from "../model/message.ts";
 import type { MessageState } from "../model/messageState.ts";
 import { isUnfinished } from "../model/messageState.ts";
-import { releaseDeduplication } from "./deduplication.ts";
-import { reportCallback } from "./outcome.ts";
+import { releaseDeduplication } from "./releaseDeduplication.ts";
+import { reportCallback } from "./recordOutcome.ts";
 
 /**
  * Cancels unfinished messages. A message that is in flight may still arrive: its request is aborted and keeps

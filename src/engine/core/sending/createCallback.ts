@@ -1,8 +1,8 @@
 import { makeCallbackInput } from "./callback.ts";
 import type { Draft, Moment } from "../decision/command.ts";
 import { accept } from "./createMessage.ts";
-import type { Failure } from "./outcome.ts";
-import { readWithBody } from "./outcome.ts";
+import type { Failure } from "./recordOutcome.ts";
+import { readWithBody } from "./recordOutcome.ts";
 import type { CallbackSettings } from "../model/sendSettings.ts";
 import type { StoredMessage } from "../model/message.ts";
 import { readMessageBytes } from "../accounts/plans.ts";

@@ -10,7 +10,7 @@ import { isUnfinished } from "../model/messageState.ts";
 import { noBytes } from "../values/basics.ts";
 import { noMessageSettings } from "../model/message.ts";
 import { noSendSettings } from "../model/sendSettings.ts";
-import { noResponse } from "./outcome.ts";
+import { noResponse } from "./recordOutcome.ts";
 import type { Step } from "../model/run.ts";
 import { readRunKey } from "../model/stepId.ts";
 

@@ -5,7 +5,7 @@ import type { RunPart, StepHead } from "../model/runPost.ts";
 import { isUnfinished } from "../model/messageState.ts";
 import type { ActiveRun, CallType, LastCall, Run } from "../model/run.ts";
 import { formatStepKey, parseStepKey, toStepId } from "../model/stepId.ts";
-import { settleByStep } from "../sending/outcome.ts";
+import { settleByStep } from "../sending/recordOutcome.ts";
 import { spans } from "../values/limits.ts";
 
 // A post does not name the delivery in which its endpoint made it. It follows from the history: the endpoint

@@ -1,7 +1,7 @@
 import type { DestinationResponse } from "../model/attempt.ts";
 import type { Bytes } from "../values/basics.ts";
 import { headerValue } from "../values/headers.ts";
-import { isSuccess } from "../sending/outcome.ts";
+import { isSuccess } from "../sending/recordOutcome.ts";
 import type { Step } from "../model/run.ts";
 
 type StepWithHead = Pick<Step, "head">;

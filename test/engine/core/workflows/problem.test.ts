@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { findRunProblem } from "../../../../src/engine/core/workflows/problem.ts";
-import { noResponse } from "../../../../src/engine/core/sending/outcome.ts";
+import { noResponse } from "../../../../src/engine/core/sending/recordOutcome.ts";
 import { bytes } from "../commandRunner.ts";
 
 type Headers = [name: string, value: string][];

@@ -16,7 +16,7 @@ import type { StoredMessage, WithoutBody } from "../model/message.ts";
 import type { MessageState } from "../model/messageState.ts";
 import type { RunPart } from "../model/runPost.ts";
 import type { DeadLetter } from "../model/deadLetter.ts";
-import type { Failure } from "../sending/outcome.ts";
+import type { Failure } from "../sending/recordOutcome.ts";
 import {
   toLoggedResponse,
   recordDelivery,
@@ -25,7 +25,7 @@ import {
   toDeadLetterResponse,
   scheduleRetry,
   readWithBody,
-} from "../sending/outcome.ts";
+} from "../sending/recordOutcome.ts";
 import { readMessageBytes } from "../accounts/plans.ts";
 import { countRetries, decideNextAction } from "../sending/retry.ts";
 import type { Run, RunFailure, Step } from "../model/run.ts";

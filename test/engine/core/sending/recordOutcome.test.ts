@@ -6,7 +6,7 @@ import {
   isSuccess,
   toDeadLetterResponse,
   noResponse,
-} from "../../../../src/engine/core/sending/outcome.ts";
+} from "../../../../src/engine/core/sending/recordOutcome.ts";
 import { logBodyBytes } from "../../../../src/engine/core/values/limits.ts";
 import { bytes } from "../commandRunner.ts";
 
