@@ -5,6 +5,7 @@ import { createIdGenerator } from "../../src/engine/core/values/ids.ts";
 import { spans } from "../../src/engine/core/values/limits.ts";
 import type { AccountId, Millis } from "../../src/engine/core/values/basics.ts";
 import type { CommandCall, Store } from "../../src/engine/store/store.ts";
+import { makeDeletion } from "../makeDeletion.ts";
 import { RandomSource } from "./randomSource.ts";
 import { randomInputs } from "./actors/clients.ts";
 import { SimulatedClients } from "./actors/simulatedClients.ts";
@@ -268,7 +269,7 @@ class Simulation {
     const inputs = [...tables.deadLetters.values()].filter((_, at) => at % 2 === 0);
     await this.#executeAll((account) => {
       const dlqIds = inputs.filter((input) => input.account === account).map(({ id }) => id);
-      return [{ name: "deleteDeadLetters", input: { account, dlqIds, logRetention: log } }];
+      return [{ name: "bulk", input: makeDeletion({ account, dlqIds, logRetention: log }) }];
     });
     await this.#runFor(2 * Math.max(log, deadLetters, audit ?? 0) + 2 * hour);
     await this.#runFor(40 * 24 * hour);

@@ -136,6 +136,12 @@ async function everywhere(
   const toRepeat = ofRuns
     .filter(({ failureCallback }) => failureCallback?.state === "CALLBACK_FAIL")
     .map(({ id }) => id);
+  const { runs: activeRuns } = await world.store.read.runs({
+    account: "a",
+    filter: { states: ["RUN_STARTED"] },
+    cursor: null,
+    count: 4,
+  });
   const known = { dlqIds: deadLetters.map(({ id }) => id), runDlqIds: ofRuns.map(({ id }) => id), toRepeat };
   const jobs = await world.store.read.dueJobs(Infinity, 5);
   const alertsOf = (account: string) => world.store.read.alerts({ account, descending: true, limit: 4 });
@@ -146,6 +152,7 @@ async function everywhere(
     deliveries: first.deliveries,
     messageIds: messageIds.slice(-4),
     ...known,
+    activeRuns: activeRuns.map(({ id, runId }) => ({ id, runId })),
     sourceIds,
     waiterIds: waiting.map(({ id }) => id),
   };

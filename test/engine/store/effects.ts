@@ -1,3 +1,4 @@
+import { bulkActionNames } from "../../../src/engine/core/bulk/entries.ts";
 import type { CommandName } from "../../../src/engine/store/catalog/commands.ts";
 import type { Delivery } from "../../../src/engine/core/model/delivery.ts";
 import { tableNames } from "../../../src/engine/store/catalog/order.ts";
@@ -22,7 +23,7 @@ export const wantedEffects = [
   "cancel",
   "retryDeadLetters",
   "replayDeadLetter",
-  "deleteDeadLetters",
+  ...bulkActionNames.map((action) => `bulk ${action}`),
   "createAccount",
   "upsertQueue",
   "deleteQueue",
@@ -90,9 +91,10 @@ export class Effects {
   }
 
   /** Records the effects that show in the answer to a command and in its deliveries. */
-  note({ name }: RandomCommand, answer: unknown, deliveries: readonly Delivery[]): void {
+  note({ name, input }: RandomCommand, answer: unknown, deliveries: readonly Delivery[]): void {
     for (const { message } of deliveries) if (message.run) this.seen.add(`deliver ${message.run.kind}`);
-    for (const effect of effectsOf(name, answer, deliveries)) this.seen.add(effect);
+    for (const effect of effectsOf(name, answer, deliveries))
+      this.seen.add(name === "bulk" ? `bulk ${input.action}` : effect);
   }
 }
 
@@ -119,6 +121,7 @@ function effectsOf(name: CommandName, answer: unknown, deliveries: readonly Deli
     "reclaimed",
     "cancelled",
     "deleted",
+    "done",
     "removed",
     "kept",
     "noted",

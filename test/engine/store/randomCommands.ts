@@ -1,3 +1,4 @@
+import { bulkActionNames } from "../../../src/engine/core/bulk/entries.ts";
 import type { Overrides } from "../../../src/engine/core/deadLetters/overrides.ts";
 import type { DueRow } from "../../../src/engine/core/model/dueRow.ts";
 import type { CommandName, CommandInput } from "../../../src/engine/store/catalog/commands.ts";
@@ -8,7 +9,7 @@ import type { FlowControl } from "../../../src/engine/core/model/sendSettings.ts
 import type { MessageInput } from "../../../src/engine/core/model/message.ts";
 import type { Millis } from "../../../src/engine/core/values/basics.ts";
 import { makeAlertCommands, makeJobCommand, makeSourceCommands } from "../../operations/simulated.ts";
-import { makeCredentialCommands, makeDueRows, makeTurns } from "./randomParts.ts";
+import { makeBulkEntries, makeCredentialCommands, makeDueRows, makeTurns } from "./randomParts.ts";
 import type { Alert } from "../../../src/operations/alerts/alert.ts";
 import type { Job } from "../../../src/operations/jobs/job.ts";
 import { RandomRuns, sdkVersion } from "./randomRuns.ts";
@@ -37,6 +38,7 @@ type Observed = {
   messageIds: readonly string[];
   dlqIds: readonly string[];
   runDlqIds: readonly string[];
+  activeRuns: readonly { id: string; runId: string }[];
   toRepeat: readonly string[];
   sourceIds: readonly string[];
   waiterIds: readonly string[];
@@ -60,6 +62,8 @@ export class RandomCommands {
   readonly #settled: Delivery[] = [];
   readonly #waiterIds: string[] = [];
   readonly #runDlqIds: string[] = [];
+  readonly #activeRuns: { id: string; runId: string }[] = [];
+  #bulkTurn = 0;
   #toRepeat: readonly string[] = [];
   #jobs: readonly Job[] = [];
   #alerts: readonly Alert[] = [];
@@ -91,6 +95,7 @@ export class RandomCommands {
     this.#messageIds.push(...seen.messageIds);
     this.#dlqIds.push(...seen.dlqIds);
     this.#runDlqIds.push(...seen.runDlqIds);
+    this.#activeRuns.push(...seen.activeRuns);
     this.#toRepeat = seen.toRepeat;
     this.#jobs = seen.jobs;
     this.#alerts = seen.alerts;
@@ -114,7 +119,8 @@ export class RandomCommands {
         name: "claim",
         input: { limit: 1 + this.#integerBelow(8), ...(kind < 34 ? {} : { turns: makeTurns(account) }) },
       };
-    if (kind < 68) return this.#settle();
+    if (kind < 64) return this.#settle();
+    if (kind < 68) return { name: "bulk", input: this.#bulk() };
     if (kind < 71) return { name: "renew", input: { leases: this.#makeLeaseRef() } };
     if (kind < 74) return { name: "returnLeases", input: { leases: this.#makeLeaseRef() } };
     if (kind < 76)
@@ -137,6 +143,27 @@ export class RandomCommands {
     return sent
       ? { account: sent.message.account, messageIds: [sent.message.id] }
       : { account, messageIds: this.#pickSome(this.#messageIds) };
+  }
+
+  /** Returns a bulk action. The actions take turns. */
+  #bulk(): CommandInput<"bulk"> {
+    const action = bulkActionNames[this.#bulkTurn++ % bulkActionNames.length] ?? "dlq.delete";
+    const entries = makeBulkEntries(action, {
+      messageIds: this.#pickSome(this.#messageIds),
+      dlqIds: this.#pickSome(this.#dlqIds),
+      runDlqId: this.#pickSome(this.#runDlqIds.slice(-3))[0] ?? "none",
+      runs: this.#pickSome(this.#activeRuns),
+      areRunsByKey: this.#random() < 0.5,
+    });
+    return {
+      account: this.#isRare() ? "b" : "a",
+      action,
+      // Some are named twice.
+      entries: this.#isRare() ? [...entries, ...entries] : entries,
+      logRetention: retention.log,
+      overrides: this.#overrides(),
+      runOverrides: this.#pickOne([{}, {}, { retries: 1 }, { runId: "w-3" }]),
+    };
   }
 
   #overrides(): Overrides {
@@ -163,7 +190,6 @@ export class RandomCommands {
         input: { account, dlqIds, logRetention: retention.log, overrides: this.#overrides() },
       },
       { name: "replayDeadLetter", input: { account, dlqId: dlqIds[0] ?? "none", ...this.#replay() } },
-      { name: "deleteDeadLetters", input: { account, dlqIds, logRetention: retention.log } },
       makeJobCommand(account, { jobs: this.#jobs, ids: [...dlqIds, ...this.#messageIds.slice(-2)] }, (list) =>
         this.#pickOne(list),
       ),

@@ -1,3 +1,4 @@
+import type { BulkActionName, BulkEntry } from "../../../src/engine/core/bulk/entries.ts";
 import type { DueRow } from "../../../src/engine/core/model/dueRow.ts";
 import type { Turns } from "../../../src/engine/core/node/turns.ts";
 import type { RandomCommand } from "./randomCommands.ts";
@@ -28,6 +29,25 @@ export const makeTurns = (account: string): Turns => ({
   schedules: "",
   waiters: account,
 });
+
+type BulkCandidates = {
+  messageIds: readonly string[];
+  dlqIds: readonly string[];
+  runDlqId: string;
+  runs: readonly { id: string; runId: string }[];
+  areRunsByKey: boolean;
+};
+
+/** Returns the entries of a bulk action, and an unknown one. A failed run is resumed alone. */
+export function makeBulkEntries(action: BulkActionName, of: BulkCandidates): BulkEntry[] {
+  const none = { id: "none" };
+  if (action === "messages.cancel") return [...of.messageIds.map((id) => ({ id })), none];
+  if (action === "runs.resume" || action === "runs.restart") return [{ id: of.runDlqId }];
+  if (action !== "runs.cancel") return [...of.dlqIds.map((id) => ({ id })), none];
+  return of.areRunsByKey
+    ? [...of.runs, { id: "none", runId: "none" }]
+    : [...of.runs.map(({ runId }) => ({ id: runId })), none];
+}
 
 /** Returns commands about tokens, secrets, and requests per second. */
 export function makeCredentialCommands(

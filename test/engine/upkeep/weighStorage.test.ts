@@ -4,6 +4,7 @@ import { memoryStore } from "../../model/memoryStore.ts";
 import type { Queries } from "../../../src/engine/store/catalog/queries.ts";
 import type { Store } from "../../../src/engine/store/store.ts";
 import { closeAfterTest, makeInput, createSource, TestClock, StoreFixture } from "../store/storeFixture.ts";
+import { makeDeletion } from "../../makeDeletion.ts";
 
 /** The recorded reads of `accounts` and `storedBytes`. */
 type Asked = { accounts: number; stored: (readonly string[])[]; sinceEver: (readonly string[])[] };
@@ -57,7 +58,7 @@ test("an account over its quota is recorded at the next check, and cleared after
   await later(duty, world);
   expect(await noted(world)).toBeGreaterThan(5_000);
   expect((await world.publish([makeInput()]))[0]).toMatchObject({ refused: "storage-quota-exceeded" });
-  await world.store.execute("deleteDeadLetters", { account: "acc", dlqIds: [dlqId], logRetention: 1 });
+  await world.store.execute("bulk", makeDeletion({ account: "acc", dlqIds: [dlqId], logRetention: 1 }));
   await world.store.execute("expire", {
     account: "acc",
     retention: { log: 1, deadLetters: 1 },

@@ -3,6 +3,7 @@ import type { Actor, AuditFilter } from "../../../src/engine/core/model/auditEnt
 import { withAuditActor } from "../../../src/engine/store/auditActor.ts";
 import type { OpenStore } from "../../engine/store/storeFixture.ts";
 import { StoreFixture } from "../../engine/store/storeFixture.ts";
+import { makeDeletion } from "../../makeDeletion.ts";
 
 const by: Actor = { kind: "token", token: "main", name: "n", address: "192.0.2.1" };
 const source = {
@@ -111,7 +112,7 @@ export function describeAudit(open: OpenStore): void {
       await named.execute("cancel", { account: "acc", messageIds });
       await named.execute("deleteGroup", { account: "acc", name: "none" });
       await named.execute("deleteQueue", { account: "acc", name: "none", slots: [] });
-      await named.execute("deleteDeadLetters", { account: "acc", dlqIds: ["none"], logRetention: 1 });
+      await named.execute("bulk", makeDeletion({ account: "acc", dlqIds: ["none"], logRetention: 1 }));
       expect((await page(fixture)).entries).toMatchObject([
         { what: "message.cancel", object: messageIds[0], count: 2 },
       ]);

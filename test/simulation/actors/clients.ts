@@ -5,6 +5,7 @@ import type {
   FlowControl,
   SendSettings,
 } from "../../../src/engine/core/model/sendSettings.ts";
+import type { Overrides } from "../../../src/engine/core/deadLetters/overrides.ts";
 import type { MessageInput } from "../../../src/engine/core/model/message.ts";
 import type { Tables } from "../storage/changes.ts";
 import type { RandomSource } from "../randomSource.ts";
@@ -122,24 +123,19 @@ export function randomRetry(
   { account, dlqIds }: ClientState,
   logRetention: number,
 ): CommandInput<"retryDeadLetters"> {
-  const ofKey = random.isHit(0.3) ? { flowControl: randomFlowControl(random) } : {};
-  const overrides = random.isHit(0.3)
-    ? { retries: random.integerBetween(0, 2), delay: random.integerBetween(0, 5_000), ...ofKey }
-    : {};
-  return { account, dlqIds: pickSome(random, dlqIds), logRetention, overrides };
+  return { account, dlqIds: pickSome(random, dlqIds), logRetention, overrides: randomOverrides(random) };
 }
 
-/** Returns a deletion of some dead letters. */
-export function randomDelete(
-  random: RandomSource,
-  { account, dlqIds }: ClientState,
-  logRetention: number,
-): CommandInput<"deleteDeadLetters"> {
-  return { account, dlqIds: pickSome(random, dlqIds), logRetention };
+/** Returns the settings that a retry replaces, mostly none. */
+export function randomOverrides(random: RandomSource): Overrides {
+  const ofKey = random.isHit(0.3) ? { flowControl: randomFlowControl(random) } : {};
+  return random.isHit(0.3)
+    ? { retries: random.integerBetween(0, 2), delay: random.integerBetween(0, 5_000), ...ofKey }
+    : {};
 }
 
 /** Picks some entries of a list, mostly recent ones; sometimes one of them twice, and an unknown one. */
-function pickSome(random: RandomSource, ids: readonly string[]): string[] {
+export function pickSome(random: RandomSource, ids: readonly string[]): string[] {
   const recent = ids.slice(-20);
   const chosen = Array.from({ length: Math.min(recent.length, random.integerBetween(1, 4)) }, () =>
     random.of(recent),

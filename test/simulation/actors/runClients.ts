@@ -1,5 +1,7 @@
 import { defaultCallback } from "../../../src/engine/core/deadLetters/overrides.ts";
+import type { RunOverrides } from "../../../src/engine/core/deadLetters/resume.ts";
 import type { MessageInput } from "../../../src/engine/core/model/message.ts";
+import type { Run } from "../../../src/engine/core/model/run.ts";
 import type { InvokerPost, RunPost, StepHead } from "../../../src/engine/core/model/runPost.ts";
 import type { CallbackSettings } from "../../../src/engine/core/model/sendSettings.ts";
 import type { AccountId, HeaderList } from "../../../src/engine/core/values/basics.ts";
@@ -120,11 +122,9 @@ type RequestName = "publish" | "notify" | "cancelRuns" | "resumeRun" | "repeatFa
 
 /** Returns a random request about the workflow runs of an account. */
 export function randomRunRequest(random: RandomSource, account: AccountId, tables: Tables): RunRequest {
-  const known = inOrder(tables.runs, account).slice(-8);
+  const known = listRuns(tables, account);
   const runId = known.length > 0 && random.isHit(0.95) ? random.of(known).runId : "never-was";
-  const failed = inOrder(tables.deadLetters, account)
-    .flatMap((one) => (one.run ? [one.id] : []))
-    .slice(-6);
+  const failed = listFailedRuns(tables, account);
   const dlqId = failed.length > 0 ? random.of(failed) : "never-was";
   const what = failed.length > 0 && random.isHit(0.25) ? 1 : random.next();
   if (what < 0.4) {
@@ -139,10 +139,23 @@ export function randomRunRequest(random: RandomSource, account: AccountId, table
   if (what < 0.65) return { name: "notify", input: randomNotify(random, { account, runId, tables }) };
   if (what < 0.77) return { name: "cancelRuns", input: { account, runIds: [runId, "never-was", runId] } };
   if (what < 0.82) return { name: "repeatFailureCallback", input: { account, dlqId } };
-  const overrides = random.of([{}, {}, { retries: 1 }, { delay: 2_000 }, { runId: random.of(reusedRunIds) }]);
+  const overrides = randomRunOverrides(random);
   const from = random.of(["failure", "failure", "beginning"] as const);
   return { name: "resumeRun", input: { account, dlqId, from, overrides, logRetention: 3_600_000 } };
 }
+
+/** Returns the last runs of an account. */
+export const listRuns = ({ runs }: Tables, account: AccountId): Run[] => inOrder(runs, account).slice(-8);
+
+/** Returns the dead letters of the last failed runs of an account. */
+export const listFailedRuns = ({ deadLetters }: Tables, account: AccountId): string[] =>
+  inOrder(deadLetters, account)
+    .flatMap((one) => (one.run ? [one.id] : []))
+    .slice(-6);
+
+/** Returns the settings that a resumed run replaces. */
+export const randomRunOverrides = (random: RandomSource): RunOverrides =>
+  random.of([{}, {}, { retries: 1 }, { delay: 2_000 }, { runId: random.of(reusedRunIds) }]);
 
 /** Sorts rows, because stores keep them in different orders. */
 export const inOrder = <Row extends { account: string; id: string }>(

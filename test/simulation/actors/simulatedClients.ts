@@ -1,6 +1,7 @@
 import type { CommandCall, Store } from "../../../src/engine/store/store.ts";
 import type { ClientState } from "./clients.ts";
-import { randomCancel, randomDelete, randomInputs, randomRetry } from "./clients.ts";
+import { randomBulk } from "./bulkClients.ts";
+import { randomCancel, randomInputs, randomRetry } from "./clients.ts";
 import type { Cluster } from "../cluster.ts";
 import type { SimulatedNode } from "./node.ts";
 import type { RandomSource } from "../randomSource.ts";
@@ -55,6 +56,7 @@ export class SimulatedClients {
     const what = random.next();
     const { log } = this.#options.cluster.retention;
     const ask = (): Promise<unknown> => {
+      if (random.isHit(0.08)) return this.#askForBulk(node, known);
       if (random.isHit(this.#options.runShare)) return this.#askForRuns(node, known);
       if (what < 0.68) return this.#publish(node, known);
       if (what < 0.8) return this.#setUp(node, known);
@@ -62,10 +64,8 @@ export class SimulatedClients {
         const { tables } = this.#options.cluster.storage;
         return node.ask((store) => store.execute("cancel", randomCancel(random, known, tables)));
       }
-      if (what < 0.94)
-        return node.ask((store) => store.execute("retryDeadLetters", randomRetry(random, known, log)));
       if (what < 0.98)
-        return node.ask((store) => store.execute("deleteDeadLetters", randomDelete(random, known, log)));
+        return node.ask((store) => store.execute("retryDeadLetters", randomRetry(random, known, log)));
       return node.ask((store) => store.execute("rotateKeys", { account: known.account, force: true }));
     };
     // A client that gets an error does not know the outcome; it may retry.
@@ -85,6 +85,12 @@ export class SimulatedClients {
       now: cluster.virtualTime.now,
     });
     node.ask((store) => executeCall(store, { name, input })).catch(() => undefined);
+  }
+
+  #askForBulk(node: SimulatedNode, known: ClientState): Promise<unknown> {
+    const { random, cluster } = this.#options;
+    const of = { tables: cluster.storage.tables, logRetention: cluster.retention.log };
+    return node.ask((store) => store.execute("bulk", randomBulk(random, known, of)));
   }
 
   #askForRuns(node: SimulatedNode, { account }: ClientState): Promise<unknown> {

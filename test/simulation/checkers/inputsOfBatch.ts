@@ -1,6 +1,6 @@
-import type { Retried } from "../../../src/engine/core/deadLetters/dlq.ts";
 import type { MessageInput } from "../../../src/engine/core/model/message.ts";
 import type { PublishResult } from "../../../src/engine/core/commands/publish.ts";
+import { mapRetriedByRequests } from "./bulkOutcomes.ts";
 import type { ObservedBatch, AssertHolds } from "./observedBatch.ts";
 import type { Tables } from "../storage/changes.ts";
 import { listPortions } from "../../operations/simulated.ts";
@@ -8,16 +8,11 @@ import type { Histories } from "../../operations/simulated.ts";
 
 /** Returns the messages made by retrying dead letters, on request or by a job, with the dead letters. */
 export function mapRetried(observed: ObservedBatch, histories: Histories): Map<string, string> {
-  const { calls, result } = observed;
   const byJobs = listPortions(observed, histories).flatMap(({ portion, effects }) =>
     portion.action === "dlq.retry" ? effects : [],
   );
-  const answers = calls.flatMap(({ name }, index) => {
-    const reply = result.replies[index];
-    return name === "retryDeadLetters" && reply && "answer" in reply ? (reply.answer as Retried[]) : [];
-  });
   return new Map([
-    ...answers.map(({ messageId, dlqId }) => [messageId, dlqId] as const),
+    ...mapRetriedByRequests(observed),
     ...byJobs.flatMap(({ became, id }) => (became === null ? [] : [[became, id] as const])),
   ]);
 }

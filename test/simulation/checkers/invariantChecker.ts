@@ -1,4 +1,5 @@
 import type { PublishResult } from "../../../src/engine/core/commands/publish.ts";
+import { checkBulkOutcomes } from "./bulkOutcomes.ts";
 import { checkHeldMessages } from "./heldMessages.ts";
 import { HostWaitlistChecker, makeLane } from "./hostWaitlists.ts";
 import { JobChecker } from "../../operations/simulated.ts";
@@ -142,14 +143,9 @@ export class InvariantChecker {
     this.postedSteps.check(observed, { assertHolds, tables, cover });
     this.#failureCallbacks.check(observed, { assertHolds, cover });
     this.#usage.check(observed, { messageHistories, now, assertHolds, tables, cover });
-    checkRemovals(observed, {
-      messageHistories,
-      assertHolds,
-      tables,
-      now,
-      retention: this.#retention,
-      cover,
-    });
+    const retention = this.#retention;
+    checkRemovals(observed, { messageHistories, assertHolds, tables, now, retention, cover });
+    checkBulkOutcomes(observed, { assertHolds, tables, cover });
   }
 
   /** Called when a client has received the response to its publish. */

@@ -3,6 +3,7 @@ import type { LogRow } from "../../../src/engine/core/model/logRow.ts";
 import type { Retention } from "../../../src/engine/core/accounts/retention.ts";
 import type { ObservedBatch, AssertHolds } from "./observedBatch.ts";
 import { isNamedByJob } from "../../operations/simulated.ts";
+import { isNamedByBulk } from "./bulkOutcomes.ts";
 import type { MessageHistory } from "./messageHistory.ts";
 import type { Tables } from "../storage/changes.ts";
 
@@ -110,7 +111,9 @@ export function checkRemovals(
       asked.has("expire") &&
       (messageHistories.get(before.messageId)?.endedAt ?? 0) < now - retention.deadLetters;
     const removed =
-      ["retryDeadLetters", "deleteDeadLetters", "resumeRun"].some((name) => asked.has(name as "resumeRun")) ||
+      asked.has("retryDeadLetters") ||
+      asked.has("resumeRun") ||
+      isNamedByBulk({ calls }, before.id) ||
       isNamedByJob({ calls }, before.id);
     if (expired || removed) continue;
     assertHolds(asked.has("trim"), `dead letters are kept for their time: ${before.id}`);

@@ -1,4 +1,3 @@
-import type { CommandInput } from "../../../src/engine/store/catalog/commands.ts";
 import type { StoredMessage } from "../../../src/engine/core/model/message.ts";
 import type { MessageState } from "../../../src/engine/core/model/messageState.ts";
 import type { RunPart } from "../../../src/engine/core/model/runPost.ts";
@@ -10,6 +9,7 @@ import { concernsRuns } from "./observedBatch.ts";
 import { formatResult } from "../actors/endpoints.ts";
 import { isWorkflow, getProgram, replay, readHistory } from "../actors/programs.ts";
 import { isContinuedByJob } from "../../operations/simulated.ts";
+import { isResumedByRequest } from "./bulkOutcomes.ts";
 import { checkAnswers, checkDelivery } from "./runAnswers.ts";
 import { isMisplacedPlan, isResult, decodeText, parseStep, parseStepKey } from "./runRecord.ts";
 import { RunRecord, type RunRecords } from "./runRecord.ts";
@@ -143,20 +143,13 @@ export class RunChecker {
     origin: string,
     { observed, cover }: { observed: ObservedBatch } & Pick<RunCheckContext, "cover">,
   ): void {
-    const { calls, result } = observed;
     const older = this.#records.get(origin);
-    const isResumed = calls.some(({ name, input }, index) => {
-      const reply = result.replies[index];
-      if (name !== "resumeRun" || !reply || !("answer" in reply)) return false;
-      return (
-        (reply.answer as { runId: string }).runId === record.run.runId &&
-        (input as CommandInput<"resumeRun">).from === "failure"
-      );
-    });
-    const isResumedByJob = isContinuedByJob(observed, { origin, action: "runs.resume" });
+    const isResumed =
+      isResumedByRequest(observed, record.run.runId) ||
+      isContinuedByJob(observed, { origin, action: "runs.resume" });
     this.#demand(older?.run.state === "RUN_FAILED", `only a failed run is resumed: ${origin}`);
-    cover(isResumed || isResumedByJob ? "resumed" : "restarted");
-    if ((isResumed || isResumedByJob) && older) record.inherited = new Set(older.results);
+    cover(isResumed ? "resumed" : "restarted");
+    if (isResumed && older) record.inherited = new Set(older.results);
   }
 
   /** Records the new steps and returns them. */

@@ -1,5 +1,7 @@
 import type { Draft, Moment, Rows, TableName } from "../../../src/engine/core/decision/command.ts";
-import type { Commands } from "../../../src/engine/store/catalog/commands.ts";
+import type { CommandInput, Commands } from "../../../src/engine/store/catalog/commands.ts";
+import { commands } from "../../../src/engine/store/catalog/commands.ts";
+import type { BulkOutcome } from "../../../src/engine/core/bulk/entries.ts";
 import type { MessageInput } from "../../../src/engine/core/model/message.ts";
 import type { MessageState } from "../../../src/engine/core/model/messageState.ts";
 import { makeTimeIndexKeys } from "../../../src/engine/core/search/timeIndex.ts";
@@ -196,8 +198,8 @@ export const mutants: Record<string, Commands> = {
   "a kept log outlives its message": alterDecision("expire", () => ({
     drop: (table) => table !== "keptLog",
   })),
-  "a deleted dead letter leaves its kept log behind": alterDecision("deleteDeadLetters", () => ({
-    drop: (table) => table !== "keptLog",
+  "a deleted dead letter leaves its kept log behind": alterDecision("bulk", ({ action }) => ({
+    drop: (table) => action !== "dlq.delete" || table !== "keptLog",
   })),
   "stored messages are never removed": alterDecision("expire", () => ({
     drop: (table) => table !== "storedMessages",
@@ -210,20 +212,38 @@ export const mutants: Record<string, Commands> = {
     retention: { log: input.retention.log / 2, deadLetters: input.retention.deadLetters / 2 },
   })),
   "a retried dead letter stays": alterDecision("retryDeadLetters", () => ({ drop: () => false })),
-  "a dead letter is deleted with its stored message": alterDecision("deleteDeadLetters", (_, draft) => ({
+  "a dead letter is deleted with its stored message": alterDecision("bulk", ({ action }, draft) => ({
     drop: (table, _, key) => {
       const deadLetter =
-        table === "deadLetters"
+        action === "dlq.delete" && table === "deadLetters"
           ? draft.inspectWithoutBody("deadLetters", String(key[0]), String(key[1]))
           : undefined;
       if (deadLetter) draft.drop("storedMessages", deadLetter.account, deadLetter.messageId);
       return true;
     },
   })),
+  "a bulk action counts what it has left": alterBulk((outcome, { entries }) => ({
+    ...outcome,
+    done: entries.length,
+    failures: [],
+  })),
+  "a bulk action reports the wrong entry as left": alterBulk(({ failures, ...outcome }, { entries }) => ({
+    ...outcome,
+    failures: failures.map((failure) => ({ ...failure, id: entries[0]?.id ?? failure.id })),
+  })),
   "a log row is written to the other account": alterDecision("settle", () => ({
     put: { log: (row) => ({ ...row, account: row.account === "acme" ? "umbrella" : "acme" }) },
   })),
 };
+
+/** Returns the commands, with altered answers of bulk actions. */
+function alterBulk(alter: (outcome: BulkOutcome, input: CommandInput<"bulk">) => BulkOutcome): Commands {
+  const { decide, ...rest } = commands.bulk;
+  return {
+    ...commands,
+    bulk: { ...rest, decide: (input, ...of) => alter(decide(input, ...of), input) },
+  };
+}
 
 const toMessageState = (message: Rows["storedMessages"]): MessageState => ({
   account: message.account,

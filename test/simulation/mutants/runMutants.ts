@@ -193,6 +193,10 @@ export const runMutants: Record<string, Commands> = {
   "a resumed run sends nothing": alterDecision("resumeRun", () => ({ put: { messages: () => undefined } })),
   "a resumed run keeps its dead letter": alterDecision("resumeRun", leaveRows("deadLetters")),
   "a finished run stays active": alterDecision("finishRun", leaveRows("activeRuns")),
+  "a bulk action cancels another run with the id": alterInput("bulk", ({ entries, ...input }) => ({
+    ...input,
+    entries: entries.map(({ id, runId = id }) => ({ id: runId })),
+  })),
   "an ended run accepts steps": alterDecision("cancelRuns", leaveRows("activeRuns")),
   "a run returns no result": alterDecision("finishRun", () => ({
     put: { runs: (row) => ({ ...row, body: new Uint8Array(0) }) },

@@ -22,7 +22,7 @@ import { noteSpending } from "./noteUsage.ts";
 import { takeBurst } from "./takeBurst.ts";
 import { cancel } from "../sending/cancel.ts";
 import { claim, listDue, reclaim } from "./claim.ts";
-import { deleteDeadLetters, retryDeadLetters } from "../deadLetters/dlq.ts";
+import { retryDeadLetters } from "../deadLetters/dlq.ts";
 import { pauseLimiter, pinFlowControl, resetRate, resumeLimiter, unpinFlowControl } from "./flowControl.ts";
 import { addEndpoints, deleteGroup, removeEndpoints, setGroupHeaders } from "./urlGroup.ts";
 import { publish } from "./publish.ts";
@@ -111,14 +111,6 @@ function messageCommands() {
       object: dlqId,
       fields: listFields({ ...change, ...overrides }),
     })),
-    deleteDeadLetters: audited(
-      deleteDeadLetters,
-      noteMany(
-        "dlq.delete",
-        ({ dlqIds }) => dlqIds,
-        ({ deleted }) => deleted,
-      ),
-    ),
     resumeRun: audited(resumeRun, ({ from, dlqId }) => ({
       what: from === "failure" ? "dlq.resume" : "dlq.restart",
       object: dlqId,

@@ -3,6 +3,7 @@ import { failMessage, listDeadLetters } from "../deadLetters/deadLetters.ts";
 import { failRunAndRead, callbackTo } from "../lists/failedRunLists.ts";
 import type { TestServer } from "../../testServer.ts";
 import { createTestServer } from "../../testServer.ts";
+import { makeDeletion } from "../../../makeDeletion.ts";
 
 const day = 24 * 60 * 60 * 1_000;
 const logRetention = 3 * day;
@@ -16,7 +17,7 @@ const expire = ({ store, clock }: TestServer) =>
     limit: 500,
   });
 const deleted = ({ store }: TestServer, dlqId: string) =>
-  store.execute("deleteDeadLetters", { account: "acc_1", dlqIds: [dlqId], logRetention });
+  store.execute("bulk", makeDeletion({ account: "acc_1", dlqIds: [dlqId], logRetention }));
 const trimmed = async ({ store }: TestServer) => {
   await store.execute("changeAccount", { account: "acc_1", change: { limits: { deadLetters: 0 } } });
   const { id } = await store.read.findOverLimit("deadLetters", "acc_1", 0);

@@ -5,6 +5,7 @@ import { callbackTo, failRun, failRunAndRead } from "../lists/failedRunLists.ts"
 import { createTestServer } from "../../testServer.ts";
 import type { Reply } from "../../testServer.ts";
 import { countFailedRuns, resume, takeDeliveries } from "./resumedRuns.ts";
+import { makeDeletion } from "../../../makeDeletion.ts";
 
 describe("many failed runs", () => {
   test("are resumed 50 at a time, oldest first, and continued by the cursor", async () => {
@@ -122,11 +123,14 @@ describe("many failed runs", () => {
     ];
     hook = async () => {
       hook = async () => undefined;
-      await server.store.execute("deleteDeadLetters", {
-        account: "acc_1",
-        dlqIds: [ids[1] ?? ""],
-        logRetention: 0,
-      });
+      await server.store.execute(
+        "bulk",
+        makeDeletion({
+          account: "acc_1",
+          dlqIds: [ids[1] ?? ""],
+          logRetention: 0,
+        }),
+      );
     };
     const { body } = await resume(server, "");
     expect(body.workflowRuns).toHaveLength(2);

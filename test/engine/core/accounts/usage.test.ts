@@ -8,6 +8,7 @@ import {
   readBucketStart,
 } from "../../../../src/engine/core/accounts/usage.ts";
 import { CommandRunner, bytes, callbackTo, makeInput, noon } from "../commandRunner.ts";
+import { makeDeletion } from "../../../makeDeletion.ts";
 
 let broker: CommandRunner;
 beforeEach(async () => {
@@ -52,11 +53,14 @@ describe("the usage outside workflows counts", () => {
     await broker.settle(id, { status: 500 });
     const out = [...broker.memory.tables.messages.values()].reduce((sum, { size }) => sum + size, 1);
     expect(counted()).toEqual({ messages: 3, bytesIn: 1, bytesOut: out, failed: 1, deadLetters: 1 });
-    await broker.run("deleteDeadLetters", {
-      account: "acme",
-      dlqIds: broker.deadLetters.map((one) => one.id),
-      logRetention: 1e9,
-    });
+    await broker.run(
+      "bulk",
+      makeDeletion({
+        account: "acme",
+        dlqIds: broker.deadLetters.map((one) => one.id),
+        logRetention: 1e9,
+      }),
+    );
     expect(counted()).not.toHaveProperty("deadLetters");
   });
 
@@ -254,11 +258,14 @@ describe("a bucket", () => {
     await expire(20);
     expect(rows().find(({ id }) => id === carriedBalancesId)).toMatchObject({ deadLetters: 2, messages: 0 });
     expect(counted()).toMatchObject({ deadLetters: 3 });
-    await broker.run("deleteDeadLetters", {
-      account: "acme",
-      dlqIds: broker.deadLetters.map(({ id }) => id),
-      logRetention: 1e12,
-    });
+    await broker.run(
+      "bulk",
+      makeDeletion({
+        account: "acme",
+        dlqIds: broker.deadLetters.map(({ id }) => id),
+        logRetention: 1e12,
+      }),
+    );
     expect(counted()).not.toHaveProperty("deadLetters");
     await expire(40);
     expect(rows()).toMatchObject([{ id: carriedBalancesId, deadLetters: 0 }]);

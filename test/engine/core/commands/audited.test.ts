@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 import { commands, hasCaller } from "../../../../src/engine/store/catalog/commands.ts";
 import type { CommandName, CommandInput } from "../../../../src/engine/store/catalog/commands.ts";
 import { formatGate, keyGate, queueGate } from "../../../../src/engine/core/admission/gate.ts";
+import { makeDeletion } from "../../../makeDeletion.ts";
 import { CommandRunner, makeInput } from "../commandRunner.ts";
 
 const by = { kind: "account", ip: null } as never;
@@ -79,9 +80,9 @@ test("changes of messages and dead letters are audited with their number", async
   expect(await entriesOf(broker, "replayDeadLetter", { dlqId: other, ...changes })).toEqual([
     { what: "dlq.replay", object: other, fields: ["url", "retries"] },
   ]);
-  expect(await entriesOf(broker, "deleteDeadLetters", { dlqIds: [other], ...days })).toEqual([
-    { what: "dlq.delete", object: other, count: 1 },
-  ]);
+  expect(
+    await entriesOf(broker, "bulk", makeDeletion({ account: "acme", dlqIds: [other], ...days })),
+  ).toEqual([{ what: "dlq.delete", object: other, count: 1 }]);
 });
 
 test("changes of tokens and of the account itself are audited", async () => {

@@ -2,6 +2,7 @@ import { beforeEach, describe, expect, test } from "vitest";
 import { noBytes } from "../../../../src/engine/core/values/basics.ts";
 import type { Run, Step } from "../../../../src/engine/core/model/run.ts";
 import { CommandRunner, noon } from "../commandRunner.ts";
+import { makeDeletion } from "../../../makeDeletion.ts";
 
 const hour = 3_600_000;
 const minute = 60_000;
@@ -24,10 +25,10 @@ const sizes = () => {
     messages: messages.size,
   };
 };
-const remove = (name: "deleteDeadLetters" | "retryDeadLetters", dlqIds: string[], logRetention: number) =>
-  name === "deleteDeadLetters"
-    ? broker.run(name, { account: "acme", dlqIds, logRetention })
-    : broker.run(name, { account: "acme", dlqIds, logRetention, overrides: {} });
+const remove = (how: "deletion" | "retry", dlqIds: string[], logRetention: number) =>
+  how === "deletion"
+    ? broker.run("bulk", makeDeletion({ account: "acme", dlqIds, logRetention }))
+    : broker.run("retryDeadLetters", { account: "acme", dlqIds, logRetention, overrides: {} });
 const nothing = { envelopes: 0, log: 0, keptLog: 0, deadLetters: 0, deduplications: 0, messages: 0 };
 const deliver = async () => broker.settle(await broker.publish(), { status: 200 });
 const fail = async () => broker.settle(await broker.publish({ retries: 0 }));
@@ -76,22 +77,22 @@ describe("the log of a dead letter", () => {
     expect(sizes()).toEqual(nothing);
   });
 
-  test.each(["deleteDeadLetters", "retryDeadLetters"] as const)(
-    "is removed by %s if its own retention has passed",
-    async (name) => {
+  test.each(["deletion", "retry"] as const)(
+    "is removed by a %s if its own retention has passed",
+    async (how) => {
       await fail();
       const dlqIds = broker.deadLetters.map(({ id }) => id);
       broker.now = noon + hour + 1;
       await expire({ log: hour });
-      await remove(name, dlqIds, hour);
-      const again = name === "retryDeadLetters" ? 1 : 0;
+      await remove(how, dlqIds, hour);
+      const again = how === "retry" ? 1 : 0;
       expect(sizes()).toEqual({ ...nothing, envelopes: again, messages: again });
     },
   );
 
-  test.each(["deleteDeadLetters", "retryDeadLetters"] as const)(
-    "stays for its own retention after %s, and is then removed",
-    async (name) => {
+  test.each(["deletion", "retry"] as const)(
+    "stays for its own retention after a %s, and is then removed",
+    async (how) => {
       const id = await broker.publish({ retries: 1, retryDelay: String(hour) });
       await broker.settle(id);
       broker.now = noon + hour;
@@ -101,8 +102,8 @@ describe("the log of a dead letter", () => {
       broker.now = noon + 2 * hour;
       await expire({ log: 90 * minute });
       expect(sizes()).toEqual({ ...nothing, envelopes: 1, deadLetters: 1, keptLog: 1, log: 2 });
-      await remove(name, dlqIds, 90 * minute);
-      const again = name === "retryDeadLetters" ? 1 : 0;
+      await remove(how, dlqIds, 90 * minute);
+      const again = how === "retry" ? 1 : 0;
       const rest = { ...nothing, envelopes: again, messages: again };
       expect(sizes()).toEqual({ ...rest, envelopes: 1 + again, keptLog: 1, log: 2 });
       broker.now = noon + 3 * hour;
@@ -118,7 +119,7 @@ describe("the log of a dead letter", () => {
     const retention = { log: hour, deadLetters: 2 * hour };
     await broker.runAll([
       { name: "expire", input: { account: "acme", retention, now: broker.now, limit: 10 } },
-      { name: "deleteDeadLetters", input: { account: "acme", dlqIds, logRetention: hour } },
+      { name: "bulk", input: makeDeletion({ account: "acme", dlqIds, logRetention: hour }) },
     ]);
     expect(sizes()).toEqual(nothing);
   });

@@ -1,5 +1,6 @@
 import { beforeEach, expect, test } from "vitest";
 import { CommandRunner, makeOutcome } from "../commandRunner.ts";
+import { makeDeletion } from "../../../makeDeletion.ts";
 
 let broker: CommandRunner;
 beforeEach(async () => {
@@ -72,7 +73,7 @@ test("a dead letter stays if another is removed in the same batch, and goes if o
     input: { account: "acme", tooMany: { ...none, deadLetters: { id: ids[0] ?? "", limit: 2 } }, limit: 10 },
   };
   const deletion = { account: "acme", dlqIds: [ids[2] ?? ""], logRetention: 1e9 };
-  await broker.runAll([{ name: "deleteDeadLetters", input: deletion }, trimming]);
+  await broker.runAll([{ name: "bulk", input: makeDeletion(deletion) }, trimming]);
   expect(idsIn("deadLetters")).toEqual(ids.slice(0, 2));
   broker.now += 1;
   const messageId = await broker.publish({ retries: 0 });

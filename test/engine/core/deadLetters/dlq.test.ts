@@ -1,6 +1,7 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import type { DeadLetter } from "../../../../src/engine/core/model/deadLetter.ts";
 import { CommandRunner, bytes, callbackTo, noCapacity, noon } from "../commandRunner.ts";
+import { makeDeletion } from "../../../makeDeletion.ts";
 
 const hour = 3_600_000;
 const logRetention = 24 * hour;
@@ -25,7 +26,7 @@ beforeEach(async () => {
 const retry = (dlqIds: string[], overrides = {}) =>
   broker.run("retryDeadLetters", { account: "acme", dlqIds, logRetention, overrides });
 const remove = (dlqIds: string[]) =>
-  broker.run("deleteDeadLetters", { account: "acme", dlqIds, logRetention });
+  broker.run("bulk", makeDeletion({ account: "acme", dlqIds, logRetention }));
 const envelope = (id: string) => broker.memory.tables.storedMessages.get(`acme\n${id}`);
 
 test("the id of a dead letter begins with the time of the failure", () => {
@@ -118,8 +119,9 @@ describe("a retried dead letter", () => {
 describe("a deleted dead letter", () => {
   test("counts once, and the log of its message stays", async () => {
     expect(await remove([dlqId, dlqId, "unknown"])).toEqual({
-      deleted: 1,
-      failed: [{ id: "unknown", reason: "the dead letter does not exist" }],
+      done: 1,
+      failures: [{ id: "unknown", reason: "the dead letter does not exist" }],
+      results: [],
     });
     expect(broker.deadLetters).toEqual([]);
     expect(envelope(id)).toBeDefined();
@@ -157,10 +159,13 @@ test("dead letters of another account do not exist for an account", async () => 
     tokenHash: "h",
     signingKeys: { current: "a", next: "b" },
   });
-  expect(await broker.run("deleteDeadLetters", { account: "other", dlqIds: [dlqId], logRetention })).toEqual({
-    deleted: 0,
-    failed: [{ id: dlqId, reason: "the dead letter does not exist" }],
-  });
+  expect(await broker.run("bulk", makeDeletion({ account: "other", dlqIds: [dlqId], logRetention }))).toEqual(
+    {
+      done: 0,
+      failures: [{ id: dlqId, reason: "the dead letter does not exist" }],
+      results: [],
+    },
+  );
   expect(
     await broker.run("retryDeadLetters", { account: "other", dlqIds: [dlqId], logRetention, overrides: {} }),
   ).toEqual([]);

@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import { toTag } from "../../../../src/engine/core/search/tags.ts";
 import { readRunPart } from "../../../../src/engine/core/model/stepId.ts";
 import { CommandRunner, bytes, callbackTo, makeInput } from "../commandRunner.ts";
+import { makeDeletion } from "../../../makeDeletion.ts";
 
 describe("a copied history", () => {
   const endpoint = "https://app.example/order";
@@ -178,8 +179,8 @@ describe("a copied history", () => {
   test("cannot be used when its dead letter was deleted", async () => {
     const { broker, dlqId } = await failedRun();
     expect(
-      await broker.run("deleteDeadLetters", { account: "acme", dlqIds: [dlqId], logRetention: 0 }),
-    ).toEqual({ deleted: 1 });
+      await broker.run("bulk", makeDeletion({ account: "acme", dlqIds: [dlqId], logRetention: 0 })),
+    ).toMatchObject({ done: 1 });
     await expect(
       broker.run("resumeRun", { account: "acme", dlqId, from: "beginning", overrides: {}, logRetention: 0 }),
     ).rejects.toThrow("no failed run");

@@ -5,6 +5,7 @@ import type { RunPost } from "../../../../src/engine/core/model/runPost.ts";
 import { weighColumns } from "../../../../src/engine/store/sql/storedBytes.ts";
 import { expectStoredBytesInMemory } from "../../store/sql/stored.ts";
 import { CommandRunner, bytes, makeInput } from "../commandRunner.ts";
+import { makeDeletion } from "../../../makeDeletion.ts";
 
 let broker: CommandRunner;
 beforeEach(async () => {
@@ -172,9 +173,9 @@ describe("an account over its quota", () => {
     await expect(broker.run("resumeRun", { ...of, dlqId: dlqIds[0] ?? "", from: "failure" })).rejects.toThrow(
       "storage-quota-exceeded",
     );
-    expect(await broker.run("deleteDeadLetters", { account: "acme", dlqIds, logRetention: 1e9 })).toEqual({
-      deleted: 1,
-    });
+    expect(
+      await broker.run("bulk", makeDeletion({ account: "acme", dlqIds, logRetention: 1e9 })),
+    ).toMatchObject({ done: 1 });
     expectStoredBytesInMemory(broker.memory);
   });
 

@@ -2,6 +2,7 @@ import { fc } from "../../../seeds.ts";
 import { expect, test } from "vitest";
 import { toTagId, toTag, tagPrefix, makeTags, makeTagIds } from "../../../../src/engine/core/search/tags.ts";
 import { CommandRunner, makeInput, noon } from "../commandRunner.ts";
+import { makeDeletion } from "../../../makeDeletion.ts";
 
 test("no tag is the beginning of another tag, and each is one word", () => {
   const text = fc.oneof(fc.string({ minLength: 1 }), fc.stringMatching(/^[ab %\n\0]{1,6}$/));
@@ -66,7 +67,10 @@ test("tags are added and removed with their rows", async () => {
       ...ofLetter,
     ].sort(),
   );
-  await broker.run("deleteDeadLetters", { account: "acme", dlqIds: [letter?.id ?? ""], logRetention: 1_000 });
+  await broker.run(
+    "bulk",
+    makeDeletion({ account: "acme", dlqIds: [letter?.id ?? ""], logRetention: 1_000 }),
+  );
   expect(marks().every((mark) => /^(born|log) /.test(mark))).toBe(true);
   broker.now = noon + 2_000;
   await broker.run("expire", {

@@ -3,6 +3,7 @@ import { spans } from "../../../../src/engine/core/values/limits.ts";
 import type { Filter } from "../../../../src/engine/core/search/filter.ts";
 import { bytes, makeCallback, makeInput, StoreFixture } from "../storeFixture.ts";
 import type { OpenStore } from "../storeFixture.ts";
+import { makeDeletion } from "../../../makeDeletion.ts";
 
 const day = 24 * 3_600_000;
 
@@ -147,9 +148,10 @@ export function describeEnds(open: OpenStore): void {
       const one = await fixture.publishFailing();
       const two = await fixture.publishFailing();
       const input = { account: "acc", dlqIds: [one.dlqId, one.dlqId, "none"], logRetention: day };
-      expect(await fixture.store.execute("deleteDeadLetters", input)).toEqual({
-        deleted: 1,
-        failed: [{ id: "none", reason: "the dead letter does not exist" }],
+      expect(await fixture.store.execute("bulk", makeDeletion(input))).toEqual({
+        done: 1,
+        failures: [{ id: "none", reason: "the dead letter does not exist" }],
+        results: [],
       });
       expect(await fixture.store.read.deadLetter("acc", one.dlqId)).toBeNull();
       expect(await fixture.store.read.deadLetter("acc", two.dlqId)).not.toBeNull();
@@ -192,11 +194,14 @@ export function describeEnds(open: OpenStore): void {
         now: fixture.clock.now,
         limit: 100,
       });
-      await fixture.store.execute("deleteDeadLetters", {
-        account: "acc",
-        dlqIds: [one.dlqId, two.dlqId],
-        logRetention: 500,
-      });
+      await fixture.store.execute(
+        "bulk",
+        makeDeletion({
+          account: "acc",
+          dlqIds: [one.dlqId, two.dlqId],
+          logRetention: 500,
+        }),
+      );
       expect(await fixture.store.read.message("acc", one.messageId)).toBeNull();
       expect(await fixture.store.read.message("acc", two.messageId)).not.toBeNull();
     });
@@ -283,10 +288,11 @@ export function describeEnds(open: OpenStore): void {
       const dead = await fixture.publishFailing({}, "a");
       const dlqIds = [dead.dlqId];
       expect(
-        await fixture.store.execute("deleteDeadLetters", { account: "b", dlqIds, logRetention: 0 }),
+        await fixture.store.execute("bulk", makeDeletion({ account: "b", dlqIds, logRetention: 0 })),
       ).toEqual({
-        deleted: 0,
-        failed: [{ id: dead.dlqId, reason: "the dead letter does not exist" }],
+        done: 0,
+        failures: [{ id: dead.dlqId, reason: "the dead letter does not exist" }],
+        results: [],
       });
       expect(
         await fixture.store.execute("retryDeadLetters", {

@@ -10,6 +10,7 @@ import {
   StoreFixture,
 } from "../storeFixture.ts";
 import type { OpenStore } from "../storeFixture.ts";
+import { makeDeletion } from "../../../makeDeletion.ts";
 
 const formatEvent = ({ message, state }: LogEntry): string => `${message.labels[0]} ${state}`;
 
@@ -295,7 +296,7 @@ export function describeReads(open: OpenStore): void {
       await fixture.store.execute("cancel", { account: "acc", messageIds });
       const { entries } = await fixture.store.read.deadLetters(makeOldestFirstQuery());
       const dlqIds = entries.map(({ deadLetter }) => deadLetter.id);
-      await fixture.store.execute("deleteDeadLetters", { account: "acc", dlqIds, logRetention: 1_000 });
+      await fixture.store.execute("bulk", makeDeletion({ account: "acc", dlqIds, logRetention: 1_000 }));
       fixture.clock.now += 100_000;
       const retention = { log: 1_000, deadLetters: 1_000 };
       await fixture.store.execute("expire", {

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { makeInput, StoreFixture } from "../storeFixture.ts";
 import type { OpenStore } from "../storeFixture.ts";
+import { makeDeletion } from "../../../makeDeletion.ts";
 
 const hour = 3_600_000;
 
@@ -81,11 +82,14 @@ export function describeStored(open: OpenStore): void {
       expect(await all(fixture)).toBeGreaterThan(1_000);
       fixture.clock.now += hour;
       await expire(fixture, 1_000);
-      await fixture.store.execute("deleteDeadLetters", {
-        account: "acc",
-        dlqIds: [dlqId],
-        logRetention: 1_000,
-      });
+      await fixture.store.execute(
+        "bulk",
+        makeDeletion({
+          account: "acc",
+          dlqIds: [dlqId],
+          logRetention: 1_000,
+        }),
+      );
       await fixture.store.execute("deleteSchedule", { account: "acc", id: "s" });
       await fixture.store.execute("deleteGroup", { account: "acc", name: "g" });
       await fixture.store.execute("deleteSource", { account: "acc", id });

@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import type { Outcome } from "../../../../src/engine/core/model/attempt.ts";
 import { makeLogQuery, StoreFixture } from "../storeFixture.ts";
 import type { OpenStore } from "../storeFixture.ts";
+import { makeDeletion } from "../../../makeDeletion.ts";
 
 const failing = { status: 489, headers: [["Svc-Nonretryable-Error", "true"]] } as const;
 
@@ -112,7 +113,7 @@ export function describeTrim(open: OpenStore): void {
         const remove = (dlqId: string): Promise<unknown> => {
           const named = { account: "acc", dlqIds: [dlqId], logRetention: 1e9 };
           return how === "deleted"
-            ? store.execute("deleteDeadLetters", named)
+            ? store.execute("bulk", makeDeletion(named))
             : store.execute("retryDeadLetters", { ...named, overrides: {} });
         };
         const [, trimmed] = await Promise.all([remove(newest), trimAll()]);
@@ -188,7 +189,7 @@ export function describeTrim(open: OpenStore): void {
         expect(await fixture.store.read.message("acc", id)).not.toBeNull();
         const [entry] = (await fixture.store.read.deadLetters(makeLogQuery())).entries;
         const named = { account: "acc", dlqIds: [entry?.deadLetter.id ?? ""], logRetention: 1e9 };
-        if (how === "deleted") await fixture.store.execute("deleteDeadLetters", named);
+        if (how === "deleted") await fixture.store.execute("bulk", makeDeletion(named));
         else if (how === "sent again")
           await fixture.store.execute("retryDeadLetters", { ...named, overrides: {} });
         else {

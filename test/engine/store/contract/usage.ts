@@ -5,6 +5,7 @@ import { countNames } from "../../../../src/engine/core/model/counts.ts";
 import { bucketSizes } from "../../../../src/engine/core/accounts/usage.ts";
 import { makeInput, StoreFixture } from "../storeFixture.ts";
 import type { OpenStore } from "../storeFixture.ts";
+import { makeDeletion } from "../../../makeDeletion.ts";
 
 const { span } = bucketSizes["3h"];
 
@@ -84,11 +85,14 @@ export function describeUsage(open: OpenStore): void {
       const { fixture, start } = await openAtBucketStart(open);
       const { dlqId } = await fixture.publishFailing();
       fixture.clock.now += span;
-      await fixture.store.execute("deleteDeadLetters", {
-        account: "acc",
-        dlqIds: [dlqId, dlqId],
-        logRetention: 1e12,
-      });
+      await fixture.store.execute(
+        "bulk",
+        makeDeletion({
+          account: "acc",
+          dlqIds: [dlqId, dlqId],
+          logRetention: 1e12,
+        }),
+      );
       const rows = await fixture.store.read.usage("acc", "3h", 0);
       expect(rows.map(({ id, deadLetters }) => [id, deadLetters])).toEqual([
         [`3h/${start}/nod_a`, 1],

@@ -3,6 +3,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { freshDatabase } from "../../../postgres.ts";
 import { ask, openNode } from "./postgresDatabase.ts";
 import { closeAfterTest, makeLogQuery, TestClock, StoreFixture } from "../storeFixture.ts";
+import { makeDeletion } from "../../../makeDeletion.ts";
 
 const day = 24 * 60 * 60 * 1000;
 
@@ -107,9 +108,9 @@ test("a dead letter that outlives the log takes its message and log with it when
   expect(entry?.message.body.byteLength).toBeGreaterThan(0);
   expect(await world.states(entry?.message.id ?? "")).toEqual(["CREATED", "ACTIVE", "ERROR", "FAILED"]);
   expect(
-    await world.store.execute("deleteDeadLetters", { account: "acc", dlqIds: [dlqId], logRetention: day }),
+    await world.store.execute("bulk", makeDeletion({ account: "acc", dlqIds: [dlqId], logRetention: day })),
   ).toMatchObject({
-    deleted: 1,
+    done: 1,
   });
   expect(await ask(url, "select count(*)::int as n from stored_messages")).toEqual([{ n: 0 }]);
   expect([await rowsOf(url), await keptIn(url)]).toEqual([1, 0]);
@@ -181,7 +182,7 @@ test("log entries to keep move before their day is dropped, even if nodes die at
   expect([await rowsOf(url), await keptIn(url)]).toEqual([0, 4]);
   // The dead letter is deleted together with its log. The unfinished message keeps its log until a day after
   // it has finished.
-  await world.store.execute("deleteDeadLetters", { account: "acc", dlqIds: [ids.dlqId], logRetention: day });
+  await world.store.execute("bulk", makeDeletion({ account: "acc", dlqIds: [ids.dlqId], logRetention: day }));
   expect([await world.states(ids.dead), await world.states(ids.waiting), await keptIn(url)]).toEqual([
     [],
     waiting,
@@ -216,11 +217,14 @@ test("nodes expire the same log exactly while dead letters are deleted", async (
       while ((await keeping(one, 5)).more);
     }),
     ...gone.map(({ dlqId }, at) =>
-      worlds[at % 3]?.store.execute("deleteDeadLetters", {
-        account: "acc",
-        dlqIds: [dlqId],
-        logRetention: day,
-      }),
+      worlds[at % 3]?.store.execute(
+        "bulk",
+        makeDeletion({
+          account: "acc",
+          dlqIds: [dlqId],
+          logRetention: day,
+        }),
+      ),
     ),
   ]);
   for (const ids of kept)

@@ -19,6 +19,7 @@ import {
   TestClock,
   StoreFixture,
 } from "../storeFixture.ts";
+import { makeDeletion } from "../../../makeDeletion.ts";
 
 const minute = 60_000;
 
@@ -107,7 +108,7 @@ describe("an altered row", () => {
     await expect(world.store.execute("retryDeadLetters", { ...of, overrides: {} })).rejects.toThrow(
       `${altered.dlqId} is damaged`,
     );
-    expect(await world.store.execute("deleteDeadLetters", of)).toEqual({ deleted: 1 });
+    expect(await world.store.execute("bulk", makeDeletion(of))).toMatchObject({ done: 1 });
   });
 
   test("keeps redacted content hidden, although the settings of its message are unknown", async () => {

@@ -1,4 +1,5 @@
 import type { Actor } from "../../../../src/engine/core/model/auditEntry.ts";
+import type { BulkEntry, BulkOutcome } from "../../../../src/engine/core/bulk/entries.ts";
 import type { CommandName } from "../../../../src/engine/store/catalog/commands.ts";
 import type { Retention } from "../../../../src/engine/core/accounts/retention.ts";
 import type { CommandCall } from "../../../../src/engine/store/store.ts";
@@ -35,14 +36,22 @@ const expectedEntries: {
     makeBulkEntry("run.cancel", runIds, cancelled),
   retryDeadLetters: ({ dlqIds }, retried: readonly unknown[]) =>
     makeBulkEntry("dlq.retry", dlqIds, retried.length),
-  deleteDeadLetters: ({ dlqIds }, { deleted }: { deleted: number }) =>
-    makeBulkEntry("dlq.delete", dlqIds, deleted),
+  bulk: ({ action, entries }, { done }: BulkOutcome) => {
+    const names = (entries as readonly BulkEntry[]).map(({ id, runId }) => runId ?? id);
+    const entry = makeBulkEntry(actionWords[String(action)] ?? "", names, done);
+    // A transaction continues one run only.
+    const isOfOne = action === "runs.resume" || action === "runs.restart";
+    return entry && isOfOne ? { what: entry.what, object: entry.object } : entry;
+  },
   replayDeadLetter: ({ dlqId }) => ({ what: "dlq.replay", object: String(dlqId) }),
   resumeRun: ({ from, dlqId }) => ({
     what: from === "beginning" ? "dlq.restart" : "dlq.resume",
     object: String(dlqId),
   }),
-  createJob: ({ action }, { id }: { id: string }) => ({ what: jobWords[String(action)] ?? "", object: id }),
+  createJob: ({ action }, { id }: { id: string }) => ({
+    what: actionWords[String(action)] ?? "",
+    object: id,
+  }),
   stopJob: ({ id }, stopped: { job: { done: number }; stopped: boolean } | null) =>
     stopped?.stopped ? { what: "job.stop", object: String(id), count: stopped.job.done } : null,
   repeatFailureCallback: ({ dlqId }) => ({ what: "dlq.callback", object: String(dlqId) }),
@@ -76,8 +85,8 @@ const expectedEntries: {
     limiter && { what: "flowControl.reset", object: String(key) },
 };
 
-/** How the audit log names the start of a job with each action. Its portions have no entries. */
-const jobWords: Readonly<Record<string, string>> = {
+/** How the audit log names each action, and the start of a job with it. Its portions have no entries. */
+const actionWords: Readonly<Record<string, string>> = {
   "dlq.retry": "dlq.retry",
   "dlq.delete": "dlq.delete",
   "runs.resume": "dlq.resume",

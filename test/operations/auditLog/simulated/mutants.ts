@@ -30,7 +30,7 @@ function cancelKept(rule: (cancelled: number) => number | null): Commands {
 
 /** Faults of the audit log. */
 export const auditMutants: Record<string, Commands> = {
-  "an action is not recorded": alterDecision("deleteDeadLetters", () => ({
+  "an action is not recorded": alterDecision("bulk", () => ({
     put: { audit: () => undefined },
   })),
   "an action is recorded twice": alterDecision("addEndpoints", (_, draft, moment) => ({

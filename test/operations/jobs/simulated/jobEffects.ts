@@ -3,6 +3,8 @@ import type { Job } from "../../../../src/operations/jobs/job.ts";
 import type { StoredMessage } from "../../../../src/engine/core/model/message.ts";
 import type { CommandCall } from "../../../../src/engine/store/store.ts";
 import type { ObservedBatch } from "../../../simulation/checkers/observedBatch.ts";
+import type { BulkOutcome } from "../../../../src/engine/core/bulk/entries.ts";
+import { listDone, mapRetriedByRequests } from "../../../simulation/checkers/bulkOutcomes.ts";
 import type { Histories } from "./jobEntries.ts";
 
 /** The next entries of a job, as its runner passes them to the store. */
@@ -23,13 +25,7 @@ export function listPortions(observed: ObservedBatch, histories: Histories): Han
   if (!calls.some(({ name }) => name === "continueJob")) return [];
   const facts = readFacts(observed);
   const taken = new Set<string>();
-  const used = new Set(
-    calls.flatMap(({ name }, at) => {
-      const reply = result.replies[at];
-      if (name !== "retryDeadLetters" || !reply || !("answer" in reply)) return [];
-      return (reply.answer as readonly { messageId: string }[]).map(({ messageId }) => messageId);
-    }),
-  );
+  const used = new Set(mapRetriedByRequests(observed).keys());
   return calls.flatMap((call, at) => {
     const reply = result.replies[at];
     if (!reply || !("answer" in reply)) return [];
@@ -64,7 +60,11 @@ function listTaken({ name, input }: CommandCall, answer: unknown): string[] {
   const listers: { readonly [N in CommandCall["name"]]?: () => string[] } = {
     retryDeadLetters: () => (answer as readonly { dlqId: string }[]).map(({ dlqId }) => dlqId),
     resumeRun: () => [(input as CommandInput<"resumeRun">).dlqId],
-    deleteDeadLetters: () => others((input as CommandInput<"deleteDeadLetters">).dlqIds),
+    bulk: () => {
+      const { action, entries } = input as CommandInput<"bulk">;
+      const done = listDone(entries, answer as BulkOutcome);
+      return action === "runs.cancel" ? done.map((runId) => `run ${runId}`) : done;
+    },
     cancel: () => others((input as CommandInput<"cancel">).messageIds),
     cancelRuns: () => others((input as CommandInput<"cancelRuns">).runIds).map((runId) => `run ${runId}`),
   };
