@@ -133,7 +133,8 @@ function makeParametersText({ parameters }: Operation): string[] {
   const rows = own.map(({ name, in: location, description, schema }) => [
     `\`${name}\``,
     location,
-    formatType(schema),
+    // A parameter is text if its schema does not say more.
+    formatType({ type: "string", ...schema }),
     withDefault(description, schema),
   ]);
   return [...makeTable(["Parameter", "In", "Type", "Meaning"], rows), ""];
@@ -233,9 +234,11 @@ const makeShapesSection = (): string[] => [
 
 const aboutAllRefusals = `## Refusals
 
-The body is always \`{"error": "…"}\`: the field, what is wrong, and what to do. The status gives the kind of
-error; its name is used only in this reference. Any request can receive \`invalid\`, \`unauthorized\`,
-\`headers-too-large\` and \`stopping\`.
+The body is \`{"error": "…"}\`: the field, what is wrong, and what to do. With status 503, it also has the
+name of the refusal as \`code\`; the other names are used only in this reference. Requests for accounts
+(\`/v2/svc\`, \`/v2/qstash\` and \`/v2/admin\`) get \`{"code": "…", "message": "…"}\` instead.
+That \`code\` is the name of the status, such as \`not-found\`. Any request can receive \`invalid\`,
+\`unauthorized\`, \`headers-too-large\` and \`stopping\`.
 `;
 
 function makeRefusalsSection(): string[] {

@@ -4,7 +4,7 @@ import { makeTable, toAnchor } from "./markdown.ts";
 /** The parts of a JSON schema that are used. */
 export type Schema = {
   $ref?: string;
-  type?: string;
+  type?: string | readonly string[];
   const?: unknown;
   enum?: readonly unknown[];
   description?: string;
@@ -100,13 +100,22 @@ export function formatType(schema: Schema): string {
   if ($ref) return linkTo($ref.slice($ref.lastIndexOf("/") + 1));
   if (constant !== undefined) return `\`${JSON.stringify(constant)}\``;
   if (options) return options.map((value) => `\`${JSON.stringify(value)}\``).join(" or ");
-  if (items) return `list of ${formatType(items)}`;
+  if (items) return formatCollection("list", items);
   const alternatives = listAlternatives(schema);
   if (alternatives.length > 0) return [...new Set(alternatives.map(formatType))].join(" or ");
   if (typeof additionalProperties === "object" && !schema.properties)
-    return `map of ${formatType(additionalProperties)}`;
-  return type ?? "anything";
+    return formatCollection("map", additionalProperties);
+  return type === undefined ? anything : [type].flat().join(" or ");
 }
+
+/** Returns the type of a list or a map: `list of string`, or `list of (string or object)`. */
+function formatCollection(kind: "list" | "map", items: Schema): string {
+  const of = formatType(items);
+  if (of === anything) return kind === "map" ? "object" : kind;
+  return `${kind} of ${of.includes(" or ") ? `(${of})` : of}`;
+}
+
+const anything = "anything";
 
 const linkTo = (shape: string): string => `[${shape}](${toAnchor(shape)})`;
 

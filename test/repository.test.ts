@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { tagline } from "../src/engine/core/values/brand.ts";
 
 // Files and statements that users expect in a repository.
 
@@ -39,6 +40,11 @@ test("the README and the package name the compatible API, and deny any affiliati
       "self-hosted",
     ]),
   );
+});
+
+test("the README, the packages and the help have the same line about the product", () => {
+  for (const name of ["README.md", "docs/package.md", "package.json"])
+    expect(inOneLine(name).toLowerCase(), name).toContain(tagline.toLowerCase());
 });
 
 test("no key of package.json is repeated", () => {

@@ -7,8 +7,7 @@
  * has printed the text. With `<!-- terminal, alone: text -->` earlier terminals are closed first.
  * - `<!-- file: name -->`: the block, of any kind, is saved as a file.
  *
- * The expected output of a block is in the `json` or `text` block after it, or in a comment there, `<!--
- * prints: text -->`.
+ * The expected output of a block is in the `json` or `text` block after it.
  */
 export type Block =
   | { kind: "run"; commands: string; printed: string }
@@ -16,11 +15,7 @@ export type Block =
   | { kind: "file"; commands: string; printed: ""; name: string };
 
 const fences = new RegExp(
-  [
-    /(?:^<!-- ([^\n]*) -->\n)?^```(\w+)\n(.*?)^```\n/,
-    /(?:\n?<!-- prints: ([^\n]*) -->\n|\n(?=```(?:json|text)\n))?/,
-    /(?:```(?:json|text)\n(.*?)^```\n)?/,
-  ]
+  [/(?:^<!-- ([^\n]*) -->\n)?^```(\w+)\n(.*?)^```\n/, /(?:\n```(?:json|text)\n(.*?)^```\n)?/]
     .map(({ source }) => source)
     .join(""),
   "gms",
@@ -29,15 +24,13 @@ const fences = new RegExp(
 /** Returns the code blocks of a document, with the expectations in the comments before them. */
 export function parseBlocks(text: string): Block[] {
   return [...text.matchAll(fences)].flatMap(
-    ([, comment = "", language = "", commands = "", inComment, inBlock]): Block[] => {
+    ([, comment = "", language = "", commands = "", printed = ""]): Block[] => {
       const [, what = "", rest = ""] = /^([\w ,]+): (.+)$/.exec(comment) ?? [];
       if (what === "not run") return [];
       if (what === "file") return [{ kind: "file", commands, printed: "", name: rest }];
       if (what.startsWith("terminal"))
         return [{ kind: "terminal", commands, printed: "", ready: rest, isAlone: what.endsWith("alone") }];
-      return /^(?:sh|bash)$/.test(language)
-        ? [{ kind: "run", commands, printed: inComment ?? inBlock ?? "" }]
-        : [];
+      return /^(?:sh|bash)$/.test(language) ? [{ kind: "run", commands, printed }] : [];
     },
   );
 }

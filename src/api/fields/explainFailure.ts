@@ -12,7 +12,7 @@ type About = { redaction: Redaction | null; ofRun: boolean };
 type Seen = { error: string; status: number | null; body: string; forbidsRetry: boolean; ofRun: boolean };
 
 /**
- * A known failure. It is recognised if all given parts match. `error` is an error of this server, `body` a
+ * A known failure. It is recognized if all given parts match. `error` is an error of this server, `body` a
  * text of a destination.
  */
 type KnownFailure = {
@@ -266,13 +266,13 @@ export function explainFailure(response: FailedResponse, { redaction, ofRun }: A
     forbidsRetry: forbidsRetry(response),
   };
   const rows = error === null ? responses : serverErrors;
-  return rows.find((row) => isRecognised(row, seen))?.explanation ?? null;
+  return rows.find((row) => isRecognized(row, seen))?.explanation ?? null;
 }
 
 const readText = ({ body }: FailedResponse): string =>
   new TextDecoder().decode(body.subarray(0, maxSearched));
 
-const isRecognised = ({ error, body, statuses, only }: KnownFailure, seen: Seen): boolean =>
+const isRecognized = ({ error, body, statuses, only }: KnownFailure, seen: Seen): boolean =>
   (error === undefined || error.test(seen.error)) &&
   (body === undefined || body.test(seen.body)) &&
   (statuses === undefined || (seen.status !== null && statuses.includes(seen.status))) &&

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { brandNames } from "../../engine/core/values/brand.ts";
+import { brandNames, tagline } from "../../engine/core/values/brand.ts";
 import type { ErrorCode } from "../../engine/core/values/errors.ts";
 import { errorCodes } from "../../engine/core/values/errors.ts";
 import { formatHeaderName } from "../http/brand.ts";
@@ -30,7 +30,7 @@ export function openApi(routes: readonly Route[]): Json {
     info: {
       title: "Waypost",
       version: "2",
-      summary: "An HTTP message queue",
+      summary: tagline,
       description:
         "Every setting of a message is a header, such as `Svc-Retries`, or a query parameter, such as " +
         "`svc-retries`. If both are given, the header wins. The settings of the other brand, such as " +

@@ -233,7 +233,7 @@ export const settingRows: { readonly [N in MessageSettingName]: SettingRow<Setti
   "deduplication-window": {
     field: "deduplicationWindow",
     about:
-      "Time during which a duplicate of this message is recognised, from 1s to 7d. Default: 10m. " +
+      "Time during which a duplicate of this message is recognized, from 1s to 7d. Default: 10m. " +
       "Requires Deduplication-Id or Content-Based-Deduplication.",
     example: "1h",
     text: z.string(),
@@ -276,7 +276,7 @@ export const settingRows: { readonly [N in MessageSettingName]: SettingRow<Setti
   "hide-headers": {
     about:
       "`true`: the destination receives only the forwarded headers, Content-Type and a plain " +
-      "User-Agent. It then cannot verify a signature, and cannot recognise a message that arrives " +
+      "User-Agent. It then cannot verify a signature, and cannot recognize a message that arrives " +
       "twice by its id. Not for messages of workflow runs. Callbacks of the message keep their " +
       "headers. Default: `false`.",
     example: "true",

@@ -48,7 +48,7 @@ export type BackupReport = {
 };
 
 const postgresAdvice =
-  "back up a PostgreSQL database with its own tools, such as pg_dump; see docs/guides/operating.md";
+  "a PostgreSQL database is backed up with its own tools; use pg_dump --format=custom --file <file> <url>";
 
 /**
  * Copies the store of a data folder into a new file, which only this user can read. A server may be running.

@@ -33,7 +33,7 @@ export function addBackupCommands<Flags>(
     if (report.damage === null) return;
     process.stderr.write(
       `waypost: ${settings.data}: damaged: ${report.damage}; the backup has the same damage; ` +
-        "keep an earlier backup, and see Damage in docs/guides/operating.md\n",
+        "keep an earlier backup, and check the disk and the memory of the machine\n",
     );
     process.exitCode = damagedExitCode;
   });

@@ -24,6 +24,7 @@ import { addBackupCommands } from "../../operations/backup/verb.ts";
 import { BackupRefused } from "../../operations/backup/backup.ts";
 import { mustFindAccount } from "../../engine/core/accounts/accountRequest.ts";
 import { readCause } from "../../api/http/problems.ts";
+import { tagline } from "../../engine/core/values/brand.ts";
 import { Refusal } from "../../engine/core/values/errors.ts";
 import { addHealthCommand } from "./healthCommand.ts";
 import { addConfigCommand } from "./config.ts";
@@ -71,7 +72,7 @@ const infoLevel = 30;
 const print = (line: string): void => void process.stdout.write(`${line}\n`);
 
 const program = new Command("waypost")
-  .description("An open-source, durable HTTP message queue that you host yourself.")
+  .description(tagline)
   .version(version)
   .exitOverride()
   // Otherwise flags of a subcommand, such as doctor egress, would count as those of its parent.

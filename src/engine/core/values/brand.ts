@@ -1,5 +1,8 @@
 import type { Brand } from "./basics.ts";
 
+/** The product in one line, which the help, the API document and the package share. */
+export const tagline = "Self-hosted HTTP message queue and durable workflow runner";
+
 /**
  * The prefix of header names, the issuer of signatures, the user agent, and the name of the token in a query
  * string.

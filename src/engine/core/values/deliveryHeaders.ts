@@ -18,7 +18,9 @@ export const deliveryHeaders = {
   retried: {
     name: "Retried",
     isAlways: true,
-    about: "How many attempts came before this one: 0 for the first.",
+    about:
+      "How many attempts came before this one: 0 for the first. It includes attempts " +
+      "that a crash of the server interrupted.",
   },
   callerIp: {
     name: "Caller-Ip",

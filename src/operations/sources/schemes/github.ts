@@ -6,7 +6,7 @@ import { acceptCallOnce } from "./verificationResult.ts";
 
 /**
  * GitHub: https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries. A ping is
- * published like any other event. GitHub signs neither a delivery id nor a time, so an event is recognised by
+ * published like any other event. GitHub signs neither a delivery id nor a time, so an event is recognized by
  * its signature.
  */
 export const githubSchema = makeSchemeSchema("github", {});

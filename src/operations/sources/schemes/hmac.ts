@@ -59,7 +59,7 @@ export const hmacSchema = makeSchemeSchema("hmac", {
     .enum(["eventId", "signature"])
     .optional()
     .describe(
-      "How repeated calls for one event are recognised. eventId (default): by eventIdHeader. signature: " +
+      "How repeated calls for one event are recognized. eventId (default): by eventIdHeader. signature: " +
         "two calls with the same signature are one event. This requires a timestamp, and a sender that " +
         "never has two events with the same time and body.",
     ),

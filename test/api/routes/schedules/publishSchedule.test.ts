@@ -60,7 +60,7 @@ describe("a publish with a cron expression", () => {
     });
   });
 
-  test("is recognised on a connection that only publishes", async () => {
+  test("is recognized on a connection that only publishes", async () => {
     const server = await createTestServer();
     const port = await listen(server);
     const bearer = `Authorization: Bearer ${token}`;
