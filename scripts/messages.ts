@@ -135,6 +135,24 @@ function readProperty(node: unknown, scope: Scope): string | null {
   return property ? readText(property["value"], scope) : null;
 }
 
+/** Returns the texts of `switch (remedy.remedy)`, with which refusals end. */
+function readRemedies({ node, scope }: Place): Found[] {
+  if (readName(node["discriminant"]) !== "remedy") return [];
+  return (node["cases"] as SyntaxNode[]).flatMap(({ test, consequent }) => {
+    const found: Found[] = [];
+    visitNodes(consequent, ({ type, argument }) => {
+      if (type === "ReturnStatement")
+        found.push(
+          ...makeFound("errors", readText(test, scope) ?? "…", {
+            text: readText(argument, scope),
+            field: "",
+          }),
+        );
+    });
+    return found;
+  });
+}
+
 /** Returns the help text of `.option(…)`, `.argument(…)`, `.description(…)`, or `command(usage, text)`. */
 function readHelp({ node, scope }: Place): Found[] {
   const callee = node["callee"] as SyntaxNode;
@@ -200,6 +218,7 @@ function collect(place: Omit<Place, "node"> & { node: unknown }, folder: string,
     if (node.type === "NewExpression") add(readError(here));
     if (node.type === "CallExpression") add(readCall(here, folder));
     if (node.type === "ObjectExpression") add(readObject(here));
+    if (node.type === "SwitchStatement") add(readRemedies(here));
     const name = node.type === "Property" ? readName(node["key"]) : "";
     if (name !== "" && !notFields.test(name)) field = name;
   }

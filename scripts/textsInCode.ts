@@ -87,6 +87,7 @@ export function find(
 export function readText(node: unknown, scope: Scope): string | null {
   if (!isNode(node)) return null;
   if (node.type === "Literal") return typeof node["value"] === "string" ? node["value"] : null;
+  if (node.type === "ParenthesizedExpression") return readText(node["expression"], scope);
   if (node.type === "TemplateLiteral") return readTemplate(node, scope);
   if (node.type === "BinaryExpression" && node["operator"] === "+") {
     const [left, right] = [readText(node["left"], scope), readText(node["right"], scope)];

@@ -49,7 +49,7 @@ describe("imports", () => {
     expect(
       loaded.filter((target) => !pure.test(target) && !ofOperation.test(target)),
       "These commands start fast, because they load descriptions of what they show, and no zod or store.",
-    ).toEqual(["src/api/http/sha256.ts"]);
+    ).toEqual(["src/api/http/remedies.ts", "src/api/http/sha256.ts"]);
   });
 
   test("of every folder are listed in test/border.ts", () => {
@@ -140,6 +140,17 @@ describe("core is pure", () => {
       "and its moment.";
     expect(matches(inFolder("src/engine/core/"), pattern), why).toEqual([]);
   });
+});
+
+test("no text in core names a command, a flag, a setting or a path of the API", () => {
+  const ofProgram = /\bwaypost [a-z]|(?:^|[ "'(])--[a-z]|\bWAYPOST_[A-Z]|\/v\d+\/|\b[A-Z]{3,6} \/|\w=true\b/;
+  const named = inFolder("src/engine/core/").flatMap((file) =>
+    stringsOf(file).flatMap((one) => (ofProgram.test(one) ? [`${file}: ${one}`] : [])),
+  );
+  expect(
+    named,
+    "A refusal has a remedy, which src/api/http/remedies.ts words. Core does not know who calls it, and how.",
+  ).toEqual([]);
 });
 
 test("only engine/clock/clock.ts reads the clock or sleeps", () => {
@@ -364,6 +375,14 @@ function matches(files: readonly string[], pattern: RegExp): string[] {
       .split("\n")
       .flatMap((line, at) => (pattern.test(line) ? [`${file}:${at + 1}: ${line.trim()}`] : [])),
   );
+}
+
+/** Returns the strings and templates of a file, without comments and imports. */
+function stringsOf(file: string): string[] {
+  const parts = text(file).matchAll(
+    /\/\*[^]*?\*\/|(?<!:)\/\/.*|^import [^;]*;|("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|`(?:\\.|[^`\\])*`)/gm,
+  );
+  return [...parts].flatMap(([, string]) => (string === undefined ? [] : [string]));
 }
 
 /**

@@ -24,6 +24,7 @@ import { makeAccount } from "../settings/credentials.ts";
 import type { EgressSettings } from "../settings/egressSettings.ts";
 import { type FoundServer, longestSilence, silence } from "../settings/foundServer.ts";
 import { countKeyUse, reencrypt } from "../settings/encryptionKeys.ts";
+import { formatRefusal } from "../api/http/remedies.ts";
 
 /** The author of changes made on the command line of the server's machine. */
 export const commandLine: Actor = { kind: "commandLine", address: null };
@@ -222,7 +223,7 @@ async function makeReply(request: AdminRequest, admin: ServerAdmin): Promise<Adm
   try {
     return { answer: await executeRequest(request, admin) };
   } catch (error) {
-    return { refused: error instanceof Error ? error.message : String(error) };
+    return { refused: error instanceof Error ? formatRefusal(error) : String(error) };
   }
 }
 

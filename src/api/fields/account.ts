@@ -1,4 +1,4 @@
-import { aboutLimits } from "../../engine/core/accounts/aboutLimits.ts";
+import { aboutLimits } from "./aboutLimits.ts";
 import { defaultTimeout, limitNames, planNames, readPlan } from "../../engine/core/accounts/plans.ts";
 import { isDurationLimit } from "../../engine/core/accounts/accountRequest.ts";
 import type { Account } from "../../engine/core/model/account.ts";

@@ -22,6 +22,7 @@ import {
   wordMap,
 } from "./field.ts";
 import { damagedMark, readPeriod } from "./message.ts";
+import { formatRefusal } from "../http/remedies.ts";
 
 /** The states of a message of the last firing: waiting or in flight, delivered, or failed. */
 export const scheduleStates = ["IN_PROGRESS", "SUCCESS", "FAIL"] as const;
@@ -54,11 +55,15 @@ function readStates({ schedule, states }: ShownSchedule): Record<string, Schedul
 
 /** Returns why the last firing published nothing, or null if it published something. */
 function readLastError({ schedule }: ShownSchedule): string | null {
-  const { damaged, lastAt, lastMessages, passedOver, messageInput, body } = schedule;
+  const { damaged, lastAt, lastMessages, passedOver, remedy, messageInput, body } = schedule;
   if (damaged)
     return "nothing is published: the schedule is damaged in the store; create it again, or restore a backup";
   if (lastAt === null || lastMessages.length > 0) return null;
-  return `nothing was published: ${passedOver ?? explainEmptyFiring({ messageInput, body })}`;
+  const reason =
+    passedOver === undefined
+      ? explainEmptyFiring({ messageInput, body })
+      : formatRefusal({ message: passedOver, remedy });
+  return `nothing was published: ${reason}`;
 }
 
 /** The fields of a schedule. */

@@ -1,6 +1,7 @@
 import { STATUS_CODES } from "node:http";
 import type { ErrorCode } from "../../engine/core/values/errors.ts";
 import { Refusal, errorCodes } from "../../engine/core/values/errors.ts";
+import { formatRefusal } from "./remedies.ts";
 import { rateLimitHeaders } from "./rateLimitHeaders.ts";
 
 /**
@@ -32,12 +33,12 @@ export const isAccountPath = (path: string): boolean => /^\/v2\/(svc|qstash|admi
  */
 export function toProblem(thrown: unknown, maxBytes?: number): Problem {
   if (thrown instanceof Refusal) {
-    const { code, message, retryAfter } = thrown;
+    const { code, retryAfter } = thrown;
     // Public clients treat any 429 with these headers as the end of the daily limit.
     const dayLimit = code === "storage-quota-exceeded" ? undefined : thrown.remainingQuota;
     return {
       status: errorCodes[code].status,
-      error: message,
+      error: formatRefusal(thrown),
       ...(errorCodes[code].status === 503 && { code }),
       fault: readCause(thrown),
       ...(dayLimit && { headers: rateLimitHeaders(dayLimit) }),

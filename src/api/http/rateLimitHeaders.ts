@@ -1,5 +1,6 @@
 import type { RemainingQuota } from "../../engine/core/values/errors.ts";
 import type { PublishResult } from "../../engine/core/commands/publish.ts";
+import { formatRefusal } from "./remedies.ts";
 import { warningHeader } from "./warnings.ts";
 
 /**
@@ -22,6 +23,7 @@ export function makeResultHeaders(
 ): Record<string, string> {
   // A message that the token may not publish was not counted, so it has no quota.
   const quota = results.findLast((result) => result.remainingQuota)?.remainingQuota;
-  const warnings = quota?.warning === undefined ? otherWarnings : [quota.warning, ...otherWarnings];
+  const warnings =
+    quota?.warning === undefined ? otherWarnings : [formatRefusal(quota.warning), ...otherWarnings];
   return { ...(quota && rateLimitHeaders(quota)), ...warningHeader(warnings) };
 }

@@ -1,4 +1,4 @@
-import { Refusal } from "../../engine/core/values/errors.ts";
+import { Refusal, throwIfRefused } from "../../engine/core/values/errors.ts";
 import type { Account } from "../../engine/core/model/account.ts";
 import { noSendSettings } from "../../engine/core/model/sendSettings.ts";
 import { findSendingRefusal } from "../../engine/core/limits/sendingLimits.ts";
@@ -62,8 +62,7 @@ export function readRunOverrides(
     "the history of a run",
     overrides.failureUrl === undefined ? [] : [overrides.failureUrl],
   );
-  const broken = findBrokenLimit(account, overrides);
-  if (broken) throw new Refusal(broken.refused, broken.message);
+  throwIfRefused(findBrokenLimit(account, overrides));
   return { overrides, ignored };
 }
 

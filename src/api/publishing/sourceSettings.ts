@@ -1,4 +1,4 @@
-import { Refusal } from "../../engine/core/values/errors.ts";
+import { Refusal, toRefusal } from "../../engine/core/values/errors.ts";
 import type { Account } from "../../engine/core/model/account.ts";
 import type { HeaderList } from "../../engine/core/values/basics.ts";
 import type { WebhookSource } from "../../engine/core/model/webhookSource.ts";
@@ -69,6 +69,6 @@ export async function checkSourceTarget(
         "remove it, since the sender's event id identifies each call",
     );
   const refusal = findSendingRefusal(sourceTarget.owner, input, context.now());
-  if (refusal) throw new Refusal(refusal.refused, `settings: ${refusal.message}`);
+  if (refusal) throw toRefusal({ ...refusal, message: `settings: ${refusal.message}` });
   return ignored;
 }

@@ -12,7 +12,7 @@ export async function readStep<T>(isStep: boolean, read: () => T | Promise<T>): 
     return await read();
   } catch (error) {
     if (isStep && error instanceof Refusal && permanentErrors.has(error.code))
-      throw new Refusal("step-refused", error.message);
+      throw new Refusal("step-refused", error.message, { remedy: error.remedy });
     throw error;
   }
 }

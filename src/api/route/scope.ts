@@ -1,7 +1,7 @@
-import { Refusal } from "../../engine/core/values/errors.ts";
 import type { Scope } from "../../engine/core/model/rights.ts";
 import { findDisclosureRefusal } from "../../engine/core/model/rights.ts";
 import type { IncomingRequest } from "./route.ts";
+import { throwIfRefused } from "../../engine/core/values/errors.ts";
 
 /**
  * Returns the scope of a request's token, for a command that checks it. Returns an empty object if the token
@@ -28,6 +28,5 @@ export function checkMayReadToSend(
   urls: readonly string[],
 ): void {
   const { scope } = readScope(incoming);
-  const broken = scope && findDisclosureRefusal(scope, { content, urls, allowedUrls: [] });
-  if (broken) throw new Refusal(broken.refused, broken.message);
+  throwIfRefused(scope && findDisclosureRefusal(scope, { content, urls, allowedUrls: [] }));
 }

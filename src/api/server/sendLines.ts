@@ -5,6 +5,7 @@ import { second } from "../../engine/core/values/time.ts";
 import type { LineStream } from "../http/lineStream.ts";
 import { PacedSocket } from "../route/pipelining.ts";
 import type { RouteContext } from "../route/route.ts";
+import { formatRefusal } from "../http/remedies.ts";
 
 /** How often the credentials of the client are checked. */
 const recheckInterval: Millis = 5 * second;
@@ -38,7 +39,7 @@ export function sendLines(
       await recheck();
     } catch (error) {
       if (error instanceof Refusal && errorCodes[error.code].status < 500)
-        return body.finish(JSON.stringify({ ended: error.message }));
+        return body.finish(JSON.stringify({ ended: formatRefusal(error) }));
     }
     if (!raw.destroyed) stopCheck = wakeAfter(recheckInterval, () => void check());
   };

@@ -1,6 +1,6 @@
 import type { Gate, GateKind } from "../../engine/core/admission/gate.ts";
 import { readWaitlist } from "../../engine/core/admission/gate.ts";
-import { toLimitFlag } from "../../engine/core/accounts/plans.ts";
+import { toLimitFlag } from "../http/remedies.ts";
 import type { BlockingMessage, WaitReason, WaitState } from "../../engine/core/explain/whyWaiting.ts";
 import { listWaitReasons, maxCounted } from "../../engine/core/explain/whyWaiting.ts";
 import type { LimitName } from "../../engine/core/model/accountTerms.ts";

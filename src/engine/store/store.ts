@@ -1,6 +1,7 @@
 import type { Activity } from "../core/model/activity.ts";
 import type { CommandResult, CommandName, CommandInput } from "./catalog/commands.ts";
 import type { RemainingQuota } from "../core/values/errors.ts";
+import type { Remedy } from "../core/values/remedy.ts";
 import type { DeliveryCapacity } from "../core/admission/capacity.ts";
 import type { Delivery } from "../core/model/delivery.ts";
 import type { LeaseRef } from "../core/model/messageState.ts";
@@ -173,7 +174,7 @@ export type CommandCall = { name: CommandName; input: unknown };
 export type CommandReply =
   | { later: true }
   | { answer: unknown }
-  | { refused: { code: string; message: string; remainingQuota?: RemainingQuota } }
+  | { refused: { code: string; message: string; remedy?: Remedy; remainingQuota?: RemainingQuota } }
   | { failed: string };
 
 /**

@@ -62,7 +62,7 @@ export type AlertFacts = {
   /** The hosts whose last attempts by this node have failed. The log of a busy account covers little time. */
   failing: readonly HostFailures[];
   blocked: readonly BlockedFact[];
-  schedules: readonly Pick<Schedule, "id" | "dueAt" | "paused" | "lastAt" | "passedOver">[];
+  schedules: readonly Pick<Schedule, "id" | "dueAt" | "paused" | "lastAt" | "passedOver" | "remedy">[];
   sources: readonly RejectingFact[];
   storage: { used: number; max: number };
   /** The disk of the server. Null if it is not this account's. */

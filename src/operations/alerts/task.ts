@@ -1,6 +1,7 @@
 import type { AlertFacts } from "./pickAlerts.ts";
 import { findNotices } from "./pickAlerts.ts";
 import { findForbiddenHost } from "../../engine/core/accounts/allowedHosts.ts";
+import { formatRefusal } from "../../api/http/remedies.ts";
 import { readLimit, readPlan } from "../../engine/core/accounts/plans.ts";
 import { pickSigningKeys, signWithSecret } from "../../engine/core/accounts/signingKeys.ts";
 import type { AlertSetting } from "./alert.ts";
@@ -92,9 +93,18 @@ async function readFacts(
   ]);
   return {
     ...stored,
+    schedules: stored.schedules.map(withRemedy),
     failing: listFailingHosts(account.id),
     storage: { used: sums[0]?.bytes ?? 0, max: readLimit(account, "storageBytes") },
     // The disk belongs to the operator. An account without a plan is the operator's own.
     disk: readPlan(account) === "selfHosted" ? await disk() : null,
   };
+}
+
+/** Returns a schedule with the command or request that helps after its last firing was skipped. */
+function withRemedy(schedule: AlertFacts["schedules"][number]): AlertFacts["schedules"][number] {
+  const { passedOver, remedy } = schedule;
+  return passedOver === undefined
+    ? schedule
+    : { ...schedule, passedOver: formatRefusal({ message: passedOver, remedy }) };
 }

@@ -12,6 +12,7 @@ import type { ErrorCode } from "../../engine/core/values/errors.ts";
 import type { EntryPage } from "../../engine/store/queries/selection.ts";
 import { readSelection } from "../../engine/store/queries/selection.ts";
 import type { Store } from "../../engine/store/store.ts";
+import { formatRefusal } from "../../api/http/remedies.ts";
 
 /** A node looks for jobs of other nodes after this time. */
 const pollInterval: Millis = 5_000;
@@ -38,8 +39,8 @@ const isLasting = (error: unknown): error is Refusal =>
   error instanceof Refusal && !passingRefusals.has(error.code);
 
 /** Returns what a refusal means for a whole job. It ends the job, unless it ends when the disk has room. */
-const toNote = ({ code, message }: Refusal): JobNote =>
-  code === "disk-low" ? { waitsForDisk: true } : { error: message };
+const toNote = (refusal: Refusal): JobNote =>
+  refusal.code === "disk-low" ? { waitsForDisk: true } : { error: formatRefusal(refusal) };
 
 type RunnerOptions = {
   store: Store;
@@ -232,7 +233,7 @@ export class JobRunner {
     } catch (error) {
       if (!isLasting(error)) throw error;
       if (!entryRefusals.has(error.code)) return this.#note(job, toNote(error));
-      return this.#execute(job, { ...portion, failures: [{ id: name, reason: error.message }] });
+      return this.#execute(job, { ...portion, failures: [{ id: name, reason: formatRefusal(error) }] });
     }
   }
 

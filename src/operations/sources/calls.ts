@@ -7,7 +7,7 @@ import { toStatus } from "../../api/routes/messages/publish.ts";
 import { listSenderHeaders } from "../../api/settings/forward.ts";
 import type { PublishResult } from "../../engine/core/commands/publish.ts";
 import type { MessageInput } from "../../engine/core/model/message.ts";
-import { isUnavailable, Refusal } from "../../engine/core/values/errors.ts";
+import { isUnavailable, Refusal, toRefusal } from "../../engine/core/values/errors.ts";
 import { spans } from "../../engine/core/values/limits.ts";
 import { shouldNoteAcceptance } from "./commands.ts";
 import { type SourceCall, storeRejection } from "./rejections.ts";
@@ -17,6 +17,7 @@ import {
   verify,
   type WebhookCall,
 } from "./schemes/verification.ts";
+import { formatRefusal } from "../../api/http/remedies.ts";
 
 const acceptedSchema = z.object({
   messageId: z.string().describe("Id of the message."),
@@ -144,8 +145,7 @@ async function publishCall(sourceCall: SourceCall, event: AcceptedCall): Promise
     isAccountRefusal(error) ? refuseCall(sourceCall, error) : Promise.reject(error),
   );
   await noting;
-  if (result && "refused" in result)
-    return refuseCall(sourceCall, new Refusal(result.refused, result.message));
+  if (result && "refused" in result) return refuseCall(sourceCall, toRefusal(result));
   return { status: toStatus(result), body: toPublishedIds(result) };
 }
 
@@ -211,7 +211,7 @@ const hashDeduplicationKey = (...context: readonly string[]): string =>
  */
 async function refuseCall(sourceCall: SourceCall, error: unknown): Promise<never> {
   if (!(error instanceof Refusal) || isUnavailable(error)) throw error;
-  await storeRejection(sourceCall, error.message);
+  await storeRejection(sourceCall, formatRefusal(error));
   const isSenderFault = error.code === "invalid" || error.code === "too-large";
   throw new Refusal(isSenderFault ? error.code : "unavailable", `call: cannot be published; ${seeOwner}`);
 }

@@ -11,13 +11,13 @@ import {
   defaultTimeout,
   followsServer,
   isUnlimited,
-  toLimitFlag,
   limitNames,
   readLimits,
   planNames,
   readPlan,
 } from "../../engine/core/accounts/plans.ts";
-import { aboutLimits } from "../../engine/core/accounts/aboutLimits.ts";
+import { aboutLimits } from "../../api/fields/aboutLimits.ts";
+import { toLimitFlag } from "../../api/http/remedies.ts";
 import type { LimitName } from "../../engine/core/model/accountTerms.ts";
 import { formatEnvironment } from "../../settings/credentials.ts";
 import type { ServerAdmin } from "../accountAdmin.ts";

@@ -48,6 +48,7 @@ import { readStartFlags, type StartFlags, withStartFlags } from "./startFlags.ts
 import { addTokenCommands } from "./token.ts";
 import { CommandFailed } from "../../client/terminal/commandFailed.ts";
 import { hour } from "../../engine/core/values/time.ts";
+import { formatRefusal } from "../../api/http/remedies.ts";
 
 // The server continues even if the program that reads its output has ended.
 for (const stream of [process.stdout, process.stderr]) {
@@ -337,7 +338,8 @@ function parseWholeNumber(name: string, text: string, max: number): number {
 /** Returns an error's text with its cause: the operator must learn why the storage is unavailable. */
 function formatWithCause(error: Error): string {
   const cause = error instanceof Refusal ? readCause(error) : null;
-  return cause === null ? error.message : `${error.message} (${cause})`;
+  const problem = formatRefusal(error);
+  return cause === null ? problem : `${problem} (${cause})`;
 }
 
 const args = process.argv.slice(2);

@@ -8,7 +8,7 @@ import type { AccountRequest } from "../../../engine/core/accounts/accountReques
 import { Refusal } from "../../../engine/core/values/errors.ts";
 import type { Account } from "../../../engine/core/model/account.ts";
 import { maxAllowedHosts } from "../../../engine/core/accounts/allowedHosts.ts";
-import { aboutLimits } from "../../../engine/core/accounts/aboutLimits.ts";
+import { aboutLimits } from "../../fields/aboutLimits.ts";
 import { limitNames, planNames } from "../../../engine/core/accounts/plans.ts";
 import { readServerLimits } from "../../../engine/core/accounts/retention.ts";
 import { describeBody } from "./accounts.ts";

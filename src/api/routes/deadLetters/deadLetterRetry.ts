@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { isId } from "../../../engine/core/values/ids.ts";
-import { toFailedMember, Refusal } from "../../../engine/core/values/errors.ts";
+import { toFailedMember, Refusal, throwIfRefused } from "../../../engine/core/values/errors.ts";
 import type { Account } from "../../../engine/core/model/account.ts";
 import type { Millis } from "../../../engine/core/values/basics.ts";
 import type { Overrides } from "../../../engine/core/deadLetters/overrides.ts";
@@ -136,8 +136,7 @@ export function readRetryChanges(
   const overrides = readOverrides(settings);
   checkMayReadToSend(incoming, "a message with its body", listOverrideUrls(overrides));
   const { delay = null, notBefore = null } = overrides;
-  const broken = findSendingRefusal(account, { ...expandOverrides(overrides), delay, notBefore }, now);
-  if (broken) throw new Refusal(broken.refused, broken.message);
+  throwIfRefused(findSendingRefusal(account, { ...expandOverrides(overrides), delay, notBefore }, now));
   return { overrides, ignored };
 }
 

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { Refusal } from "../../../engine/core/values/errors.ts";
+import { Refusal, throwIfRefused } from "../../../engine/core/values/errors.ts";
 import { limits } from "../../../engine/core/values/limits.ts";
 import type { Account } from "../../../engine/core/model/account.ts";
 import type { Endpoint } from "../../../engine/core/model/urlGroup.ts";
@@ -286,8 +286,7 @@ function readDefaultHeaders(
     callerIp: null,
     settings,
   } as const;
-  const broken = findSendingRefusal(account, toMessageInput(post), now);
-  if (broken) throw new Refusal(broken.refused, broken.message);
+  throwIfRefused(findSendingRefusal(account, toMessageInput(post), now));
   return { headers: headers.filter(([name]) => !ignored.includes(name.toLowerCase())), ignored };
 }
 

@@ -11,6 +11,7 @@ import { listPortions, readSelection } from "../../../engine/store/queries/selec
 import type { dryRunSchema } from "../../publishing/dryRun.ts";
 import { dryRun } from "../../publishing/dryRun.ts";
 import type { RouteContext, RouteResponse } from "../../route/route.ts";
+import { formatRefusal } from "../../http/remedies.ts";
 
 /** An action, its entries, and the settings that replace those of what is sent again. */
 type BulkRequest = { account: Account } & Omit<BulkInput, "account" | "logRetention">;
@@ -59,7 +60,7 @@ async function* doPortion(store: RouteContext["store"], portion: BulkInput): Asy
     if (!bulkActions[portion.action].sendsAgain || !mayConcernEntry(error)) throw error;
     const [only, ...others] = portion.entries;
     if (only && others.length === 0)
-      yield { ...addUp([]), refused: [{ id: readEntryName(only), reason: error.message }], last };
+      yield { ...addUp([]), refused: [{ id: readEntryName(only), reason: formatRefusal(error) }], last };
     else for (const entry of portion.entries) yield* doPortion(store, { ...portion, entries: [entry] });
     return;
   }

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { Refusal } from "../../../engine/core/values/errors.ts";
+import { Refusal, toRefusal } from "../../../engine/core/values/errors.ts";
 import type { Account } from "../../../engine/core/model/account.ts";
 import type { AccountId, Brand, Bytes } from "../../../engine/core/values/basics.ts";
 import type { MessageInput } from "../../../engine/core/model/message.ts";
@@ -34,6 +34,7 @@ import { checkName, checkUrl, isUrl } from "../../http/target.ts";
 import { batchBody, parseItems, readMembers, refuseUnknownMembers } from "./batchItems.ts";
 import type { Item } from "./batchItems.ts";
 import { publishedSchema, publishedJson, publishedToEachSchema, publishing } from "./publish.ts";
+import { formatRefusal } from "../../http/remedies.ts";
 
 const refusedSchema = z.object({
   error: z.string().describe("Why the message was refused, as `field: what is wrong; what to do`."),
@@ -105,10 +106,11 @@ async function publishInParts(
       if (!(error instanceof Refusal) || results.length === 0) throw error;
       const first = results.length + 1;
       const last = inputs.length;
+      const problem = formatRefusal(error);
       throw new Refusal(
         error.code,
-        `messages ${first} to ${last} of the list: ${error.message}; the earlier messages were processed`,
-        error,
+        `messages ${first} to ${last} of the list: ${problem}; the earlier messages were processed`,
+        { remainingQuota: error.remainingQuota, retryAfter: error.retryAfter },
       );
     }
   }
@@ -284,12 +286,10 @@ function toResponses(
   const responses = read.map((one) => {
     if (one instanceof Refusal) return one;
     const result = results[next++];
-    return result && "refused" in result
-      ? new Refusal(result.refused, result.message, { remainingQuota: result.remainingQuota })
-      : publishedJson(result, one, rights);
+    return result && "refused" in result ? toRefusal(result) : publishedJson(result, one, rights);
   });
   const [first] = responses;
   if (first instanceof Refusal && responses.every((response) => response instanceof Refusal))
     throw makeItemRefusal(responses, 0);
-  return responses.map((one) => (one instanceof Refusal ? { error: one.message } : one));
+  return responses.map((one) => (one instanceof Refusal ? { error: formatRefusal(one) } : one));
 }

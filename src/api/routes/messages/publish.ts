@@ -2,7 +2,6 @@ import type { QueueLimit } from "../../../engine/core/limits/rowLimits.ts";
 import { z } from "zod";
 import type { Published, PublishResult } from "../../../engine/core/commands/publish.ts";
 import type { MessageInput } from "../../../engine/core/model/message.ts";
-import { Refusal } from "../../../engine/core/values/errors.ts";
 import type { PublishOptions } from "../../publishing/read.ts";
 import { readPublishRequest } from "../../publishing/read.ts";
 import { makeResultHeaders } from "../../http/rateLimitHeaders.ts";
@@ -12,6 +11,7 @@ import { route } from "../../route/route.ts";
 import { mayRead, readScope } from "../../route/scope.ts";
 import { isStepRequest, readStep } from "../../publishing/stepRefusal.ts";
 import { postSettings } from "../../publishing/workflowPost.ts";
+import { toRefusal } from "../../../engine/core/values/errors.ts";
 
 /** The response to a publish request for one message. */
 export const publishedSchema = z.object({
@@ -132,8 +132,7 @@ export function publishedJson(
   rights: { mayRead: boolean },
 ): unknown {
   if (!result) throw new Error("publish: a message has no result");
-  if ("refused" in result)
-    throw new Refusal(result.refused, result.message, { remainingQuota: result.remainingQuota });
+  if ("refused" in result) throw toRefusal(result);
   return "each" in result
     ? result.each.map((one) => oneJson(one, rights.mayRead ? one.url : undefined))
     : oneJson(result, result.deduplicated ? result.url : url);

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { Refusal } from "../../../engine/core/values/errors.ts";
+import { Refusal, toRefusal } from "../../../engine/core/values/errors.ts";
 import type { PublishResult } from "../../../engine/core/commands/publish.ts";
 import { readPublishRequest } from "../../publishing/read.ts";
 import { makeResultHeaders } from "../../http/rateLimitHeaders.ts";
@@ -107,8 +107,7 @@ export const trigger = [triggerOne, triggerMany];
 
 /** Returns the response for a run. Throws `Refusal` if the run was refused. */
 function triggeredJson(result: PublishResult | undefined): z.output<typeof triggeredSchema> {
-  if (result && "refused" in result)
-    throw new Refusal(result.refused, result.message, { remainingQuota: result.remainingQuota });
+  if (result && "refused" in result) throw toRefusal(result);
   if (!result || "each" in result || !result.run) throw new Error("trigger: no run was started");
   const { run, deduplicated } = result;
   return {

@@ -117,10 +117,9 @@ function parseLimit(name: LimitName, written: string, field: string): number {
 export function mustFindAccount(accounts: readonly Account[], idOrName: string): Account {
   const found = accounts.find(({ id }) => id === idOrName) ?? accounts.find(({ name }) => name === idOrName);
   if (found) return found;
-  throw new Refusal(
-    "not-found",
-    `${idOrName.slice(0, 200)}: account does not exist; "waypost account list" lists the accounts`,
-  );
+  throw new Refusal("not-found", `${idOrName.slice(0, 200)}: account does not exist`, {
+    remedy: { remedy: "list-accounts" },
+  });
 }
 
 /** Throws `Refusal` if a name is invalid, or if it is the name or the id of an existing account. */
@@ -131,8 +130,7 @@ export function checkAccountName(accounts: readonly Account[], name: string): vo
       "name: invalid; use 1 to 100 characters without colons and control characters",
     );
   if (accounts.some((account) => account.name === name || account.id === name))
-    throw new Refusal(
-      "conflict",
-      `${name}: an account with this name exists; "waypost account show ${name}" shows it`,
-    );
+    throw new Refusal("conflict", `${name}: an account with this name exists`, {
+      remedy: { remedy: "show-account", account: name },
+    });
 }

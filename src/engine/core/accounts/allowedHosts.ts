@@ -1,10 +1,9 @@
 import type { Account } from "../model/account.ts";
-import { Refusal, type ErrorCode } from "../values/errors.ts";
+import { Refusal, throwIfRefused } from "../values/errors.ts";
 import { parseUrl } from "../values/url.ts";
+import type { Refused } from "../values/errors.ts";
 
 // The hosts that an account may send to. The operator sets them. Without a list, every host is allowed.
-
-type Refused = { refused: ErrorCode; message: string };
 
 /** The largest number of hosts in a list. */
 export const maxAllowedHosts = 200;
@@ -71,16 +70,14 @@ export function findHostRefusal(
   const named = allowedHosts.slice(0, maxNamed).concat(allowedHosts.length > maxNamed ? ["…"] : []);
   return {
     refused: "forbidden",
-    message:
-      `destination: ${subject} is not allowed for this account; ` +
-      `use one of ${named.join(", ")}, or ask the operator to add it (waypost account hosts)`,
+    message: `destination: ${subject} is not allowed for this account; use one of ${named.join(", ")}`,
+    remedy: { remedy: "allow-host" },
   };
 }
 
 /** Throws `Refusal` if an account may not send to one of the URLs. */
 export function mustAllowHosts(account: Pick<Account, "allowedHosts">, urls: readonly string[]): void {
-  const refusal = findHostRefusal(account, urls);
-  if (refusal) throw new Refusal(refusal.refused, refusal.message);
+  throwIfRefused(findHostRefusal(account, urls));
 }
 
 /**

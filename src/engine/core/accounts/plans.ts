@@ -1,4 +1,5 @@
 import { Refusal } from "../values/errors.ts";
+import type { Remedy } from "../values/remedy.ts";
 import type { Account } from "../model/account.ts";
 import type { Millis } from "../values/basics.ts";
 import { defaults, largestMessageBytes, limits as house } from "../values/limits.ts";
@@ -205,19 +206,13 @@ export const followsServer = (name: LimitName, value: number): boolean =>
 /** The names of all limits. */
 export const limitNames = Object.keys(selfHosted).filter((name): name is LimitName => name in selfHosted);
 
-/** Returns the command-line flag of a limit or another term, such as `message-bytes`. */
-export const toLimitFlag = (name: string): string =>
-  name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+/** Returns the remedy of raising a limit; undefined if the account has the limit of the server. */
+export const findRaise = (account: LimitHolder, limit: LimitName): RaiseLimit | undefined =>
+  readLimits(account)[limit] >= selfHosted[limit]
+    ? undefined
+    : { remedy: "raise-limit", account: account.id, plan: readPlan(account), limit };
 
-/**
- * Returns the advice to raise a limit, as the end of an error. It is empty if the account has the limit of
- * the server.
- */
-export function formatRaiseHint(account: LimitHolder, name: LimitName): string {
-  if (readLimits(account)[name] >= selfHosted[name]) return "";
-  const command = `waypost account limits ${account.id} --${toLimitFlag(name)} <value>`;
-  return `; raise the limit of this account (plan ${readPlan(account)}) with "${command}"`;
-}
+type RaiseLimit = Extract<Remedy, { remedy: "raise-limit" }>;
 
 /** Returns the account of a command. Throws `Refusal` if it has been deleted since the token was checked. */
 export function requireAccount(account: Account | undefined): Account {
@@ -237,9 +232,10 @@ export function requireActiveAccount(account: Account | undefined): Account {
 
 /** Throws `Refusal` if an account may not change anything. */
 export function mustBeActive({ id, state }: LimitHolder): void {
-  if (state === "passive") throw new Refusal("forbidden", formatDisabled(id));
+  if (state !== "passive") return;
+  throw new Refusal(
+    "forbidden",
+    "account: disabled; it can only read, replace its password and revoke tokens",
+    { remedy: { remedy: "enable-account", account: id } },
+  );
 }
-
-const formatDisabled = (id: string): string =>
-  "account: disabled; it can only read, replace its password and revoke tokens. " +
-  `"waypost account enable ${id}" re-enables it`;

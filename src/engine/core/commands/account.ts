@@ -204,10 +204,10 @@ export const rotateKeys: Decision<{ account: AccountId; force?: boolean }, Signi
 function checkRotation({ lastRotation }: Account, now: Millis): void {
   if (!lastRotation || !isRecentRotation(lastRotation.at, now)) return;
   const last = new Date(lastRotation.at).toISOString();
-  const next = new Date(lastRotation.at + spans.rotation).toISOString();
+  const after = new Date(lastRotation.at + spans.rotation).toISOString();
   throw new Refusal(
     "conflict",
-    `keys: already rotated at ${last}; another rotation would lock out receivers that have older keys. ` +
-      `Give them the keys of GET /v2/keys and rotate again at ${next} or later; force=true rotates now`,
+    `keys: already rotated at ${last}; another rotation would lock out receivers that have older keys`,
+    { remedy: { remedy: "rotate-later", after } },
   );
 }

@@ -12,8 +12,8 @@ import { noSendSettings } from "../model/sendSettings.ts";
 import type { Scope } from "../model/rights.ts";
 import { findScopeRefusal, mustHaveVerb } from "../model/rights.ts";
 import { nextCronTime, parseCron } from "../values/cron.ts";
-import { Refusal } from "../values/errors.ts";
 import { checkSchedule, mustFindSchedule } from "../sending/scheduleChecks.ts";
+import { throwIfRefused } from "../values/errors.ts";
 
 /** The settings of a schedule that can return to their defaults, with these defaults. */
 const clearedValues = {
@@ -76,7 +76,7 @@ export const changeSchedule: Decision<ChangeInput, Schedule> = {
     const kept = headers.filter(([name, value]) =>
       changed.messageInput.headers.some((one) => one[0] === name && one[1] === value),
     );
-    const refusal =
+    throwIfRefused(
       findRedactedRefusal(
         { ...known, headers: kept, url: toTarget(known) },
         {
@@ -85,8 +85,8 @@ export const changeSchedule: Decision<ChangeInput, Schedule> = {
           ...(change.body === undefined ? {} : { body: change.body }),
         },
       ) ??
-      (scope && findScopeRefusal(scope, changed.messageInput));
-    if (refusal) throw new Refusal(refusal.refused, refusal.message);
+        (scope && findScopeRefusal(scope, changed.messageInput)),
+    );
     mustHaveStorage(account, { continuesRun: false, isDiskLow: moment.isDiskLow });
     draft.put("schedules", changed);
     return changed;

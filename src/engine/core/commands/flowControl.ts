@@ -1,5 +1,5 @@
 import type { Decision, Draft, Moment } from "../decision/command.ts";
-import { Refusal } from "../values/errors.ts";
+import { Refusal, throwIfRefused } from "../values/errors.ts";
 import type { LimiterGate } from "../admission/gate.ts";
 import { hasLimiter, keyGate, parseGate } from "../admission/gate.ts";
 import { findLimiter, putChanged, readLimiter, readWindow, restartWindow } from "../admission/limiter.ts";
@@ -77,12 +77,13 @@ export type PinnedLimits = {
  */
 export const pinFlowControl: Decision<FlowControlKeyRef & PinnedLimits, Limiter> = {
   decide: ({ account, key, parallelism, rate, period }, draft, moment) => {
-    const refusal = findFlowControlRefusal({
-      parallelism: parallelism ?? null,
-      rate: rate ?? null,
-      period: period ?? null,
-    });
-    if (refusal) throw new Refusal(refusal.refused, refusal.message);
+    throwIfRefused(
+      findFlowControlRefusal({
+        parallelism: parallelism ?? null,
+        rate: rate ?? null,
+        period: period ?? null,
+      }),
+    );
     const limiter = readLimiter(draft, moment, { account, gate: keyGate(key) });
     if (period !== undefined && rate === undefined && limiter.rate === null)
       throw new Refusal("invalid", "period: requires rate, because this key has none");

@@ -1,11 +1,11 @@
 import type { Decision, Draft, Key, Moment } from "../decision/command.ts";
-import type { RemainingQuota, ErrorCode } from "../values/errors.ts";
-import { Refusal } from "../values/errors.ts";
+import type { RemainingQuota, Refused } from "../values/errors.ts";
+import { toRefusal } from "../values/errors.ts";
 import { queueGate } from "../admission/gate.ts";
 import { findLimiter } from "../admission/limiter.ts";
 import { listHostKeysFor, listLimiterKeysFor } from "../admission/hints.ts";
 import { accept } from "../sending/createMessage.ts";
-import { damagedRefusal } from "../sending/damaged.ts";
+import { damagedRefused } from "../sending/damaged.ts";
 import { listRecipients } from "../sending/recipients.ts";
 import { findBodyRefusal, findSendingRefusal } from "../limits/sendingLimits.ts";
 import type { StepInput } from "../workflows/history.ts";
@@ -21,7 +21,7 @@ import type { RunPost } from "../model/runPost.ts";
 import type { DayLimit } from "../limits/dailyLimit.ts";
 import {
   toRemainingQuota,
-  formatDayLimitError,
+  refuseBeyondDayLimit,
   readDayLimit,
   fitsDayLimit,
   saveDayLimit,
@@ -50,11 +50,10 @@ export type Published = {
   url?: string;
   run?: { runId: string; createdAt: Millis };
 };
-type Refused = { refused: ErrorCode; message: string };
 /** The result of one input: a message, a message for each endpoint of a URL group, or a refusal. */
 export type PublishResult = (Published | PublishedToEach | Refused) & {
   /** The requests that are left today, if the account has a limit of requests per day. */
-  remainingQuota?: RemainingQuota;
+  remainingQuota?: RemainingQuota | undefined;
 };
 type PublishedToEach = { each: readonly Published[] };
 
@@ -106,11 +105,11 @@ export const publish: Decision<
         findQueueRefusal(publishing, input, maxQueues) ||
         (day ? publishWithinDayLimit(publishing, input, day) : publishOne(publishing, input));
       if (hasRunPost(input) && "refused" in result)
-        throw new Refusal(
-          result.refused,
-          inputs.length === 1 ? result.message : `message ${at + 1} of ${inputs.length}: ${result.message}`,
-          { remainingQuota: result.remainingQuota },
-        );
+        throw toRefusal({
+          ...result,
+          message:
+            inputs.length === 1 ? result.message : `message ${at + 1} of ${inputs.length}: ${result.message}`,
+        });
       if (!("refused" in result)) countBytes(draft, id, { bytesIn: input.body.byteLength });
       return scope ? hideOlderUrls(scope, listRecipients(draft, id, input), result) : result;
     });
@@ -181,12 +180,7 @@ function findQueueRefusal(
 function publishWithinDayLimit(publishing: Publishing, input: MessageInput, day: DayLimit): PublishResult {
   const { account } = publishing;
   const requests = countRequests(publishing, input);
-  if (requests > 0 && !fitsDayLimit(day, requests))
-    return {
-      refused: "day-limit-exceeded",
-      message: formatDayLimitError(account, day, requests),
-      remainingQuota: toRemainingQuota(account, day),
-    };
+  if (requests > 0 && !fitsDayLimit(day, requests)) return refuseBeyondDayLimit(account, day, requests);
   const result = publishOne(publishing, input);
   if (!("refused" in result)) day.used += requests;
   return { ...result, remainingQuota: toRemainingQuota(account, day) };
@@ -254,7 +248,7 @@ function publishOne(publishing: Publishing, input: MessageInput): PublishResult 
   if (input.group === null) return acceptOnce(publishing, input);
   const all = listRecipients(draft, account.id, input);
   if (draft.inspect("urlGroups", account.id, input.group)?.damaged)
-    return { refused: "invalid", message: damagedRefusal("urlGroups", input.group).message };
+    return damagedRefused("urlGroups", input.group);
   if (all.length === 0)
     return {
       refused: "not-found",

@@ -34,7 +34,8 @@ export const quarantine: Decision<{ row: DueRow; reason: string }, Quarantined> 
     if (table === "schedules") {
       const schedule = draft.inspect("schedules", id, row.id);
       if (!schedule || schedule.dueAt === null || schedule.dueAt > moment.now) return { description: null };
-      skipFiring(draft, moment, { schedule, skipReason: "its messages could not be stored" });
+      const skipReason = { message: "its messages could not be stored" };
+      skipFiring(draft, moment, { schedule, skipReason });
       draft.record("quarantined");
       return { description: `a firing of schedule ${schedule.id} of account ${id}` };
     }

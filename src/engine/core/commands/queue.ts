@@ -1,5 +1,4 @@
 import type { Decision } from "../decision/command.ts";
-import { Refusal } from "../values/errors.ts";
 import { removeQueue } from "../admission/counters.ts";
 import { queueGate } from "../admission/gate.ts";
 import { findLimiter, putChanged, readLimiter } from "../admission/limiter.ts";
@@ -9,6 +8,7 @@ import type { QueueLimit } from "../limits/rowLimits.ts";
 import { takeQueueQuota } from "../limits/rowLimits.ts";
 import { requireActiveAccount } from "../accounts/plans.ts";
 import { findParallelismRefusal } from "../limits/sendingLimits.ts";
+import { throwIfRefused } from "../values/errors.ts";
 
 /** A queue of an account. */
 export type QueueName = { account: AccountId; name: string };
@@ -25,8 +25,7 @@ export type QueueSettings = { parallelism?: number | undefined; paused?: boolean
 export const upsertQueue: Decision<QueueName & QueueSettings & QueueLimit, Limiter> = {
   decide: ({ account, name, parallelism, paused, maxQueues }, draft, moment) => {
     const owner = requireActiveAccount(draft.get("accounts", account));
-    const refusal = findParallelismRefusal(owner, parallelism ?? 0);
-    if (refusal) throw new Refusal(refusal.refused, refusal.message);
+    throwIfRefused(findParallelismRefusal(owner, parallelism ?? 0));
     takeQueueQuota(draft, owner, { name, maxQueues });
     const limiter = readLimiter(draft, moment, { account, gate: queueGate(name) });
     // A pinned queue is not removed when it is idle.

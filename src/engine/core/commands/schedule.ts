@@ -2,7 +2,6 @@ import type { Decision, Draft } from "../decision/command.ts";
 import { nextCronTime, parseCron } from "../values/cron.ts";
 import type { Deduplication } from "../model/deduplication.ts";
 import { deduplicationEnd } from "../model/deduplication.ts";
-import { Refusal } from "../values/errors.ts";
 import type { AccountId, Bytes, Millis } from "../values/basics.ts";
 import type { MessageInput } from "../model/message.ts";
 import type { Schedule } from "../model/schedule.ts";
@@ -13,6 +12,7 @@ import { mustHaveVerb, findScopeRefusal } from "../model/rights.ts";
 import { findContentRefusal } from "../workflows/contentScope.ts";
 import { mustHaveStorage } from "../limits/storageQuota.ts";
 import { checkSchedule, mustFindSchedule, noSchedule } from "../sending/scheduleChecks.ts";
+import { throwIfRefused } from "../values/errors.ts";
 
 /** A schedule to create. `id` null: the schedule gets a new id. */
 export type ScheduleInput = {
@@ -92,10 +92,10 @@ function findDeduplication(
  * existing schedule.
  */
 function mustBeInScope(scope: Scope, { account, id, messageInput }: ScheduleInput, draft: Draft): void {
-  const refusal =
+  throwIfRefused(
     findScopeRefusal(scope, messageInput) ??
-    findContentRefusal(draft, { scope, account, input: messageInput });
-  if (refusal) throw new Refusal(refusal.refused, refusal.message);
+      findContentRefusal(draft, { scope, account, input: messageInput }),
+  );
   if (id !== null && draft.inspect("schedules", account, id)) mustHaveVerb(scope, "manage");
 }
 

@@ -1,11 +1,12 @@
 import type { Decision, Draft } from "../decision/command.ts";
 import { Refusal } from "../values/errors.ts";
+import type { Remedy } from "../values/remedy.ts";
 import { limits } from "../values/limits.ts";
 import type { AccountId, HeaderList } from "../values/basics.ts";
 import type { Endpoint, UrlGroup } from "../model/urlGroup.ts";
 import { mustAllowHosts } from "../accounts/allowedHosts.ts";
 import { takeQuota } from "../limits/rowLimits.ts";
-import { requireActiveAccount, formatRaiseHint, readLimits } from "../accounts/plans.ts";
+import { requireActiveAccount, findRaise, readLimits } from "../accounts/plans.ts";
 import { mustHaveStorage } from "../limits/storageQuota.ts";
 
 /** A group of an account. Its name has been validated. */
@@ -34,7 +35,7 @@ export const addEndpoints: Decision<Named & { endpoints: readonly Endpoint[] }, 
     checkCount(endpoints.length, {
       where: `in the URL group ${name}`,
       max: readLimits(owner).endpoints,
-      hint: formatRaiseHint(owner, "endpoints"),
+      remedy: findRaise(owner, "endpoints"),
     });
     checkBytes(endpoints);
     if (!known) takeQuota(draft, owner, { name: "groups" });
@@ -56,11 +57,13 @@ function withEndpoint(endpoints: readonly Endpoint[], added: Endpoint): readonly
   );
 }
 
-type EndpointLimit = { where: string; max: number; hint?: string };
+type EndpointLimit = { where: string; max: number; remedy?: Remedy | undefined };
 
-function checkCount(count: number, { where, max, hint = "" }: EndpointLimit): void {
+function checkCount(count: number, { where, max, remedy }: EndpointLimit): void {
   if (count > max)
-    throw new Refusal("limit-exceeded", `endpoints: ${count} ${where} exceeds the limit of ${max}${hint}`);
+    throw new Refusal("limit-exceeded", `endpoints: ${count} ${where} exceeds the limit of ${max}`, {
+      remedy,
+    });
 }
 
 function checkBytes(endpoints: readonly Endpoint[]): void {
@@ -115,11 +118,9 @@ export const setGroupHeaders: Decision<Named & { headers: HeaderList }, UrlGroup
 function mustFindGroup(draft: Draft, { account, name }: Named): UrlGroup {
   const group = draft.get("urlGroups", account, name);
   if (group) return group;
-  throw new Refusal(
-    "not-found",
-    `name: URL group ${name} does not exist; ` +
-      `GET /v2/topics lists the groups, POST /v2/topics/${name}/endpoints creates this one`,
-  );
+  throw new Refusal("not-found", `name: URL group ${name} does not exist`, {
+    remedy: { remedy: "create-group", group: name },
+  });
 }
 
 /** Removes a group if it exists. Messages that were created for it are not affected. */

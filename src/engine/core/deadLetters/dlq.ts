@@ -2,7 +2,7 @@ import { damagedRefusal } from "../sending/damaged.ts";
 import { mustAfford } from "../limits/budget.ts";
 import type { Decision, Draft } from "../decision/command.ts";
 import type { NotDone } from "../values/errors.ts";
-import { toFailedMember, Refusal } from "../values/errors.ts";
+import { toFailedMember, throwIfRefused } from "../values/errors.ts";
 import { accept } from "../sending/createMessage.ts";
 import { readIdTime } from "../values/ids.ts";
 import { forgetMessage } from "../search/tags.ts";
@@ -43,9 +43,9 @@ export const retryDeadLetters: Decision<DlqSelection & { overrides: Overrides },
       if (!message || deadLetter.run) return [];
       if (deadLetter.damaged || message.damaged) throw damagedRefusal("deadLetters", dlqId);
       const input = applyRetryOverrides(toMessageInput(message), overrides);
-      const refusal =
-        findRedactedRefusal(message, { overrides }) ?? findSendingRefusal(account, input, moment.now);
-      if (refusal) throw new Refusal(refusal.refused, refusal.message);
+      throwIfRefused(
+        findRedactedRefusal(message, { overrides }) ?? findSendingRefusal(account, input, moment.now),
+      );
       const accepted = accept(draft, moment, { account, input });
       removeDeadLetter(draft, deadLetter, moment.now - logRetention);
       return [{ dlqId, messageId: accepted.id }];

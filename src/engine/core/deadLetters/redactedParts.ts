@@ -1,7 +1,7 @@
 import type { Bytes, HeaderList } from "../values/basics.ts";
 import type { MessageInput } from "../model/message.ts";
 import type { SendSettings } from "../model/sendSettings.ts";
-import type { ErrorCode } from "../values/errors.ts";
+import type { Refused } from "../values/errors.ts";
 import type { Overrides } from "./overrides.ts";
 import { listOverrideUrls } from "./overrides.ts";
 
@@ -16,7 +16,7 @@ type Change = { url?: string; headers?: HeaderList; body?: Bytes; overrides: Ove
 export function findRedactedRefusal(
   message: Pick<MessageInput, "redaction" | "url" | "headers" | "callback" | "failureCallback">,
   { url, headers, body, overrides }: Change,
-): { refused: ErrorCode; message: string } | null {
+): Refused | null {
   const { redaction } = message;
   if (!redaction) return null;
   const known = new Set([message.url, ...listCallbackUrls(message)]);

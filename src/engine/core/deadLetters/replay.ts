@@ -10,8 +10,7 @@ import type { MessageInput } from "../model/message.ts";
 import type { Scope } from "../model/rights.ts";
 import { findScopeRefusal, mustHaveVerb } from "../model/rights.ts";
 import { accept } from "../sending/createMessage.ts";
-import type { ErrorCode } from "../values/errors.ts";
-import { Refusal } from "../values/errors.ts";
+import { Refusal, throwIfRefused } from "../values/errors.ts";
 import { applyRetryOverrides, toMessageInput } from "./dlq.ts";
 import type { Retried } from "./dlq.ts";
 import type { Overrides } from "./overrides.ts";
@@ -69,11 +68,9 @@ export const replayDeadLetter: Decision<ReplayInput, Retried> = {
 };
 
 const runReplayRefusal = (dlqId: string): Refusal =>
-  new Refusal(
-    "invalid",
-    `dlqId: ${dlqId.slice(0, 100)} is a workflow run, which cannot be replayed; ` +
-      `use POST /v2/workflows/dlq/resume/${dlqId.slice(0, 100)}`,
-  );
+  new Refusal("invalid", `dlqId: ${dlqId.slice(0, 100)} is a workflow run, which cannot be replayed`, {
+    remedy: { remedy: "resume-run", dlqId: dlqId.slice(0, 100) },
+  });
 
 /** Returns the input with the change. A message to another URL no longer belongs to a URL group. */
 const applyChange = (input: MessageInput, { url, headers, body }: ReplayChange): MessageInput => ({
@@ -82,12 +79,6 @@ const applyChange = (input: MessageInput, { url, headers, body }: ReplayChange):
   ...(headers === undefined ? {} : { headers }),
   ...(body === undefined ? {} : { body }),
 });
-
-type Refused = { refused: ErrorCode; message: string };
-
-function throwIfRefused(refusal: Refused | null | undefined): void {
-  if (refusal) throw new Refusal(refusal.refused, refusal.message);
-}
 
 const withReplay = (deadLetter: DeadLetter, messageId: string): DeadLetter => ({
   ...deadLetter,

@@ -2,7 +2,7 @@ import { mustAfford } from "../limits/budget.ts";
 import { brandNames } from "../values/brand.ts";
 import type { Decision, Draft, Moment } from "../decision/command.ts";
 import { removeDeadLetter } from "./dlq.ts";
-import { Refusal } from "../values/errors.ts";
+import { Refusal, throwIfRefused } from "../values/errors.ts";
 import type { OngoingRun } from "../workflows/history.ts";
 import { sendStep } from "../workflows/history.ts";
 import type { Account } from "../model/account.ts";
@@ -87,12 +87,13 @@ export const resumeRun: Decision<ResumeInput, Resumed> = {
     mustNotShowRedacted(run, overrides);
     const plan = input.from === "failure" ? planResume(steps, readUnfinished(run)) : planRestart(steps);
     const next = makeResumedRun(moment, run, overrides);
-    const refusal = findSendingRefusal(
-      account,
-      { ...next.settings, url: next.url, delay: overrides.delay ?? null, notBefore: null },
-      moment.now,
+    throwIfRefused(
+      findSendingRefusal(
+        account,
+        { ...next.settings, url: next.url, delay: overrides.delay ?? null, notBefore: null },
+        moment.now,
+      ),
     );
-    if (refusal) throw new Refusal(refusal.refused, refusal.message);
     const first = readFirstCheck(draft, run, findInitialStep(steps));
     draft.put("runs", { ...run, continuedBy: { key: next.id, runId: next.runId } });
     copyHistory(draft, moment, {
@@ -149,11 +150,9 @@ function mustFindFailedRun(draft: Draft, account: AccountId, dlqId: string): Run
     throw new Refusal("not-found", `dlqId: no failed run ${JSON.stringify(dlqId.slice(0, 100))}`);
   const { run } = deadLetter;
   if (!run)
-    throw new Refusal(
-      "invalid",
-      `dlqId: ${dlqId.slice(0, 100)} is a message, not a run; ` +
-        `use POST /v2/dlq/retry/${dlqId.slice(0, 100)} to send it again`,
-    );
+    throw new Refusal("invalid", `dlqId: ${dlqId.slice(0, 100)} is a message, not a run`, {
+      remedy: { remedy: "retry-dead-letter", dlqId: dlqId.slice(0, 100) },
+    });
   return { ...deadLetter, run };
 }
 

@@ -1,8 +1,8 @@
 import type { Draft, Moment } from "../decision/command.ts";
-import type { RemainingQuota } from "../values/errors.ts";
+import type { Refused, RemainingQuota } from "../values/errors.ts";
 import type { Account } from "../model/account.ts";
 import type { AccountId, Millis } from "../values/basics.ts";
-import { formatRaiseHint, readLimits, plans } from "../accounts/plans.ts";
+import { findRaise, readLimits, plans } from "../accounts/plans.ts";
 import { day as dayLength } from "../values/time.ts";
 
 // The daily limit counts the messages and runs that clients request. Retries, callbacks, steps of a run and
@@ -45,10 +45,16 @@ export function saveDayLimit(draft: Draft, account: AccountId, { day, used }: Da
   if (known?.day !== day || known.requests !== used) draft.put("dayCounts", { account, day, requests: used });
 }
 
-/** Returns the error for requests that exceed the daily limit. */
-export function formatDayLimitError(account: Account, { used, hard }: DayLimit, requests: number): string {
+/** Returns the refusal of requests that exceed the daily limit. */
+export function refuseBeyondDayLimit(account: Account, day: DayLimit, requests: number): Refused {
+  const { used, hard } = day;
   const problem = `requests: ${used} made today, ${requests} more requested; the limit is ${hard} per day`;
-  return `${problem}; retry after 00:00 UTC${formatRaiseHint(account, "requestsPerDayHard")}`;
+  return {
+    refused: "day-limit-exceeded",
+    message: `${problem}; retry after 00:00 UTC`,
+    remedy: findRaise(account, "requestsPerDayHard"),
+    remainingQuota: toRemainingQuota(account, day),
+  };
 }
 
 /** Returns the daily limit in the form that clients receive. */
@@ -56,5 +62,5 @@ export function toRemainingQuota(account: Account, { day, used, soft, hard }: Da
   const remainingQuota = { limit: hard, remaining: Math.max(0, hard - used), resetAt: day + dayLength };
   if (used <= soft) return remainingQuota;
   const use = `requests: ${used} made today; the limit is ${soft} per day, above ${hard} they are refused`;
-  return { ...remainingQuota, warning: `${use}${formatRaiseHint(account, "requestsPerDay")}` };
+  return { ...remainingQuota, warning: { message: use, remedy: findRaise(account, "requestsPerDay") } };
 }

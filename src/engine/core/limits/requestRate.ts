@@ -2,7 +2,7 @@ import type { SecondCount } from "../model/counts.ts";
 import { Refusal } from "../values/errors.ts";
 import type { Account } from "../model/account.ts";
 import type { AccountId, Millis } from "../values/basics.ts";
-import { formatRaiseHint, readLimit, plans } from "../accounts/plans.ts";
+import { findRaise, readLimit, plans } from "../accounts/plans.ts";
 import { second } from "../values/time.ts";
 
 // The requests of an account are counted per second of the clock. A single node counts them in memory.
@@ -65,6 +65,6 @@ export function findCurrentCount(count: SecondCount | undefined, now: Millis): S
 export const tooManyRequests = (account: Account, { limit }: Burst): Refusal =>
   new Refusal(
     "too-many-requests",
-    `requests: limit of ${limit} per second exceeded; retry in the next second (publishing does not count)` +
-      formatRaiseHint(account, "requestsPerSecond"),
+    `requests: limit of ${limit} per second exceeded; retry in the next second (publishing does not count)`,
+    { remedy: findRaise(account, "requestsPerSecond") },
   );

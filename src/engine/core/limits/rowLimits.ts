@@ -1,11 +1,11 @@
 import type { RowCountName, Draft, TableName } from "../decision/command.ts";
-import type { ErrorCode } from "../values/errors.ts";
-import { Refusal } from "../values/errors.ts";
 import { listGateBounds, parseGate, queueGate } from "../admission/gate.ts";
 import { findLimiter } from "../admission/limiter.ts";
 import { limits } from "../values/limits.ts";
 import type { Account } from "../model/account.ts";
-import { formatRaiseHint, readLimits } from "../accounts/plans.ts";
+import { findRaise, readLimits } from "../accounts/plans.ts";
+import { throwIfRefused } from "../values/errors.ts";
+import type { Refused } from "../values/errors.ts";
 
 // Quotas limit how many queues, schedules, sources, tokens, jobs and URL groups an account may have. Existing
 // rows are counted in the transaction that creates another one. The limit therefore holds on all nodes, even
@@ -46,26 +46,23 @@ function readQuota(account: Account, { name, maxQueues = limits.queues }: QuotaR
 }
 
 /** Returns why an account may not create another row; null if it may. */
-export function findQuotaRefusal(
-  draft: Draft,
-  account: Account,
-  request: QuotaRequest,
-): { refused: ErrorCode; message: string } | null {
+export function findQuotaRefusal(draft: Draft, account: Account, request: QuotaRequest): Refused | null {
   const quota = readQuota(account, request);
   const count = draft.readQuotaCount({ account: account.id, name: request.name, limit: quota });
   if (count < quota) return null;
   const isServerLimit = request.name === "queues" && quota < readLimits(account).queues;
-  const raise = isServerLimit
-    ? ", or start the server with a higher WAYPOST_MAX_QUEUES"
-    : formatRaiseHint(account, request.name).replace(/^; /, ", or ");
+  const raise = findRaise(account, request.name);
   const problem = `there are ${count}, and the limit is ${quota}; delete some that are not needed`;
-  return { refused: "limit-exceeded", message: `${request.name}: ${problem}${raise}` };
+  return {
+    refused: "limit-exceeded",
+    message: `${request.name}: ${problem}`,
+    remedy: isServerLimit ? { remedy: "raise-server-queues" } : raise && { ...raise, isLast: true },
+  };
 }
 
 /** Throws `Refusal` if an account may not create another row. */
 export function takeQuota(draft: Draft, account: Account, request: QuotaRequest): void {
-  const refusal = findQuotaRefusal(draft, account, request);
-  if (refusal) throw new Refusal(refusal.refused, refusal.message);
+  throwIfRefused(findQuotaRefusal(draft, account, request));
 }
 
 /** Throws `Refusal` if a queue does not exist and the account may not create another one. */

@@ -1,16 +1,14 @@
 import { findHostRefusal } from "../accounts/allowedHosts.ts";
-import { type BodyLimit, formatRaiseHint, readLimits, readMessageBytes } from "../accounts/plans.ts";
+import { type BodyLimit, findRaise, readLimits, readMessageBytes } from "../accounts/plans.ts";
 import type { LimitName } from "../model/accountTerms.ts";
 import type { Account } from "../model/account.ts";
 import type { CallbackSettings, FlowControl, SendSettings } from "../model/sendSettings.ts";
 import type { MessageInput } from "../model/message.ts";
 import type { Millis } from "../values/basics.ts";
 import { limits } from "../values/limits.ts";
-import type { ErrorCode } from "../values/errors.ts";
+import type { Refused } from "../values/errors.ts";
 
 // The limits on what a request may ask for: sizes, delays, retries, timeouts and flow control.
-
-type Refused = { refused: ErrorCode; message: string };
 
 /** Returns a refusal if a body is larger than the account may send, or null. */
 export function findBodyRefusal(account: Account, body: Uint8Array, server: BodyLimit): Refused | null {
@@ -18,8 +16,8 @@ export function findBodyRefusal(account: Account, body: Uint8Array, server: Body
   if (body.byteLength <= messageBytes) return null;
   const problem = `${body.byteLength} bytes exceeds the limit of ${messageBytes}`;
   const isServerLimit = messageBytes < readLimits(account).messageBytes;
-  const hint = isServerLimit ? "" : formatRaiseHint(account, "messageBytes");
-  return { refused: "too-large", message: `body: ${problem}${hint}` };
+  const remedy = isServerLimit ? undefined : findRaise(account, "messageBytes");
+  return { refused: "too-large", message: `body: ${problem}`, remedy };
 }
 
 /**
@@ -130,7 +128,6 @@ type ExceededLimit =
 
 const limitExceeded = (field: string, amount: string, limit: ExceededLimit): Refused => ({
   refused: "limit-exceeded",
-  message:
-    `${field}: ${amount} exceeds the limit of ${limit.value}` +
-    (limit.owner ? formatRaiseHint(limit.owner, limit.name) : ""),
+  message: `${field}: ${amount} exceeds the limit of ${limit.value}`,
+  remedy: limit.owner && findRaise(limit.owner, limit.name),
 });

@@ -2,6 +2,7 @@ import type { Draft } from "../decision/command.ts";
 import { deduplicationEnd } from "../model/deduplication.ts";
 import type { AccountId, Millis } from "../values/basics.ts";
 import type { MessageInput } from "../model/message.ts";
+import type { Refused } from "../values/errors.ts";
 
 /**
  * The maximum number of topics with which one signed body may arrive. The topic is not signed, so more topics
@@ -19,10 +20,7 @@ type SignedCall = {
  * Records the topic of a signed call until the key of the call becomes free. Returns a refusal if the same
  * signature came with too many other topics before; otherwise null.
  */
-export function findTopicRefusal(
-  draft: Draft,
-  { now, account, input }: SignedCall,
-): { refused: "invalid"; message: string } | null {
+export function findTopicRefusal(draft: Draft, { now, account, input }: SignedCall): Refused | null {
   const { signed, deduplicationWindow } = input;
   if (!signed) return null;
   const { key, topic } = signed;

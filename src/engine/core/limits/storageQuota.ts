@@ -1,8 +1,9 @@
 import type { TableName } from "../decision/command.ts";
-import { Refusal } from "../values/errors.ts";
 import type { Account } from "../model/account.ts";
-import { toLimitFlag, readLimit, serverLimit } from "../accounts/plans.ts";
+import { readLimit, serverLimit } from "../accounts/plans.ts";
 import type { Terms } from "../model/accountTerms.ts";
+import { throwIfRefused } from "../values/errors.ts";
+import type { Refused } from "../values/errors.ts";
 
 // Counts the bytes that an account stores, and refuses requests if they exceed its quota. Each transaction
 // adds the weight of the rows it wrote to the buckets of `engine/core/accounts/usage.ts`. To add up these
@@ -70,8 +71,6 @@ export const hasStorageQuota = (account: Terms): boolean =>
 export const readStorageLevel = (account: Terms): StorageLevel | null =>
   account.storedBytes === undefined ? null : toStorageLevel(account, account.storedBytes);
 
-type Refused = { refused: "storage-quota-exceeded" | "disk-low"; message: string };
-
 /**
  * `continuesRun`: the content belongs to an active run. It is refused only above 125 % of the quota, and not
  * because of the disk. `isDiskLow`: see `Moment`.
@@ -94,18 +93,16 @@ export function findStorageRefusal(
   const level = readStorageLevel(account);
   if (level === null || (continuesRun && level === "full")) return null;
   const quota = readLimit(account, "storageBytes");
-  const raise = `"waypost account limits ${account.id} --${toLimitFlag("storageBytes")} <n>"`;
   const excess = continuesRun ? " by more than 25 %" : "";
   const problem = `${account.storedBytes} bytes stored exceed this account's limit of ${quota}${excess}`;
-  const remedy = "delete dead letters, schedules or URL groups, wait until logs expire";
   return {
     refused: "storage-quota-exceeded",
-    message: `storage: ${problem}; ${remedy}, or raise it with ${raise}`,
+    message: `storage: ${problem}; delete dead letters, schedules or URL groups, wait until logs expire`,
+    remedy: { remedy: "raise-storage-quota", account: account.id },
   };
 }
 
 /** Throws `Refusal` if an account may not store more. */
 export function mustHaveStorage(account: Pick<Account, "id"> & Terms, options: Content): void {
-  const refusal = findStorageRefusal(account, options);
-  if (refusal) throw new Refusal(refusal.refused, refusal.message);
+  throwIfRefused(findStorageRefusal(account, options));
 }

@@ -3,6 +3,7 @@ import { findForbiddenDestination, parseDestinations } from "./publishRights.ts"
 import { Refusal } from "../values/errors.ts";
 import { limits } from "../values/limits.ts";
 import type { AccountId, Millis } from "../values/basics.ts";
+import type { Refused } from "../values/errors.ts";
 
 /** The verbs that a token may have. `manage` allows all changes other than publishing. */
 export const verbs = ["publish", "read", "manage"] as const;
@@ -44,10 +45,9 @@ export const toScope = ({ id, verbs: may, destinations, expiresAt }: Token): Sco
 /** Throws `Refusal` if a token does not have a verb. `purpose` says in the refusal what needs the verb. */
 export function mustHaveVerb(scope: Scope, verb: Verb, purpose = ""): void {
   if (scope.verbs.includes(verb)) return;
-  throw new Refusal(
-    "forbidden",
-    `token: requires '${verb}'${purpose}; ${formatVerbs(scope.verbs)}. ${createTokenHint}`,
-  );
+  throw new Refusal("forbidden", `token: requires '${verb}'${purpose}; ${formatVerbs(scope.verbs)}`, {
+    remedy: createAnother,
+  });
 }
 
 /**
@@ -57,7 +57,8 @@ export function mustBeUnrestricted({ destinations }: Scope, action: string): voi
   if (destinations.length > 0)
     throw new Refusal(
       "forbidden",
-      `token: ${action}; this token may publish only to ${formatPatterns(destinations)}. ${createTokenHint}`,
+      `token: ${action}; this token may publish only to ${formatPatterns(destinations)}`,
+      { remedy: createAnother },
     );
 }
 
@@ -69,13 +70,13 @@ export function findScopeRefusal(
   { destinations }: Scope,
   target: DestinationTarget,
   subject?: string,
-): { refused: "forbidden"; message: string } | null {
+): Refused | null {
   if (destinations.length === 0) return null;
   const forbidden = findForbiddenDestination(parseDestinations(destinations), target);
   if (forbidden === null) return null;
   const problem = `token: not valid for ${subject ?? forbidden}`;
-  const message = `${problem}; it may publish only to ${formatPatterns(destinations)}. ${createTokenHint}`;
-  return { refused: "forbidden", message };
+  const message = `${problem}; it may publish only to ${formatPatterns(destinations)}`;
+  return { refused: "forbidden", message, remedy: createAnother };
 }
 
 /**
@@ -92,20 +93,19 @@ type ContentTarget = { content: string; urls: readonly string[]; allowedUrls: re
 export function findDisclosureRefusal(
   { verbs: may }: Scope,
   { content, urls, allowedUrls }: ContentTarget,
-): { refused: "forbidden"; message: string } | null {
+): Refused | null {
   if (may.includes("read")) return null;
   const allowed = new Set(allowedUrls.map(withoutFragment));
   const forbidden = urls.find((url) => !allowed.has(withoutFragment(url)));
   if (forbidden === undefined) return null;
   const problem = `token: requires 'read' to send ${content} to ${forbidden.slice(0, limits.nameLength)}`;
-  const message = `${problem}; ${formatVerbs(may)}. ${createTokenHint}`;
-  return { refused: "forbidden", message };
+  return { refused: "forbidden", message: `${problem}; ${formatVerbs(may)}`, remedy: createAnother };
 }
 
 /** Returns a URL as it is requested, without its fragment. */
 const withoutFragment = (url: string): string => URL.parse(url)?.href.replace(/#.*/s, "") ?? url;
 
-const createTokenHint = 'Create another with "waypost token create" or POST /v2/tokens';
+const createAnother = { remedy: "create-token" } as const;
 
 const formatVerbs = (verbs: readonly Verb[]): string =>
   `this token has only ${verbs.map((verb) => `'${verb}'`).join(", ")}`;

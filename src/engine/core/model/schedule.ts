@@ -1,4 +1,5 @@
 import type { Damaged, MessageInput } from "./message.ts";
+import type { Remedy } from "../values/remedy.ts";
 import type { AccountId, Bytes, MessageId, Millis } from "../values/basics.ts";
 
 /** A publish that is repeated. `dueAt` is the time of the next firing; null while the schedule is paused. */
@@ -14,6 +15,8 @@ export type Schedule = {
   lastMessages: readonly MessageId[];
   /** Why the last firing was skipped. Absent if it was not skipped. */
   passedOver?: string;
+  /** The remedy for `passedOver`. */
+  remedy?: Remedy;
   messageInput: Omit<MessageInput, "body">;
   body: Bytes;
   damaged?: Damaged;

@@ -1,5 +1,6 @@
 import type { DamageableName, Draft, Key, TableName } from "../decision/command.ts";
-import { Refusal } from "../values/errors.ts";
+import type { Refusal } from "../values/errors.ts";
+import { toRefusal } from "../values/errors.ts";
 import { readIdTime } from "../values/ids.ts";
 import type { StoredMessage, WithoutBody } from "../model/message.ts";
 import type { UrlGroup } from "../model/urlGroup.ts";
@@ -13,6 +14,7 @@ import { noSendSettings } from "../model/sendSettings.ts";
 import { noResponse } from "./recordOutcome.ts";
 import type { Step } from "../model/run.ts";
 import { readRunKey } from "../model/stepId.ts";
+import type { Refused } from "../values/errors.ts";
 
 // A row whose checksum does not match its content is read as one of these rows. It has its key, and no field
 // that may have been altered. See docs/decisions/0060.
@@ -109,33 +111,40 @@ export const damagedStep = ({ account, id, position }: RowName & Pick<Step, "pos
 });
 
 /** The refusals of commands that need a damaged row, with what their callers can do. */
-const damagedRefusals: Readonly<Record<DamageableName, (id: string) => Refusal>> = {
-  storedMessages: (id) =>
-    new Refusal("invalid", `messageId: ${id} is damaged in the store; publish it again, or restore a backup`),
-  deadLetters: (id) =>
-    new Refusal(
-      "invalid",
+const damagedRefusals: Readonly<Record<DamageableName, (id: string) => Refused>> = {
+  storedMessages: (id) => ({
+    refused: "invalid",
+    message: `messageId: ${id} is damaged in the store; publish it again, or restore a backup`,
+  }),
+  deadLetters: (id) => ({
+    refused: "invalid",
+    message:
       `dlqId: ${id.slice(0, 100)} is damaged in the store and cannot be sent again; ` +
-        "restore a backup, or delete it",
-    ),
-  schedules: (id) =>
-    new Refusal(
-      "invalid",
+      "restore a backup, or delete it",
+  }),
+  schedules: (id) => ({
+    refused: "invalid",
+    message:
       `scheduleId: the schedule ${id} is damaged in the store; ` +
-        "create it again with Svc-Schedule-Id, delete it, or restore a backup",
-    ),
-  urlGroups: (name) =>
-    new Refusal(
-      "invalid",
-      `the URL group ${name} is damaged in the store, so its endpoints are not known; ` +
-        `add all of them again (POST /v2/topics/${name}/endpoints), delete the group, or restore a backup`,
-    ),
-  steps: (id) =>
-    new Refusal("invalid", `the step ${id} is damaged in the store; restart the run, or restore a backup`),
+      "create it again with Svc-Schedule-Id, delete it, or restore a backup",
+  }),
+  urlGroups: (name) => ({
+    refused: "invalid",
+    message: `the URL group ${name} is damaged in the store, so its endpoints are not known`,
+    remedy: { remedy: "repair-group", group: name },
+  }),
+  steps: (id) => ({
+    refused: "invalid",
+    message: `the step ${id} is damaged in the store; restart the run, or restore a backup`,
+  }),
 };
 
+/** Returns the refusal of a command that needs a damaged row, as plain data. */
+export const damagedRefused = (table: DamageableName, id: string): Refused => damagedRefusals[table](id);
+
 /** Returns the refusal of a command that needs a damaged row. */
-export const damagedRefusal = (table: DamageableName, id: string): Refusal => damagedRefusals[table](id);
+export const damagedRefusal = (table: DamageableName, id: string): Refusal =>
+  toRefusal(damagedRefused(table, id));
 
 /** Returns a row that was read. Throws `Refusal` if it is damaged. */
 export function refuseDamaged<Row>(table: TableName, [, id = ""]: Key, row: Row): Row {

@@ -8,6 +8,7 @@ import type { Account } from "../model/account.ts";
 import type { AccountId, Millis } from "../values/basics.ts";
 import type { MessageInput, StoredMessage } from "../model/message.ts";
 import type { Schedule } from "../model/schedule.ts";
+import type { Refused } from "../values/errors.ts";
 import { findStorageRefusal } from "../limits/storageQuota.ts";
 
 /**
@@ -62,7 +63,7 @@ function fire(draft: Draft, moment: Moment, schedule: Schedule): void {
   const next = findNextTime(draft, schedule, moment.now);
   draft.record("schedule fired", moment.now - (schedule.dueAt ?? moment.now));
   const lastMessages = publishScheduled(draft, moment, { account, schedule }).map((one) => one.id);
-  const { passedOver: _, ...rest } = schedule;
+  const { passedOver: _, remedy: _remedy, ...rest } = schedule;
   draft.put("schedules", { ...rest, ...next, lastAt: moment.now, lastMessages });
 }
 
@@ -104,10 +105,12 @@ const acceptedContent = { continuesRun: false, isDiskLow: false } as const;
  * Returns why a schedule of the account skips a firing: the reason for which a publish request would be
  * refused now. Null: the schedule fires.
  */
-const findSkipReason = (account: Account, now: Millis): string | null =>
+const findSkipReason = (account: Account, now: Millis): SkipReason | null =>
   account.state === "passive"
-    ? "the account was disabled"
-    : ((findBudgetRefusal(account, now) ?? findStorageRefusal(account, acceptedContent))?.message ?? null);
+    ? { message: "the account was disabled" }
+    : (findBudgetRefusal(account, now) ?? findStorageRefusal(account, acceptedContent));
+
+type SkipReason = Pick<Refused, "message" | "remedy">;
 
 /**
  * Sets the next time of a schedule and publishes nothing. The schedule fires again at that time if the reason
@@ -116,15 +119,18 @@ const findSkipReason = (account: Account, now: Millis): string | null =>
 export function skipFiring(
   draft: Draft,
   moment: Moment,
-  { schedule, skipReason }: { schedule: Schedule; skipReason: string },
+  { schedule, skipReason }: { schedule: Schedule; skipReason: SkipReason },
 ): void {
   const next = findNextTime(draft, schedule, moment.now);
+  const { message: passedOver, remedy } = skipReason;
+  const { remedy: _, ...rest } = schedule;
   draft.put("schedules", {
-    ...schedule,
+    ...rest,
     ...next,
     lastAt: moment.now,
     lastMessages: [],
-    passedOver: skipReason,
+    passedOver,
+    ...(remedy && { remedy }),
   });
 }
 

@@ -1,5 +1,5 @@
 import type { Draft, Moment } from "../decision/command.ts";
-import { Refusal } from "../values/errors.ts";
+import { Refusal, throwIfRefused } from "../values/errors.ts";
 import type { Account } from "../model/account.ts";
 import type { AccountId, Bytes } from "../values/basics.ts";
 import type { MessageInput } from "../model/message.ts";
@@ -33,9 +33,9 @@ export function checkSchedule(
         "use delay to send later",
     );
   }
-  const refusal =
-    findSendingRefusal(account, messageInput, moment.now) ?? (body && findBodyRefusal(account, body, moment));
-  if (refusal) throw new Refusal(refusal.refused, refusal.message);
+  throwIfRefused(
+    findSendingRefusal(account, messageInput, moment.now) ?? (body && findBodyRefusal(account, body, moment)),
+  );
 }
 
 /** Returns a schedule of the account. Throws `Refusal` if it does not exist, or is damaged. */

@@ -1,3 +1,5 @@
+import type { Remedy } from "./remedy.ts";
+
 /**
  * Every way in which a request can be refused: a code for programs, the HTTP status, and the meaning. An
  * error that is not in this table is a fault of the server, and the response has status 500.
@@ -57,22 +59,35 @@ export type ErrorCode = keyof typeof errorCodes;
  * How much of a limit remains. `resetAt` is the Unix time in milliseconds at which the limit resets.
  * `warning` is present if a lower limit has been exceeded.
  */
-export type RemainingQuota = { limit: number; remaining: number; resetAt: number; warning?: string };
+export type RemainingQuota = {
+  limit: number;
+  remaining: number;
+  resetAt: number;
+  warning?: { message: string; remedy: Remedy | undefined };
+};
 
-/** Hints for the caller about when a retry of the request may succeed. */
-type RetryHints = { remainingQuota?: RemainingQuota | undefined; retryAfter?: number | undefined };
+/** The remedy for a refusal, and hints about when a retry of the request may succeed. */
+type Hints = {
+  remedy?: Remedy | undefined;
+  remainingQuota?: RemainingQuota | undefined;
+  retryAfter?: number | undefined;
+};
+
+/** A refusal as plain data. */
+export type Refused = Omit<Hints, "retryAfter"> & { refused: ErrorCode; message: string };
 
 /**
  * An error that is the caller's fault, with a message for the caller. Any other thrown error is a fault of
- * the server.
+ * the server. The API adds the command or request of the remedy to the message.
  */
 export class Refusal extends Error {
   readonly code: ErrorCode;
+  readonly remedy: Remedy | undefined;
   /** The remaining amount of a limit that resets with time. */
   readonly remainingQuota: RemainingQuota | undefined;
   /** The number of seconds after which a retry may succeed. */
   readonly retryAfter: number | undefined;
-  constructor(code: ErrorCode, message: string, { remainingQuota, retryAfter }: RetryHints = {}) {
+  constructor(code: ErrorCode, message: string, { remedy, remainingQuota, retryAfter }: Hints = {}) {
     // The stack of a refusal is never read. Recording it takes 7 µs and 650 bytes, and a batch may have
     // thousands of refusals.
     const { stackTraceLimit } = Error;
@@ -82,8 +97,18 @@ export class Refusal extends Error {
     this.retryAfter = retryAfter;
     this.name = "Refusal";
     this.code = code;
+    this.remedy = remedy;
     this.remainingQuota = remainingQuota;
   }
+}
+
+/** Returns the error for a refusal that is plain data. */
+export const toRefusal = ({ refused, message, ...hints }: Refused): Refusal =>
+  new Refusal(refused, message, hints);
+
+/** Throws `Refusal` if a check has returned one. */
+export function throwIfRefused(refused: Refused | null | undefined): void {
+  if (refused) throw toRefusal(refused);
 }
 
 const unavailableTexts = {

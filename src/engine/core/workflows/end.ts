@@ -1,6 +1,6 @@
 import type { Decision, Draft, Moment } from "../decision/command.ts";
 import type { Cancelled, NotDone } from "../values/errors.ts";
-import { toFailedMember, Refusal } from "../values/errors.ts";
+import { toFailedMember, throwIfRefused } from "../values/errors.ts";
 import { release } from "../admission/admission.ts";
 import { log } from "../admission/messageLog.ts";
 import {
@@ -170,8 +170,7 @@ export const finishRun: Decision<
     const ongoing = findOngoingRun(draft, id, runId);
     if (!ongoing) return { finished: false };
     const target = { url: ongoing.run.url, group: null, queue: null, callback: null, failureCallback: null };
-    const refusal = scope && findScopeRefusal(scope, target, `the run ${runId}`);
-    if (refusal) throw new Refusal(refusal.refused, refusal.message);
+    throwIfRefused(scope && findScopeRefusal(scope, target, `the run ${runId}`));
     settleFinished(draft, moment, ongoing);
     endRun(draft, moment, { account, ongoing, ending: { state: "RUN_SUCCESS", result: body } });
     return { finished: true };

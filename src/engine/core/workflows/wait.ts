@@ -1,5 +1,5 @@
 import type { Decision } from "../decision/command.ts";
-import { Refusal } from "../values/errors.ts";
+import { Refusal, throwIfRefused } from "../values/errors.ts";
 import type { OngoingRun } from "./history.ts";
 import {
   checkHistory,
@@ -12,7 +12,7 @@ import { limits } from "../values/limits.ts";
 import type { Account } from "../model/account.ts";
 import type { CallbackSettings } from "../model/sendSettings.ts";
 import { type AccountId, type Millis, noBytes } from "../values/basics.ts";
-import { requireAccount, formatRaiseHint, readLimits } from "../accounts/plans.ts";
+import { requireAccount, findRaise, readLimits } from "../accounts/plans.ts";
 import type { Scope } from "../model/rights.ts";
 import type { Waiter } from "../model/run.ts";
 import { parseStepHead, mustBeStep } from "../model/run.ts";
@@ -51,8 +51,7 @@ export const wait: Decision<WaitInput, { waits: boolean }> = {
     const account = requireAccount(draft.get("accounts", id));
     const ongoing = mustFindOngoingRun(draft, id, runId);
     mustHaveStorage(account, { continuesRun: true, isDiskLow: moment.isDiskLow });
-    const refusal = scope && findWaitContentRefusal(scope, ongoing.run, post);
-    if (refusal) throw new Refusal(refusal.refused, refusal.message);
+    throwIfRefused(scope && findWaitContentRefusal(scope, ongoing.run, post));
     checkHistory(ongoing);
     checkWait(account, post);
     mustBeStep(post.step);
@@ -97,8 +96,11 @@ export const wait: Decision<WaitInput, { waits: boolean }> = {
 function checkWait(account: Account, { wait: span }: WaitPost): void {
   const { delay: maxDelay } = readLimits(account);
   if (span <= maxDelay) return;
-  const problem = `timeout: ${span / 1000} seconds exceeds the limit of ${maxDelay / 1000}`;
-  throw new Refusal("limit-exceeded", `${problem}${formatRaiseHint(account, "delay")}`);
+  throw new Refusal(
+    "limit-exceeded",
+    `timeout: ${span / 1000} seconds exceeds the limit of ${maxDelay / 1000}`,
+    { remedy: findRaise(account, "delay") },
+  );
 }
 
 /**

@@ -113,8 +113,10 @@ function listHints(calls: readonly CommandCall[], decisions: Commands): Own<Hint
 function toFailureReply(error: unknown): CommandReply {
   if (error instanceof RetryInNextBatch) return { later: true };
   if (error instanceof Refusal) {
-    const { code, message, remainingQuota } = error;
-    return { refused: { code, message, ...(remainingQuota && { remainingQuota }) } };
+    const { code, message, remedy, remainingQuota } = error;
+    return {
+      refused: { code, message, ...(remedy && { remedy }), ...(remainingQuota && { remainingQuota }) },
+    };
   }
   return { failed: error instanceof Error ? (error.stack ?? error.message) : String(error) };
 }

@@ -64,11 +64,12 @@ test("the refusal names the host and at most five allowed ones, but no endpoint 
     refused: "forbidden",
     message:
       "destination: the host evil.example is not allowed for this account; use one of a.example, " +
-      "b.example, c.example, d.example, e.example, …, or ask the operator to add it (waypost account hosts)",
+      "b.example, c.example, d.example, e.example, …",
+    remedy: { remedy: "allow-host" },
   });
   const inGroup = findHostRefusal({ allowedHosts: hosts.slice(0, 1) }, urls, "orders");
   expect(inGroup?.message).toBe(
     "destination: the host of an endpoint of the URL group orders is not allowed for this account; " +
-      "use one of a.example, or ask the operator to add it (waypost account hosts)",
+      "use one of a.example",
   );
 });

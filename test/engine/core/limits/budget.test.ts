@@ -29,9 +29,8 @@ const publish = async () => (await broker.run("publish", { account: "acme", inpu
 
 const spent = {
   refused: "limit-exceeded",
-  message:
-    "budget: 20.50 dollars spent this month; the limit is 20; PATCH /v2/svc/update-budget/<id> raises " +
-    "it, and the value 0 removes it",
+  message: "budget: 20.50 dollars spent this month; the limit is 20",
+  remedy: { remedy: "raise-budget" },
 };
 
 test("no dead letter is retried and no run is resumed once the budget is spent", async () => {
@@ -95,18 +94,20 @@ test("a schedule skips its firings while the budget is spent, and fires as befor
   expect(await fired()).toBe(1);
   await spend(20.5);
   expect(await fired()).toBe(0);
-  const { message } = spent;
+  const { message, remedy } = spent;
   expect(schedule()).toMatchObject({
     dueAt: broker.now + minute,
     lastAt: broker.now,
     lastMessages: [],
     paused: false,
     passedOver: message,
+    remedy,
   });
   await change({ budget: 30 });
   expect(await made(), "skipped firings are not repeated").toBe(0);
   expect(await fired()).toBe(1);
   expect(schedule()).not.toHaveProperty("passedOver");
+  expect(schedule()).not.toHaveProperty("remedy");
   await change({ budget: 20 });
   expect(await fired()).toBe(0);
   broker.now = february - minute;

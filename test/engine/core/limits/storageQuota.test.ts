@@ -155,8 +155,8 @@ describe("an account over its quota", () => {
       refused: "storage-quota-exceeded",
       message:
         "storage: 1001 bytes stored exceed this account's limit of 1000; " +
-        "delete dead letters, schedules or URL groups, wait until logs expire, " +
-        'or raise it with "waypost account limits acme --storage-bytes <n>"',
+        "delete dead letters, schedules or URL groups, wait until logs expire",
+      remedy: { remedy: "raise-storage-quota", account: "acme" },
     });
     await expect(post(start("s"))).rejects.toThrow("storage-quota-exceeded");
     const messageInput = { ...makeInput(), deduplication: null };

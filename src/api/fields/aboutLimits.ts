@@ -1,4 +1,4 @@
-import type { LimitName } from "../model/accountTerms.ts";
+import type { LimitName } from "../../engine/core/model/accountTerms.ts";
 
 /** Noun phrases for the limits of an account, shown by the help and the API document. */
 export const aboutLimits: Readonly<Record<LimitName, string>> = {
