@@ -70,6 +70,17 @@ describe("imports", () => {
     expect(wrong, "A rule that commands share belongs to the folder of its subject.").toEqual([]);
   });
 
+  test("of the table of commands name its folder, and what bulk actions also do", () => {
+    const folder = "src/engine/core/commands/";
+    const sharedWithBulk = importsOf("src/engine/core/bulk/actions.ts");
+    expect(
+      importsOf(`${folder}index.ts`).filter(
+        (target) => !target.startsWith(folder) && !sharedWithBulk.includes(target),
+      ),
+      "All commands are in this folder, except those that `bulk` also does.",
+    ).toEqual([]);
+  });
+
   test.each([
     ["src", sources],
     ["console/src", consoleSources],

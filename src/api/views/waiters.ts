@@ -1,7 +1,7 @@
 import { z } from "zod";
 import type { HeaderList } from "../../engine/core/values/basics.ts";
 import type { Waiter } from "../../engine/core/model/run.ts";
-import type { Notified } from "../../engine/core/workflows/events.ts";
+import type { Notified } from "../../engine/core/commands/notify.ts";
 import { toJson } from "../fields/field.ts";
 import { waiterFields } from "../fields/waiter.ts";
 import { toSchema } from "./fieldSchema.ts";

@@ -8,7 +8,7 @@ import type { LeaseRef, MessageState } from "../../../src/engine/core/model/mess
 import type { MessageInput } from "../../../src/engine/core/model/message.ts";
 import type { LogRow } from "../../../src/engine/core/model/logRow.ts";
 import type { Outcome } from "../../../src/engine/core/model/attempt.ts";
-import type { WaitPost } from "../../../src/engine/core/workflows/wait.ts";
+import type { WaitPost } from "../../../src/engine/core/commands/wait.ts";
 import { hour } from "../../../src/engine/core/values/time.ts";
 import type { StoreBackend } from "../../../src/engine/store/batch/groupCommit.ts";
 import { Memory, memoryParts } from "../../model/memoryStore.ts";

@@ -2,7 +2,7 @@ import type { MessageInput } from "../../../src/engine/core/model/message.ts";
 import type { Millis } from "../../../src/engine/core/values/basics.ts";
 import type { RunOrigin, RunPost, StepHead } from "../../../src/engine/core/model/runPost.ts";
 import type { RunFilter } from "../../../src/engine/core/search/runFilter.ts";
-import type { WaitPost } from "../../../src/engine/core/workflows/wait.ts";
+import type { WaitPost } from "../../../src/engine/core/commands/wait.ts";
 import type { RandomCommand } from "./randomCommands.ts";
 import { bytes, makeCallback, makeInput } from "./storeFixture.ts";
 

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { ReplayChange } from "../../../engine/core/deadLetters/replay.ts";
+import type { ReplayChange } from "../../../engine/core/commands/replayDeadLetter.ts";
 import type { HeaderList } from "../../../engine/core/values/basics.ts";
 import { Refusal } from "../../../engine/core/values/errors.ts";
 import { isId } from "../../../engine/core/values/ids.ts";

@@ -3,7 +3,7 @@ import { parseDuration, parseGoDuration } from "../../../engine/core/values/dura
 import { Refusal } from "../../../engine/core/values/errors.ts";
 import { limits, memory } from "../../../engine/core/values/limits.ts";
 import type { AccountId, Bytes, Millis } from "../../../engine/core/values/basics.ts";
-import type { WaitPost } from "../../../engine/core/workflows/wait.ts";
+import type { WaitPost } from "../../../engine/core/commands/wait.ts";
 import { readForwardedHeaders, headersSchema, toHeaderList } from "../../settings/forwardedHeaders.ts";
 import { listHeaderSettings } from "../../settings/grammar.ts";
 import { readFailureCallback } from "../../settings/message.ts";

@@ -4,8 +4,7 @@ import { deleteDeadLetters, retryDeadLetters } from "../deadLetters/dlq.ts";
 import type { Overrides } from "../deadLetters/overrides.ts";
 import type { RunOverrides } from "../deadLetters/resume.ts";
 import { resumeRun } from "../deadLetters/resume.ts";
-import type { Decision, Draft, Moment } from "../decision/command.ts";
-import type { AuditNote } from "../model/auditEntry.ts";
+import type { Draft, Moment } from "../decision/command.ts";
 import { cancel } from "../sending/cancel.ts";
 import type { Cancelled } from "../values/errors.ts";
 import { cancelRuns } from "../workflows/end.ts";
@@ -98,17 +97,4 @@ function continueRuns(from: "failure" | "beginning"): BulkAction["decide"] {
     });
     return { done: results.length, failures: [], results };
   };
-}
-
-/** Does an action with the entries of one transaction. Throws `Refusal` if that concerns one of them. */
-export const bulk: Decision<BulkInput, BulkOutcome> = {
-  decide: (input, draft, moment) => bulkActions[input.action].decide(input, draft, moment),
-};
-
-/** Makes the audit note of a bulk action, or null if it changed nothing. */
-export function noteBulk({ action, entries }: BulkInput, { done }: BulkOutcome): AuditNote | null {
-  const [first] = entries;
-  if (done === 0 || !first) return null;
-  const { word, together } = bulkActions[action];
-  return { what: word, object: readEntryName(first), ...(together > 1 && { count: done }) };
 }

@@ -1,4 +1,4 @@
-import { bulk, noteBulk } from "../bulk/actions.ts";
+import { bulk, noteBulk } from "./bulk.ts";
 import { accountChange, internal } from "./kinds.ts";
 import {
   changeAccount,
@@ -30,11 +30,13 @@ import { rewrite } from "./rewrite.ts";
 import { deleteQueue, upsertQueue } from "./queue.ts";
 import { expire } from "./expireHistory.ts";
 import { trim } from "./trim.ts";
-import { cancelRuns, finishRun } from "../workflows/end.ts";
-import { replayDeadLetter } from "../deadLetters/replay.ts";
-import { repeatFailureCallback, resumeRun } from "../deadLetters/resume.ts";
-import { notify } from "../workflows/events.ts";
-import { wait } from "../workflows/wait.ts";
+import { cancelRuns } from "../workflows/end.ts";
+import { finishRun } from "./finishRun.ts";
+import { replayDeadLetter } from "./replayDeadLetter.ts";
+import { resumeRun } from "../deadLetters/resume.ts";
+import { repeatFailureCallback } from "./repeatFailureCallback.ts";
+import { notify } from "./notify.ts";
+import { wait } from "./wait.ts";
 import { noteStorage } from "./noteUsage.ts";
 import { takeOver } from "./takeOver.ts";
 import { createToken, noteTokenUse, revokeToken } from "./token.ts";

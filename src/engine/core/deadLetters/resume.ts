@@ -26,7 +26,6 @@ import {
   readRunPart,
   toStepId,
 } from "../model/stepId.ts";
-import { sendFailureCallback, reportedStepsNeed } from "../workflows/runOutcome.ts";
 import { makeLastCall } from "../workflows/posted.ts";
 import { createRun } from "../workflows/start.ts";
 import { mustHaveStorage } from "../limits/storageQuota.ts";
@@ -119,16 +118,17 @@ function mustNotShowRedacted({ redaction, url, settings }: Run, { failureUrl }: 
 }
 
 /**
- * An expired history is removed in parts. The dead letter of the run may still exist when parts are already
- * gone.
+ * Returns the refusal of a command that needs a history that has expired. It is removed in parts, so the dead
+ * letter of the run may still exist when parts are already gone.
  */
-const noHistoryRefusal = (dlqId: string): Refusal =>
+export const noHistoryRefusal = (dlqId: string): Refusal =>
   new Refusal(
     "invalid",
     `dlqId: the history of the run of ${dlqId.slice(0, 100)} has expired; start a new run`,
   );
 
-const damagedHistoryRefusal = (dlqId: string): Refusal =>
+/** Returns the refusal of a command that needs a step that is damaged. */
+export const damagedHistoryRefusal = (dlqId: string): Refusal =>
   new Refusal(
     "invalid",
     `dlqId: a step of the run of ${dlqId.slice(0, 100)} is damaged in the store; ` +
@@ -144,7 +144,7 @@ type RunDeadLetter = WithoutBody<DeadLetter> & { run: NonNullable<DeadLetter["ru
  * Returns the dead letter of a failed run. Throws `Refusal` if it does not exist, is damaged, or belongs to a
  * message.
  */
-function mustFindFailedRun(draft: Draft, account: AccountId, dlqId: string): RunDeadLetter {
+export function mustFindFailedRun(draft: Draft, account: AccountId, dlqId: string): RunDeadLetter {
   const deadLetter = draft.getWithoutBody("deadLetters", account, dlqId);
   if (!deadLetter)
     throw new Refusal("not-found", `dlqId: no failed run ${JSON.stringify(dlqId.slice(0, 100))}`);
@@ -300,42 +300,3 @@ function makeFailureCallback(
   ];
   return { ...defaultCallback(failureUrl), headers: withLabel(headers, brand, now) };
 }
-
-type Named = { account: AccountId; dlqId: string };
-
-/** Calls the failure callback of a failed run again. Throws `Refusal` unless that callback has failed. */
-export const repeatFailureCallback: Decision<Named, { runId: string; createdAt: Millis }> = {
-  decide: ({ account: id, dlqId }, draft, moment) => {
-    const account = requireActiveAccount(draft.get("accounts", id));
-    mustFindFailedRun(draft, id, dlqId);
-    const deadLetter = draft.get("deadLetters", id, dlqId);
-    const run = deadLetter?.run && draft.get("runs", id, deadLetter.run.key);
-    const message = deadLetter && draft.inspectWithoutBody("storedMessages", id, deadLetter.messageId);
-    const callback = run?.settings.failureCallback;
-    if (
-      !deadLetter ||
-      !run ||
-      !message ||
-      !callback ||
-      deadLetter.failureCallback?.state !== "CALLBACK_FAIL"
-    ) {
-      const problem = deadLetter?.failureCallback
-        ? `is in state ${deadLetter.failureCallback.state}`
-        : "does not exist";
-      throw new Refusal(
-        "invalid",
-        `dlqId: the failure callback of ${dlqId.slice(0, 100)} ${problem}; ` +
-          "only a failed callback can be called again",
-      );
-    }
-    const reportedSteps = reportedStepsNeed(run);
-    const steps = draft.listSteps(id, run.id, reportedSteps.stepKey);
-    if (message.damaged || steps.some(({ damaged }) => damaged)) throw damagedHistoryRefusal(dlqId);
-    const keptSteps = steps.length;
-    if (keptSteps < (reportedSteps.stepKey === undefined ? run.steps : 1)) throw noHistoryRefusal(dlqId);
-    // The dead letter may have kept only the beginning of the response.
-    const outcome = deadLetter.digest === undefined ? deadLetter : { ...deadLetter, cut: true as const };
-    sendFailureCallback(draft, moment, { account, run, deadLetter, outcome, message, callback });
-    return { runId: run.runId, createdAt: run.createdAt };
-  },
-};

@@ -1,6 +1,6 @@
 import type { Decision, Draft, Moment } from "../decision/command.ts";
 import type { Cancelled, NotDone } from "../values/errors.ts";
-import { toFailedMember, throwIfRefused } from "../values/errors.ts";
+import { toFailedMember } from "../values/errors.ts";
 import { release } from "../admission/admission.ts";
 import { log } from "../admission/messageLog.ts";
 import {
@@ -20,12 +20,9 @@ import type { RunKey } from "../model/runPost.ts";
 import { isUnfinished } from "../model/messageState.ts";
 import { noBytes } from "../values/basics.ts";
 import { requireAccount } from "../accounts/plans.ts";
-import type { Scope } from "../model/rights.ts";
-import { findScopeRefusal } from "../model/rights.ts";
 import type { Invoker, Run, RunState } from "../model/run.ts";
 import { parseStepHead } from "../model/run.ts";
 import { toStepId, toStepKey, toWaiterId } from "../model/stepId.ts";
-import { settleFinished } from "./posted.ts";
 import { dropWaiter } from "./waiters.ts";
 
 /** The state of a run at its end, with its result or its failure. */
@@ -155,27 +152,6 @@ function makeInvokeResult({ state, body }: Run): { body?: string; isCanceled: bo
 }
 
 type Named = { account: AccountId; runIds: readonly string[] };
-
-/**
- * Ends a run successfully, with the body that it returned. Does nothing for a run that has ended. `scope` has
- * the rights of a limited token. Throws `Refusal` if such a token may not publish to the endpoint of the run.
- */
-export const finishRun: Decision<
-  { account: AccountId; runId: string; body: Bytes; scope?: Scope },
-  { finished: boolean }
-> = {
-  hint: ({ account, runId }) => ({ accounts: [[account]], activeRuns: [[account, runId]] }),
-  decide: ({ account: id, runId, body, scope }, draft, moment) => {
-    const account = requireAccount(draft.get("accounts", id));
-    const ongoing = findOngoingRun(draft, id, runId);
-    if (!ongoing) return { finished: false };
-    const target = { url: ongoing.run.url, group: null, queue: null, callback: null, failureCallback: null };
-    throwIfRefused(scope && findScopeRefusal(scope, target, `the run ${runId}`));
-    settleFinished(draft, moment, ongoing);
-    endRun(draft, moment, { account, ongoing, ending: { state: "RUN_SUCCESS", result: body } });
-    return { finished: true };
-  },
-};
 
 /**
  * Cancels runs on request. Runs that do not exist or have ended are reported as failed. If `keys` is given,

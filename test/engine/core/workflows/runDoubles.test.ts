@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { InvokerPost, RunFeatures } from "../../../../src/engine/core/model/runPost.ts";
 import type { MessageInput } from "../../../../src/engine/core/model/message.ts";
-import type { WaitPost } from "../../../../src/engine/core/workflows/wait.ts";
+import type { WaitPost } from "../../../../src/engine/core/commands/wait.ts";
 import { CommandRunner, bytes, makeInput, noon } from "../commandRunner.ts";
 
 // A step that has its result keeps it, even if another result arrives.

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { limits } from "../../../../src/engine/core/values/limits.ts";
 import type { InvokerPost, RunFeatures } from "../../../../src/engine/core/model/runPost.ts";
 import type { MessageInput } from "../../../../src/engine/core/model/message.ts";
-import type { WaitPost } from "../../../../src/engine/core/workflows/wait.ts";
+import type { WaitPost } from "../../../../src/engine/core/commands/wait.ts";
 import { createIdGenerator } from "../../../../src/engine/core/values/ids.ts";
 import { memoryStore } from "../../../model/memoryStore.ts";
 import {

@@ -3,7 +3,7 @@ import type { Delivery } from "../../../../src/engine/core/model/delivery.ts";
 import type { MessageInput } from "../../../../src/engine/core/model/message.ts";
 import type { RunFeatures, StepHead } from "../../../../src/engine/core/model/runPost.ts";
 import type { Run } from "../../../../src/engine/core/model/run.ts";
-import type { WaitPost } from "../../../../src/engine/core/workflows/wait.ts";
+import type { WaitPost } from "../../../../src/engine/core/commands/wait.ts";
 import { bytes, makeOldestFirstQuery, makeInput, makeOutcome, StoreFixture } from "../storeFixture.ts";
 import type { OpenStore } from "../storeFixture.ts";
 

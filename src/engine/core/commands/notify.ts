@@ -6,15 +6,14 @@ import {
   fitsHistory,
   mustFindOngoingRun,
   noRoomRefusal,
-} from "./history.ts";
+} from "../workflows/history.ts";
 import { limits } from "../values/limits.ts";
-import type { WithoutBody } from "../model/message.ts";
 import type { AccountId, Bytes, MessageId, Millis } from "../values/basics.ts";
 import { requireAccount } from "../accounts/plans.ts";
-import type { Notification, Waiter } from "../model/run.ts";
+import type { Waiter } from "../model/run.ts";
 import { toStepId } from "../model/stepId.ts";
 import { mustHaveStorage } from "../limits/storageQuota.ts";
-import { makeWaitResult, wake } from "./wake.ts";
+import { makeWaitResult, wake } from "../workflows/wake.ts";
 
 /** A waiter that was woken, and the message that carries its result. */
 export type Notified = { waiter: Waiter; messageId: MessageId; runId: string; createdAt: Millis };
@@ -107,10 +106,3 @@ function storeEvent(
     body,
   });
 }
-
-/** Returns the stored events that match a waiter, oldest first. */
-export const listStoredEvents = (
-  draft: Draft,
-  { account, run, kind, event }: Pick<Waiter, "account" | "run" | "kind" | "event">,
-): WithoutBody<Notification>[] =>
-  draft.listRunRows("notifications", { account, run }, event).filter((one) => one.kind === kind);

@@ -1,28 +1,28 @@
-import type { Decision } from "../decision/command.ts";
+import type { Decision, Draft } from "../decision/command.ts";
 import { Refusal, throwIfRefused } from "../values/errors.ts";
-import type { OngoingRun } from "./history.ts";
+import type { OngoingRun } from "../workflows/history.ts";
 import {
   checkHistory,
   fitsHistory,
   mustFindOngoingRun,
   noRoomRefusal,
   pickOwnFailureCallback,
-} from "./history.ts";
+} from "../workflows/history.ts";
 import { limits } from "../values/limits.ts";
 import type { Account } from "../model/account.ts";
+import type { WithoutBody } from "../model/message.ts";
 import type { CallbackSettings } from "../model/sendSettings.ts";
 import { type AccountId, type Millis, noBytes } from "../values/basics.ts";
 import { requireAccount, findRaise, readLimits } from "../accounts/plans.ts";
 import type { Scope } from "../model/rights.ts";
-import type { Waiter } from "../model/run.ts";
+import type { Notification, Waiter } from "../model/run.ts";
 import { parseStepHead, mustBeStep } from "../model/run.ts";
 import { toResultId, toWaiterId } from "../model/stepId.ts";
-import { findWaitContentRefusal } from "./contentScope.ts";
-import { listStoredEvents } from "./events.ts";
+import { findWaitContentRefusal } from "../workflows/contentScope.ts";
 import { mustHaveStorage } from "../limits/storageQuota.ts";
-import { settlePosted } from "./posted.ts";
-import { putWaiter } from "./waiters.ts";
-import { makeWaitResult, wake } from "./wake.ts";
+import { settlePosted } from "../workflows/posted.ts";
+import { putWaiter } from "../workflows/waiters.ts";
+import { makeWaitResult, wake } from "../workflows/wake.ts";
 
 /** A step that begins to wait. `wait` is the longest time, in milliseconds. */
 export type WaitPost = Pick<
@@ -92,6 +92,13 @@ export const wait: Decision<WaitInput, { waits: boolean }> = {
     return { waits: false };
   },
 };
+
+/** Returns the stored events that match a waiter, oldest first. */
+const listStoredEvents = (
+  draft: Draft,
+  { account, run, kind, event }: Pick<Waiter, "account" | "run" | "kind" | "event">,
+): WithoutBody<Notification>[] =>
+  draft.listRunRows("notifications", { account, run }, event).filter((one) => one.kind === kind);
 
 function checkWait(account: Account, { wait: span }: WaitPost): void {
   const { delay: maxDelay } = readLimits(account);

@@ -11,10 +11,10 @@ import type { Scope } from "../model/rights.ts";
 import { findScopeRefusal, mustHaveVerb } from "../model/rights.ts";
 import { accept } from "../sending/createMessage.ts";
 import { Refusal, throwIfRefused } from "../values/errors.ts";
-import { applyRetryOverrides, toMessageInput } from "./dlq.ts";
-import type { Retried } from "./dlq.ts";
-import type { Overrides } from "./overrides.ts";
-import { findRedactedRefusal } from "./redactedParts.ts";
+import { applyRetryOverrides, toMessageInput } from "../deadLetters/dlq.ts";
+import type { Retried } from "../deadLetters/dlq.ts";
+import type { Overrides } from "../deadLetters/overrides.ts";
+import { findRedactedRefusal } from "../deadLetters/redactedParts.ts";
 import { findBodyRefusal, findSendingRefusal } from "../limits/sendingLimits.ts";
 
 /** The parts of a message that a replay replaces. `headers` replace all headers of the message. */
