@@ -1,7 +1,7 @@
 import { parseTraceContext, type TraceContext } from "../../engine/core/values/traceContext.ts";
 import { Refusal } from "../../engine/core/values/errors.ts";
 import { limits } from "../../engine/core/values/limits.ts";
-import { damagedRefusal } from "../../engine/core/sending/damaged.ts";
+import { damagedRefusal } from "../../engine/core/decision/refuseDamaged.ts";
 import { checkQueryLength } from "../../engine/core/sending/recipients.ts";
 import type { AccountId, Brand, Bytes, HeaderList } from "../../engine/core/values/basics.ts";
 import type { UrlGroup } from "../../engine/core/model/urlGroup.ts";

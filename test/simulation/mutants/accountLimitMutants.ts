@@ -1,4 +1,4 @@
-import type { Draft, TableName } from "../../../src/engine/core/decision/command.ts";
+import type { Draft, ReadableName } from "../../../src/engine/core/decision/command.ts";
 import type { Commands } from "../../../src/engine/store/catalog/commands.ts";
 import type { Limiter } from "../../../src/engine/core/model/limiter.ts";
 import type { Alteration } from "./alterDecision.ts";
@@ -24,7 +24,7 @@ const alterWrittenLimiters =
 const hideLimit =
   (limit: "globalParallelism" | "parallelism") =>
   (_: unknown, draft: Draft): Alteration => ({
-    get: ((table: TableName, ...key: readonly [string, string]) => {
+    get: ((table: ReadableName, ...key: readonly [string, string]) => {
       const row = draft.get(table, ...key);
       return row && table === "accounts" && "limits" in row
         ? { ...row, limits: { ...row.limits, [limit]: undefined } }

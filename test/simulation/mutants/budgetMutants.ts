@@ -1,4 +1,4 @@
-import type { Draft, TableName } from "../../../src/engine/core/decision/command.ts";
+import type { Draft, ReadableName } from "../../../src/engine/core/decision/command.ts";
 import type { Commands } from "../../../src/engine/store/catalog/commands.ts";
 import type { Alteration } from "./alterDecision.ts";
 import { alterInput, alterDecision } from "./alterDecision.ts";
@@ -7,7 +7,7 @@ import { alterInput, alterDecision } from "./alterDecision.ts";
 const alterSeenBudget =
   (turn: (budget: number) => number) =>
   (_: unknown, draft: Draft): Alteration => ({
-    get: ((table: TableName, ...key: readonly [string, string]) => {
+    get: ((table: ReadableName, ...key: readonly [string, string]) => {
       const row = draft.get(table, ...key);
       return row && table === "accounts" && "budget" in row ? { ...row, budget: turn(row.budget ?? 0) } : row;
     }) as Draft["get"],

@@ -1,4 +1,4 @@
-import type { Draft, TableName } from "../../../src/engine/core/decision/command.ts";
+import type { Draft, ReadableName } from "../../../src/engine/core/decision/command.ts";
 import type { Commands } from "../../../src/engine/store/catalog/commands.ts";
 import { release } from "../../../src/engine/core/admission/admission.ts";
 import type { Limiter } from "../../../src/engine/core/model/limiter.ts";
@@ -13,7 +13,7 @@ const readLimiterBefore = (draft: Draft, { account, id }: Limiter): Limiter | un
 const alterSeenLimiters =
   (seen: Partial<Limiter>, back: (row: Limiter, before: Limiter) => Limiter) =>
   (_: unknown, draft: Draft): Alteration => ({
-    get: ((table: TableName, ...key: readonly [string, string]) => {
+    get: ((table: ReadableName, ...key: readonly [string, string]) => {
       const row = draft.get(table, ...key);
       return row && table === "limiters" ? { ...row, ...seen } : row;
     }) as Draft["get"],
@@ -80,7 +80,7 @@ export const limiterMutants: Record<string, Commands> = {
     abort: () => undefined,
   })),
   "a cancelled message is sent again when its lease is lost": alterDecision("claim", (_, draft) => ({
-    get: ((table: TableName, ...key: readonly [string, string]) => {
+    get: ((table: ReadableName, ...key: readonly [string, string]) => {
       const row = draft.get(table, ...key);
       return row && "state" in row && row.state === "cancelling" ? { ...row, state: "active" } : row;
     }) as Draft["get"],
@@ -155,7 +155,7 @@ export const limiterMutants: Record<string, Commands> = {
     put: { limiters: (row) => ({ ...row, dueAt: row.dueAt === null ? null : now }) },
   })),
   "a queue is deleted with waiting messages": alterDecision("deleteQueue", (_, draft) => ({
-    get: ((table: TableName, ...key: readonly [string, string]) => {
+    get: ((table: ReadableName, ...key: readonly [string, string]) => {
       const row = draft.get(table, ...key);
       return row && table === "limiters" ? { ...row, running: 0, waiting: 0 } : row;
     }) as Draft["get"],

@@ -1,4 +1,4 @@
-import type { Draft, Moment, Rows, TableName } from "../../../src/engine/core/decision/command.ts";
+import type { Draft, Moment, ReadableName, Rows } from "../../../src/engine/core/decision/command.ts";
 import type { CommandInput, Commands } from "../../../src/engine/store/catalog/commands.ts";
 import { commands } from "../../../src/engine/store/catalog/commands.ts";
 import type { BulkOutcome } from "../../../src/engine/core/bulk/entries.ts";
@@ -24,7 +24,7 @@ const ended = (states: readonly string[]): boolean =>
 const ignoreLeaseOwner =
   (held: readonly { messageId: string; attempt: number }[]) =>
   (_: unknown, draft: Draft, moment: Moment): Alteration => ({
-    get: ((table: TableName, ...key: readonly [string, string]) => {
+    get: ((table: ReadableName, ...key: readonly [string, string]) => {
       const row = draft.get(table, ...key);
       const claim = table === "messages" && held.find(({ messageId }) => messageId === key[1]);
       return row && claim ? { ...row, state: "active", leasedBy: moment.node, attempts: claim.attempt } : row;

@@ -1,7 +1,6 @@
 import type { DueRow } from "../model/dueRow.ts";
 import { toRowKey } from "../model/dueRow.ts";
 import type { Decision, Draft, DueNeed, Moment } from "../decision/command.ts";
-import { isContentDamaged, toDamagedFailure } from "../sending/damaged.ts";
 import { advance, hold, mightPass } from "../admission/admission.ts";
 import { deferIfQueuePaused } from "../admission/pausedQueue.ts";
 import { countEnd } from "../admission/counters.ts";
@@ -18,6 +17,8 @@ import {
 import { hasRunEnded } from "../workflows/end.ts";
 import { maxLostAttempts } from "../values/limits.ts";
 import type { AccountId, Millis } from "../values/basics.ts";
+import { damagedMessage } from "../model/damagedRows.ts";
+import type { StoredMessage, WithoutBody } from "../model/message.ts";
 import type { MessageState } from "../model/messageState.ts";
 import type { Schedule } from "../model/schedule.ts";
 import type { Limiter, HostWaitlist } from "../model/limiter.ts";
@@ -252,6 +253,47 @@ function failDamaged(draft: Draft, moment: Moment, state: MessageState): true {
   if (account) failMessage(draft, moment, { account, state, ...toDamagedFailure(draft, state) });
   else giveUp(draft, moment, state);
   return true;
+}
+
+/** The outcome of a message whose content is damaged. */
+const damagedOutcome = {
+  ...noResponse,
+  error: "the stored message is damaged, so it is not sent; publish it again, or restore a backup",
+};
+
+/** Reports whether the stored content of an unfinished message is damaged or missing. */
+function isContentDamaged(draft: Draft, state: MessageState): boolean {
+  if (!isUnfinished(state)) return false;
+  const message = draft.inspect("storedMessages", state.account, state.id);
+  return !message || message.damaged === true;
+}
+
+/**
+ * Returns a damaged message and its outcome, so that it can be failed. Its callbacks are not sent, because
+ * they would carry unknown content. If its run is loaded, the run fails with the message.
+ */
+function toDamagedFailure(
+  draft: Draft,
+  { account, id, run: key }: MessageState,
+): { message: WithoutBody<StoredMessage>; outcome: typeof damagedOutcome } {
+  const stored = draft.inspect("storedMessages", account, id) ?? damagedMessage({ account, id });
+  const run = key === null ? undefined : draft.get("runs", account, key);
+  const { run: part, ...rest } = stored;
+  const runPart = run && {
+    run: run.id,
+    runId: run.runId,
+    createdAt: run.createdAt,
+    kind: "step" as const,
+    stepKey: "",
+    position: 0,
+    size: 0,
+  };
+  const withoutCallbacks = { ...rest, ...(run && { url: run.url }), callback: null, failureCallback: null };
+  const reportedPart = runPart ?? (part?.kind === "failure" ? part : undefined);
+  return {
+    message: reportedPart ? { ...withoutCallbacks, run: reportedPart } : withoutCallbacks,
+    outcome: damagedOutcome,
+  };
 }
 
 /** Returns the error of an attempt that never reported its outcome. */

@@ -5,7 +5,7 @@ import { queueGate } from "../admission/gate.ts";
 import { findLimiter } from "../admission/limiter.ts";
 import { listHostKeysFor, listLimiterKeysFor } from "../admission/hints.ts";
 import { accept } from "../sending/createMessage.ts";
-import { damagedRefused } from "../sending/damaged.ts";
+import { damagedRefused } from "../decision/refuseDamaged.ts";
 import { listRecipients } from "../sending/recipients.ts";
 import { findBodyRefusal, findSendingRefusal } from "../limits/sendingLimits.ts";
 import type { StepInput } from "../workflows/history.ts";

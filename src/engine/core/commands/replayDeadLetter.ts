@@ -1,4 +1,4 @@
-import { damagedRefusal } from "../sending/damaged.ts";
+import { damagedRefusal } from "../decision/refuseDamaged.ts";
 import { mustAfford } from "../limits/budget.ts";
 import { requireActiveAccount } from "../accounts/plans.ts";
 import { mustHaveStorage } from "../limits/storageQuota.ts";

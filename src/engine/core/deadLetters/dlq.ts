@@ -1,4 +1,4 @@
-import { damagedRefusal } from "../sending/damaged.ts";
+import { damagedRefusal } from "../decision/refuseDamaged.ts";
 import { mustAfford } from "../limits/budget.ts";
 import type { Decision, Draft } from "../decision/command.ts";
 import type { NotDone } from "../values/errors.ts";

@@ -60,10 +60,16 @@ export interface Rows {
 /** The name of a table. */
 export type TableName = keyof Rows;
 
-/** The tables whose rows may be damaged. A damaged row has only its key: `engine/core/sending/damaged.ts`. */
+/** The tables whose rows may be damaged: see `engine/core/model/damagedRows.ts`. */
 export type DamageableName = {
   [T in TableName]: "damaged" extends keyof Rows[T] ? T : never;
 }[TableName];
+
+/**
+ * The tables whose rows `get` returns. Decisions only `inspect` stored messages and steps, because a damaged
+ * one has another effect in each decision.
+ */
+export type ReadableName = Exclude<TableName, "storedMessages" | "steps">;
 
 /** The key of a row: the account, and the id of the row within it. The row of an account has no id. */
 export type Key = readonly [account: AccountId, id?: string];
@@ -179,9 +185,12 @@ export type DueRows = {
  */
 export interface Draft {
   /** Returns a row, or undefined if it does not exist. Throws `Refusal` if it is damaged. */
-  get<T extends TableName>(table: T, ...key: Key): Rows[T] | undefined;
+  get<T extends ReadableName>(table: T, ...key: Key): Rows[T] | undefined;
   /** Like `get`, without the body of the row, which is then not loaded. */
-  getWithoutBody<T extends BodyTableName>(table: T, ...key: Key): WithoutBody<Rows[T]> | undefined;
+  getWithoutBody<T extends BodyTableName & ReadableName>(
+    table: T,
+    ...key: Key
+  ): WithoutBody<Rows[T]> | undefined;
   /**
    * Returns a row even if it is damaged. Claims, outcomes, the quarantine and retention handle damaged rows,
    * and so do requests that replace, delete or only look for a row.

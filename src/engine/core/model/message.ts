@@ -143,7 +143,7 @@ export function makeStoredMessage(
 
 /**
  * Marks a row that was altered on disk. The row has no body, and no other field that may have been altered:
- * see `engine/core/sending/damaged.ts`.
+ * see `engine/core/model/damagedRows.ts`.
  */
 export type Damaged = true;
 

@@ -1,6 +1,6 @@
 import type { BodyAdmission, Key } from "../../core/decision/command.ts";
 import { laneName } from "../../core/admission/capacity.ts";
-import { damagedMessage } from "../../core/sending/damaged.ts";
+import { damagedMessage } from "../../core/model/damagedRows.ts";
 import type { MessageState } from "../../core/model/messageState.ts";
 import type { StoredMessage } from "../../core/model/message.ts";
 import { KeyMap } from "./keyMap.ts";

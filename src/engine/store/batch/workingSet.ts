@@ -8,6 +8,7 @@ import type {
   Key,
   LeasedNeed,
   NodeCapacity,
+  ReadableName,
   Rows,
   RunNeed,
   RunRows,
@@ -28,7 +29,7 @@ import type { RunKey } from "../../core/model/runPost.ts";
 import { noBytes } from "../../core/values/basics.ts";
 import type { Step } from "../../core/model/run.ts";
 import { toStepId } from "../../core/model/stepId.ts";
-import { refuseDamaged } from "../../core/sending/damaged.ts";
+import { refuseDamaged } from "../../core/decision/refuseDamaged.ts";
 import { toKey } from "../catalog/rowKeys.ts";
 import { BatchReads } from "./batchReads.ts";
 import { Effects } from "./effects.ts";
@@ -139,11 +140,14 @@ export class WorkingSet implements Draft {
     return this.#overlay.countChanges(table);
   }
 
-  get<T extends TableName>(table: T, ...key: Key): Rows[T] | undefined {
+  get<T extends ReadableName>(table: T, ...key: Key): Rows[T] | undefined {
     return refuseDamaged(table, key, this.#reads.row(table, key));
   }
 
-  getWithoutBody<T extends BodyTableName>(table: T, ...key: Key): WithoutBody<Rows[T]> | undefined {
+  getWithoutBody<T extends BodyTableName & ReadableName>(
+    table: T,
+    ...key: Key
+  ): WithoutBody<Rows[T]> | undefined {
     return refuseDamaged(table, key, this.#reads.rowWithoutBody(table, key));
   }
 

@@ -5,7 +5,7 @@ import {
   damagedDeadLetter,
   damagedSchedule,
   damagedStep,
-} from "../../core/sending/damaged.ts";
+} from "../../core/model/damagedRows.ts";
 import type { Columns, Table, Tables, Value } from "./table.ts";
 
 /**

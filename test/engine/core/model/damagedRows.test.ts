@@ -2,13 +2,11 @@ import { expect, test } from "vitest";
 import { noBytes } from "../../../../src/engine/core/values/basics.ts";
 import {
   damagedMessage,
-  damagedRefusal,
-  refuseDamaged,
   damagedUrlGroup,
   damagedDeadLetter,
   damagedSchedule,
   damagedStep,
-} from "../../../../src/engine/core/sending/damaged.ts";
+} from "../../../../src/engine/core/model/damagedRows.ts";
 import { readIdTime } from "../../../../src/engine/core/values/ids.ts";
 import { CommandRunner } from "../commandRunner.ts";
 
@@ -105,24 +103,4 @@ test("a damaged schedule is paused if it had no time to fire", () => {
     dueAt: null,
     paused: true,
   });
-});
-
-test("a damaged dead letter cannot be sent again", () => {
-  expect(damagedRefusal("deadLetters", "x".repeat(101))).toMatchObject({
-    code: "invalid",
-    message:
-      `dlqId: ${"x".repeat(100)} is damaged in the store and cannot be sent again; restore a ` +
-      "backup, or delete it",
-  });
-});
-
-test("a row is refused if it is damaged, and any other row is returned", () => {
-  const message = damagedMessage({ account: "acme", id: "msg_1" });
-  const { damaged: _damaged, ...sound } = message;
-  expect(() => refuseDamaged("storedMessages", ["acme", "msg_1"], message)).toThrow(
-    "messageId: msg_1 is damaged in the store",
-  );
-  expect(refuseDamaged("storedMessages", ["acme", "msg_1"], sound)).toBe(sound);
-  expect(refuseDamaged("storedMessages", ["acme", "msg_1"], undefined)).toBeUndefined();
-  expect(() => refuseDamaged("steps", ["acme", "run_1/p3"], { damaged: true })).toThrow("step run_1/p3");
 });
