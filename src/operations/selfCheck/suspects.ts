@@ -13,7 +13,7 @@ import type { MessageState } from "../../engine/core/model/messageState.ts";
 import type { Limiter } from "../../engine/core/model/limiter.ts";
 import type { ActiveRun } from "../../engine/core/model/run.ts";
 import { isWaiterOf } from "../../engine/core/model/run.ts";
-import { recordsEnd } from "../../engine/core/explain/listedState.ts";
+import { recordsEnd } from "../../engine/core/model/logRow.ts";
 import type { Suspect } from "./suspect.ts";
 import type { Range, StorageReads } from "../../engine/store/layout/storageReads.ts";
 import { toKeys } from "../../engine/store/layout/storageReads.ts";

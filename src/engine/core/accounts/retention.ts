@@ -7,6 +7,9 @@ import { day } from "../values/time.ts";
 /** How long history is kept. Without `audit`, the audit log is kept for `defaultAuditRetention`. */
 export type Retention = { log: Millis; deadLetters: Millis; audit?: Millis };
 
+/** The result of a removal. `removed` is the number of rows. `more`: more rows may be left to remove. */
+export type ExpiryResult = { removed: number; more: boolean };
+
 /** How long the audit log is kept unless `Retention` says otherwise. */
 const defaultAuditRetention: Millis = 90 * day;
 

@@ -8,8 +8,9 @@ import { toDayNumber, readTimeIndexDay } from "../search/timeIndex.ts";
 import { isExpiredBucket, listExpiredBucketRanges, removeBuckets } from "../accounts/usage.ts";
 import type { Retention } from "../accounts/retention.ts";
 import { readAuditRetention } from "../accounts/retention.ts";
-import type { ExpiryResult } from "../deadLetters/removeHistory.ts";
-import { dropOldDeadLetter, removeLogEntries } from "../deadLetters/removeHistory.ts";
+import type { ExpiryResult } from "../accounts/retention.ts";
+import { removeLogEntries } from "../admission/messageLog.ts";
+import { dropOldDeadLetter } from "../deadLetters/dlq.ts";
 
 /**
  * Removes expired rows of an account: log rows, dead letters, deduplication keys, usage buckets, audit

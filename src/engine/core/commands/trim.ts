@@ -5,8 +5,9 @@ import type { AccountId, Millis } from "../values/basics.ts";
 import type { Terms } from "../model/accountTerms.ts";
 import type { LimitedList } from "../limits/listLimits.ts";
 import { readListLimit } from "../limits/listLimits.ts";
-import type { ExpiryResult } from "../deadLetters/removeHistory.ts";
-import { dropOldDeadLetter, removeLogEntries } from "../deadLetters/removeHistory.ts";
+import type { ExpiryResult } from "../accounts/retention.ts";
+import { removeLogEntries } from "../admission/messageLog.ts";
+import { dropOldDeadLetter } from "../deadLetters/dlq.ts";
 
 /** Removes all entries of these messages from the kept log. Returns their number. */
 function removeKeptLog(draft: Draft, rows: readonly LogRow[]): number {

@@ -114,3 +114,9 @@ export function removeDeadLetter(draft: Draft, deadLetter: WithoutBody<DeadLette
   const isLogGone = logId === undefined ? readIdTime(id) < logBefore : !draft.get("log", account, logId);
   if (isLogGone) forgetMessage(draft, deadLetter);
 }
+
+/** Removes a dead letter that has expired or exceeds a limit. Records that. */
+export const dropOldDeadLetter: typeof removeDeadLetter = (draft, deadLetter, logBefore) => {
+  removeDeadLetter(draft, deadLetter, logBefore);
+  draft.record("dead letter expired");
+};

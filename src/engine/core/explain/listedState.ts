@@ -31,10 +31,6 @@ export function readEndState({ states }: Pick<LogRow, "states">): EndState {
   return states.includes("FAILED") ? "failed" : "cancelled";
 }
 
-/** Reports whether a log entry records the end of its message. */
-export const recordsEnd = ({ states }: Pick<LogRow, "states">): boolean =>
-  states.some((state) => state === "DELIVERED" || state === "FAILED" || state === "CANCELLED");
-
 /** Reports whether a log entry records the outcome of an attempt. */
 export const isOutcome = ({ states, attempt }: Pick<LogRow, "states" | "attempt">): boolean =>
   attempt !== undefined || states.includes("ERROR") || states.includes("DELIVERED");

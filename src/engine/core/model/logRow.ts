@@ -42,3 +42,7 @@ export type LogRow = {
 
 /** An attempt as the log keeps it: its times, the node that made it, and the host that it was made to. */
 export type LoggedAttempt = AttemptTiming & { node: NodeId; host: string };
+
+/** Reports whether a log entry records the end of its message. */
+export const recordsEnd = ({ states }: Pick<LogRow, "states">): boolean =>
+  states.some((state) => state === "DELIVERED" || state === "FAILED" || state === "CANCELLED");
