@@ -48,3 +48,10 @@ export async function dryRun(
   const isCut = cursor !== null && count < max;
   return { dryRun: true, count, sample, ...(isCut ? { more: true } : {}) };
 }
+
+/** Returns the response of a dry run whose request would change one entry. */
+export const dryRunOfOne = (id: string): z.output<typeof dryRunSchema> => ({
+  dryRun: true,
+  count: 1,
+  sample: [id],
+});

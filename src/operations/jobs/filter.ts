@@ -1,5 +1,5 @@
 import type { z } from "zod";
-import { bulkActions } from "../../engine/core/bulk/actions.ts";
+import { bulkActions, selectsDeadLetters } from "../../engine/core/bulk/actions.ts";
 import type { BulkActionName, BulkSelection } from "../../engine/core/bulk/entries.ts";
 import { isId } from "../../engine/core/values/ids.ts";
 import { Refusal } from "../../engine/core/values/errors.ts";
@@ -84,6 +84,6 @@ export async function findLastId(
 
 /** Counts the entries that a job would have. */
 export const countJobEntries = (context: RouteContext, account: AccountId, selection: BulkSelection) =>
-  selection.action === "runs.cancel" || selection.action === "messages.cancel"
-    ? countSelection(context, { account, ...selection })
-    : dryRun((cursor, count) => readSweep(context, account, { filter: selection.filter, cursor, count }));
+  selectsDeadLetters(selection)
+    ? dryRun((cursor, count) => readSweep(context, account, { filter: selection.filter, cursor, count }))
+    : countSelection(context, { account, ...selection });

@@ -2,7 +2,7 @@ import type { Clock } from "../../engine/clock/clock.ts";
 import type { JobNote } from "./commands.ts";
 import type { Job } from "./job.ts";
 import { isInCanary, mayContinueJob, readWait } from "./job.ts";
-import { bulkActions } from "../../engine/core/bulk/actions.ts";
+import { bulkActions, selectsDeadLetters } from "../../engine/core/bulk/actions.ts";
 import type { BulkEntry } from "../../engine/core/bulk/entries.ts";
 import { entryRefusals, readEntryName } from "../../engine/core/bulk/entries.ts";
 import type { Millis, NodeId } from "../../engine/core/values/basics.ts";
@@ -256,11 +256,9 @@ export class JobRunner {
 
   async #readPage(job: Job, cursor: string | null, count: number): Promise<EntryPage> {
     const { read } = this.#options.store;
-    const { account } = job;
-    if (job.action === "runs.cancel" || job.action === "messages.cancel")
-      return keepLeft(job, await readSelection(read, job, { cursor, count }));
+    if (!selectsDeadLetters(job)) return keepLeft(job, await readSelection(read, job, { cursor, count }));
     const to = Math.min(job.filter.to ?? Infinity, readIdTime(job.last));
-    const { action, filter } = job;
+    const { account, action, filter } = job;
     const bounded = { account, action, filter: { ...filter, to } };
     return keepLeft(job, await readSelection(read, bounded, { cursor, count }));
   }

@@ -6,7 +6,7 @@ import type { FailureGroup } from "../../../engine/core/workflows/failureGroups.
 import type { DeadLetterEntry } from "../../../engine/store/queries/deadLetters.ts";
 import type { FieldsOf } from "../../fields/field.ts";
 import { toJson } from "../../fields/field.ts";
-import { dryRun, dryRunSchema } from "../../publishing/dryRun.ts";
+import { dryRunOfOne, dryRunSchema } from "../../publishing/dryRun.ts";
 import { runBulk } from "../lists/bulk.ts";
 import type { EntriesQuery } from "../lists/failedRunLists.ts";
 import { readEntries, readFailureGroups } from "../lists/failedRunLists.ts";
@@ -179,8 +179,7 @@ const makeRemoveRoute = (family: Part<"remove", ParameterSchema>): Route => {
     refusals: ["not-found"],
     handle: async ({ account, params: { dlqId }, query, context }) => {
       await check(context, account.id, dlqId);
-      if (query["dryRun"] === "true")
-        return { status: 200, body: await dryRun(async () => ({ ids: [dlqId], cursor: null })) };
+      if (query["dryRun"] === "true") return { status: 200, body: dryRunOfOne(dlqId) };
       const { done } = await runBulk(context, { account, action: "dlq.delete", entries: [{ id: dlqId }] });
       if (done === 0) throw family.makeNotFound(dlqId);
       return { status: 200, body: { deleted: done } };

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { bulkActions } from "../../../engine/core/bulk/actions.ts";
 import { Refusal } from "../../../engine/core/values/errors.ts";
 import { formatGate, queueGate } from "../../../engine/core/admission/gate.ts";
 import { limits, spans } from "../../../engine/core/values/limits.ts";
@@ -173,7 +174,7 @@ const resume = route({
 });
 
 /** The maximum number of messages that one transaction cancels. */
-const portion = 500;
+const { together: portion } = bulkActions["messages.cancel"];
 /** The maximum number of such transactions in one request. */
 const maxPortions = 200;
 

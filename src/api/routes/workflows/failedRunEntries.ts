@@ -4,7 +4,6 @@ import { Refusal } from "../../../engine/core/values/errors.ts";
 import { isDlqId } from "../../../engine/core/values/ids.ts";
 import type { AccountId } from "../../../engine/core/values/basics.ts";
 import type { DeadLetterEntry } from "../../../engine/store/queries/deadLetters.ts";
-import type { IdPage } from "../../publishing/dryRun.ts";
 import type { failedRunFilters } from "../lists/failedRunLists.ts";
 import { toFailedRunFilter } from "../lists/failedRunLists.ts";
 import type { RouteContext } from "../../route/route.ts";
@@ -45,12 +44,6 @@ export const createPageReader =
       cursor: cursor ?? query.cursor,
       count,
     });
-
-/** Returns a page reader for one id. */
-export const makeSinglePage = (dlqId: string) => async (): Promise<IdPage> => ({
-  ids: [dlqId],
-  cursor: null,
-});
 
 /** Returns the ids that are not in `known`, without duplicates. */
 export const exclude = (ids: readonly string[], known: readonly string[]): string[] => {

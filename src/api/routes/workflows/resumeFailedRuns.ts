@@ -4,7 +4,7 @@ import { isDlqId } from "../../../engine/core/values/ids.ts";
 import type { Account } from "../../../engine/core/model/account.ts";
 import type { RunOverrides } from "../../../engine/core/deadLetters/resume.ts";
 import { retentionFor } from "../../../engine/core/accounts/retention.ts";
-import { dryRun, dryRunSchema, dryRunParameter } from "../../publishing/dryRun.ts";
+import { dryRun, dryRunOfOne, dryRunSchema, dryRunParameter } from "../../publishing/dryRun.ts";
 import { runBulk } from "../lists/bulk.ts";
 import { continuedRunFilters } from "../lists/failedRunLists.ts";
 import { cursorParameter } from "../lists/filters.ts";
@@ -23,7 +23,6 @@ import {
   failedRunsTag,
   findFailedRun,
   makeNotFound,
-  makeSinglePage,
 } from "./failedRunEntries.ts";
 
 /**
@@ -94,7 +93,7 @@ export const makeContinueOneRoute = (from: ContinueFrom): Route =>
       if (!isDlqId(dlqId)) throw makeNotFound(dlqId);
       if (query.dryRun === "true") {
         await findFailedRun(context, account.id, dlqId);
-        return { status: 200, body: await dryRun(makeSinglePage(dlqId)), ignored };
+        return { status: 200, body: dryRunOfOne(dlqId), ignored };
       }
       return { status: 200, body: await continueRun(context, { account, from, overrides, dlqId }), ignored };
     },

@@ -1,10 +1,18 @@
-import type { BulkActionName, BulkEntry, BulkOutcome, BulkPortion } from "./entries.ts";
+import type {
+  BulkActionName,
+  BulkEntry,
+  BulkOutcome,
+  BulkPortion,
+  BulkSelection,
+  DeadLetterActionName,
+} from "./entries.ts";
 import { readEntryName } from "./entries.ts";
 import { deleteDeadLetters, retryDeadLetters } from "../deadLetters/dlq.ts";
 import type { Overrides } from "../deadLetters/overrides.ts";
 import type { RunOverrides } from "../deadLetters/resume.ts";
 import { resumeRun } from "../deadLetters/resume.ts";
 import type { Draft, Moment } from "../decision/command.ts";
+import type { Filter } from "../model/filters.ts";
 import { cancel } from "../sending/cancel.ts";
 import type { Cancelled } from "../values/errors.ts";
 import { cancelRuns } from "../workflows/end.ts";
@@ -79,6 +87,12 @@ export const bulkActions: Readonly<Record<BulkActionName, BulkAction>> = {
       toOutcome(cancel.decide({ account: input.account, messageIds: listIds(input) }, draft, moment)),
   },
 };
+
+/** Reports whether a selection is one of dead letters. */
+export const selectsDeadLetters = <S extends BulkSelection>(
+  selection: S,
+): selection is S & { action: DeadLetterActionName; filter: Filter } =>
+  bulkActions[selection.action].list === "deadLetters";
 
 const listIds = ({ entries }: { entries: readonly BulkEntry[] }): string[] => entries.map(({ id }) => id);
 

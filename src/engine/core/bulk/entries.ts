@@ -16,6 +16,9 @@ export const bulkActionNames = [
 /** An action that a request or a job can do with many entries of a list. */
 export type BulkActionName = (typeof bulkActionNames)[number];
 
+/** An action with dead letters. */
+export type DeadLetterActionName = Exclude<BulkActionName, "runs.cancel" | "messages.cancel">;
+
 /**
  * An action and the filter of its entries: active runs for `runs.cancel`, otherwise messages or dead letters.
  */
