@@ -1,5 +1,5 @@
-// Writes docs/reference.md from the tables of routes and settings. With --check it writes nothing and fails
-// if the file differs.
+// Writes docs/reference.md and docs/configuration.md from the tables of routes and settings. With --check it
+// writes nothing and fails if a file differs.
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { openApi } from "../src/api/server/openapi.ts";
@@ -10,6 +10,7 @@ import { settingRows } from "../src/api/settings/table.ts";
 import type { ErrorCode } from "../src/engine/core/values/errors.ts";
 import { errorCodes } from "../src/engine/core/values/errors.ts";
 import { canonicalName } from "../src/engine/core/values/headers.ts";
+import { makeConfigurationPage } from "./configuration.ts";
 import { makeTable, toAnchor } from "./markdown.ts";
 import { formatType, makeFieldsTable, type Schema, withDefault } from "./referenceFields.ts";
 import { formatSize, makeLimitsSection } from "./referenceLimits.ts";
@@ -254,13 +255,15 @@ function lowerFirst(sentence: string): string {
   return sentence.slice(0, 1).toLowerCase() + sentence.slice(1);
 }
 
-const path = join(import.meta.dirname, "../docs/reference.md");
-const text = makeReference();
+const documents = { "reference.md": makeReference(), "configuration.md": makeConfigurationPage() };
 
-if (!process.argv.includes("--check")) writeFileSync(path, text);
-else if (!existsSync(path) || readFileSync(path, "utf8") !== text) {
-  console.error(
-    "docs/reference.md does not match the routes. Run npm run reference, check the diff, and commit it.",
-  );
-  process.exitCode = 1;
+for (const [name, text] of Object.entries(documents)) {
+  const path = join(import.meta.dirname, "../docs", name);
+  if (!process.argv.includes("--check")) writeFileSync(path, text);
+  else if (!existsSync(path) || readFileSync(path, "utf8") !== text) {
+    console.error(
+      `docs/${name} does not match the tables in src. Run npm run reference, check the diff, and commit it.`,
+    );
+    process.exitCode = 1;
+  }
 }

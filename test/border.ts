@@ -19,7 +19,7 @@ const order: Readonly<Record<string, readonly string[]>> = {
     ...["routes/queues", "routes/groups", "routes/schedules", "routes/messages", "routes/workflows"],
     ...["routes", "fastPublish", "server"],
   ],
-  settings: [""],
+  settings: ["rows", ""],
   client: ["terminal", ""],
   server: ["", "cli"],
 };

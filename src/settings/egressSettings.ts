@@ -12,7 +12,7 @@ import { parseUrl } from "../engine/core/values/url.ts";
 /** The settings of outgoing connections. */
 export type EgressSettings = Pick<ServerConfig, (typeof egressNames)[number] | "connectTimeout">;
 
-/** The names of the settings that have a row in `egressRows`. */
+/** The settings of outgoing connections that a flag of another process can replace. */
 export const egressNames = ["egressAllow", "egressProxy", "egressCa", "egressClientCertificates"] as const;
 
 /** Returns the settings of outgoing connections, in a form that another process of this machine can use. */

@@ -116,7 +116,7 @@ describe("--account-port", () => {
     [
       [],
       { WAYPOST_OPERATOR_PASSWORD: "fifteen letters" },
-      /^waypost: WAYPOST_OPERATOR_PASSWORD: must have at least 16 characters\n$/,
+      /^waypost: WAYPOST_OPERATOR_PASSWORD: must be a password of 16 to 1000 characters\n$/,
     ],
     [["--operator-password", password], {}, /unknown option/],
   ])("%o %o is refused", async (flags, environment, error) => {

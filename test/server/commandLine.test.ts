@@ -191,7 +191,11 @@ describe("a start that fails ends with code 2 and a reason:", () => {
     [["begin"], {}, "begin"],
     [["start", "--port", "http"], {}, "--port: must be"],
     [["start", "--log-retention", "soon"], {}, "--log-retention: must be a duration"],
-    [["start", "--database-url", "mysql://127.0.0.1/x"], {}, "--database-url: must begin with postgres://"],
+    [
+      ["start", "--database-url", "mysql://127.0.0.1/x"],
+      {},
+      "--database-url: must be a URL that begins with postgres://",
+    ],
     [
       ["start", "--port", "0", "--database-url", "postgres://127.0.0.1:1/x"],
       {},

@@ -8,6 +8,7 @@ import {
   toFlag,
   readConfig as readGiven,
   serverSettingNames,
+  isFlag,
   serverSettings,
   explainConfig,
   toVariable,
@@ -279,14 +280,6 @@ addBackupCommands<Flags>(program, {
 
 addMoveCommand(program, { print });
 
-/**
- * Reports whether a setting has a flag. Secrets are only set by environment variables, because every user of
- * a machine can read command lines.
- */
-function isFlag(name: ServerSettingName): boolean {
-  return name !== "operatorPassword" && name !== "otlpHeaders";
-}
-
 type Flags = Partial<Record<ServerSettingName | "config", string>>;
 
 function withSettings(command: Command, names: readonly ServerSettingName[]): Command {
@@ -295,10 +288,11 @@ function withSettings(command: Command, names: readonly ServerSettingName[]): Co
     "JSON file with settings by name, as in waypost config\n(WAYPOST_CONFIG)",
   );
   for (const name of names) {
-    const { value, help, default: otherwise } = serverSettings[name];
+    const { value, help, takes, default: otherwise } = serverSettings[name];
+    const initial = otherwise === "" ? "" : `, default ${otherwise}`;
     command.option(
       `${toFlag(name)} ${value}`,
-      `${help}\n(${toVariable(name)}${otherwise === "" ? "" : `, default ${otherwise}`})`,
+      `${help}\n(${toVariable(name)}${initial}; ${takes.description})`,
     );
   }
   return command;

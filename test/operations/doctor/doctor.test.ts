@@ -123,7 +123,8 @@ describe("waypost doctor", () => {
     expect(foreign).toMatchObject({ code: 1 });
     expect(foreign.checks.get("store")).toMatchObject({ verdict: "problem", text: /waypost\.db/ });
     const unusable = await runWaypost(["doctor", "--port", "x"]).ended;
-    expect(unusable).toMatchObject({ code: 2, err: "waypost: --port: must be a number\n" });
+    const err = "waypost: --port: must be a whole number from 0 to 65535\n";
+    expect(unusable).toMatchObject({ code: 2, err });
   });
 
   test("writes a bundle without payloads, tokens, keys and hosts", async () => {

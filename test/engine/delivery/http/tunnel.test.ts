@@ -4,7 +4,7 @@ import type { TLSSocket } from "node:tls";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import type { EgressOptions } from "../../../../src/engine/delivery/http/egress.ts";
 import type { Resolve } from "../../../../src/engine/delivery/http/dns.ts";
-import { forwardProxy } from "../../../../src/settings/settingValues.ts";
+import { forwardProxy } from "../../../../src/settings/rows/settingValues.ts";
 import { authority, clientCertificate, serverCertificate } from "./authority.ts";
 import { createTestDeliver, httpDestination, makeDelivery, start } from "./destination.ts";
 import { startForwardProxy } from "./forwardProxy.ts";
