@@ -15,8 +15,8 @@ type Tables = { [T in TableName]: Map<string, Rows[T]> };
  */
 export class Memory {
   readonly tables = Object.fromEntries(tableNames.map((name) => [name, new Map()])) as unknown as Tables;
-  /** The number of each node's latest session: see `engine/core/cluster/takeover.ts`. */
-  readonly sessions = new Map<NodeId, number>();
+  /** The number of each node's latest membership: see `engine/core/cluster/takeover.ts`. */
+  readonly memberships = new Map<NodeId, number>();
   /** Whether decisions read rows at once. Otherwise, missing rows are loaded in rounds, as on PostgreSQL. */
   readonly readsAtOnce: boolean;
   /** Whether the rows of hints are loaded before decisions run. */

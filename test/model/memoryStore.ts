@@ -165,11 +165,11 @@ export function memoryLoader(memory: Memory): Loader {
       ),
     waitlistHeads: async (heads) =>
       heads.flatMap(({ account, waitlist, limit }) => listHeld(memory, account, waitlist).slice(0, limit)),
-    leasedByOthers: async ({ node, session, limit }) => {
-      if (session && memory.sessions.get(node) !== session.number) return [];
+    leasedByOthers: async ({ node, membership, limit }) => {
+      if (membership && memory.memberships.get(node) !== membership.number) return [];
       const isMeant = ({ leasedBy, dueAt }: MessageState): boolean =>
-        session
-          ? leasedBy === node && dueAt !== null && dueAt > session.after && dueAt <= session.until
+        membership
+          ? leasedBy === node && dueAt !== null && dueAt > membership.after && dueAt <= membership.until
           : leasedBy !== null && leasedBy !== node && dueAt !== serverEndedDueAt;
       const leased = filterRows(messages, isMeant);
       return sortByDue(leased, (a, b) => compareText(a.id, b.id)).slice(0, limit);

@@ -4,7 +4,7 @@ import type { SimulatedHosts } from "./actors/destinations.ts";
 import type { Endpoints } from "./actors/endpoints.ts";
 import type { InvariantChecker } from "./checkers/invariantChecker.ts";
 import type { SimulatedNode } from "./actors/node.ts";
-import type { SharedSessions } from "./actors/nodeSessions.ts";
+import type { SharedMemberships } from "./actors/memberships.ts";
 import type { Storage } from "./storage/storage.ts";
 import type { VirtualTime } from "./virtualTime.ts";
 
@@ -48,7 +48,7 @@ export type Cluster = {
   /** The storage limit of each account in bytes. Null: storage is not measured. */
   quota: number | null;
   /** Null: leases end only by time. */
-  holds: SharedSessions | null;
+  holds: SharedMemberships | null;
   /** Clients create jobs, and every node continues them. */
   hasJobs: boolean;
   /** Lets every node look for jobs within the interval at which it does so. */

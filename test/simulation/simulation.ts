@@ -14,7 +14,7 @@ import { Endpoints } from "./actors/endpoints.ts";
 import { InvariantChecker } from "./checkers/invariantChecker.ts";
 import { type Cluster, faultNames, noFaults } from "./cluster.ts";
 import { SimulatedNode } from "./actors/node.ts";
-import { SharedSessions } from "./actors/nodeSessions.ts";
+import { SharedMemberships } from "./actors/memberships.ts";
 import { BatchScheduler } from "./storage/batchScheduler.ts";
 import type { Storage } from "./storage/storage.ts";
 import { memoryStorage } from "./storage/storage.ts";
@@ -143,7 +143,7 @@ class Simulation {
       faults: { ...noFaults },
       quota,
       meetings: new BatchScheduler({ virtualTime, storage }),
-      holds: seed % 2 === 0 ? new SharedSessions(storage) : null,
+      holds: seed % 2 === 0 ? new SharedMemberships(storage) : null,
       hasJobs: jobs > 0,
       lookForJobs: () => this.#nodes.forEach((node) => node.jobs?.lookSoon()),
       signalWork: (from, at) => this.#nodes.forEach((node) => node.id !== from && node.receiveSignal(at)),
@@ -363,11 +363,11 @@ class Simulation {
     const what = random.next();
     const { holds } = this.#cluster;
     if (holds && random.isHit(0.4)) {
-      // A restart of the database ends all sessions at once.
+      // A restart of the database ends all memberships at once.
       const isRestart = random.isHit(0.2);
       if (isRestart) holds.restart();
       for (const one of isRestart ? this.#nodes : [node])
-        one.loseSession(
+        one.loseMembership(
           random.of([10, 500, 1_400, 1_600, 3 * second, 30 * second]),
           isRestart ? 0 : random.of([0, 300, 900]),
         );

@@ -7,9 +7,9 @@ import { mark, optional, text, time, word } from "./field.ts";
 export const nodeFields: FieldsOf<NodeRecord & { state: NodeState; isThis: boolean }> = {
   id: text("The id of the node. A server has a new id after each start.", ({ id }) => id),
   state: word(nodeStates)(
-    "running: it responds, or holds its session lease. stopped: it has ended in an orderly way. lost: it " +
-      "has lost its session lease, so other nodes send its messages. unknown: nodes have no session " +
-      "leases, for example behind a pooler in transaction mode.",
+    "running: it responds, or has its membership. stopped: it has ended in an orderly way. lost: it " +
+      "has lost its membership, so other nodes send its messages. unknown: nodes have no " +
+      "memberships, for example behind a pooler in transaction mode.",
     ({ state }) => state,
   ),
   isThis: mark("Present for the node that responds.", ({ isThis }) => isThis),

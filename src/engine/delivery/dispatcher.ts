@@ -16,7 +16,7 @@ import { LeaseRenewal } from "./leaseRenewal.ts";
 import type { Deliver } from "./deliver.ts";
 import { WaitingHosts } from "./waitingHosts.ts";
 import { failUnsendable } from "./unsendable.ts";
-import { SessionLeaseGuard } from "./sessionLeaseGuard.ts";
+import { MembershipGuard } from "./membershipGuard.ts";
 import { minute } from "../core/values/time.ts";
 
 /** Where the dispatcher reports attempts and failures. */
@@ -61,7 +61,7 @@ const logInterval: Millis = minute;
 export class Dispatcher {
   readonly #options: DispatcherOptions;
   readonly #claimer: Claimer;
-  readonly #leaseGuard: SessionLeaseGuard;
+  readonly #leaseGuard: MembershipGuard;
   /** The deliveries that this node is sending. */
   readonly deliveries: RunningDeliveries;
   readonly #leaseRenewal: LeaseRenewal;
@@ -106,7 +106,7 @@ export class Dispatcher {
       now: () => clock.now(),
       logFailure: (message, error) => log.failure(message, error),
     });
-    this.#leaseGuard = new SessionLeaseGuard({
+    this.#leaseGuard = new MembershipGuard({
       store,
       clock,
       abortAll: () => this.deliveries.abortAll(),

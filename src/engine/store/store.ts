@@ -85,7 +85,7 @@ export interface Store {
 export type StoreUpkeep = {
   /** The disk of the files. Null: it is that of a database server, which looks after it itself. */
   readonly disk: StoreDisk | null;
-  readonly sessionLease: SessionLease;
+  readonly membership: Membership;
   /**
    * Returns the nodes that share the storage, at most 100, those that have changed something last first. The
    * list is empty if this node is the only one.
@@ -118,7 +118,7 @@ export type Hold = { isOnHold(): Promise<boolean>; set(isOnHold: boolean): Promi
  * The lock that shows other nodes that this node is alive. While this node has the lock, the others do not
  * take over its leases. See docs/decisions/0051.
  */
-export interface SessionLease {
+export interface Membership {
   /**
    * Reports whether this node has the lock. Without it, no delivery starts, and deliveries in flight are
    * aborted after 1.5 s.
@@ -132,10 +132,10 @@ export interface SessionLease {
   onChange(listener: () => void): Unsubscribe;
 }
 
-/** The upkeep of a store that no other node shares: nobody takes over, so the lease is always held. */
-export const soleNode: Pick<StoreUpkeep, "nodes" | "sessionLease"> = {
+/** The upkeep of a store that no other node shares: nobody takes over, so its membership never ends. */
+export const soleNode: Pick<StoreUpkeep, "nodes" | "membership"> = {
   nodes: async () => [],
-  sessionLease: { isAlive: () => true, lostFor: () => 0, onChange: () => () => undefined },
+  membership: { isAlive: () => true, lostFor: () => 0, onChange: () => () => undefined },
 };
 
 /**

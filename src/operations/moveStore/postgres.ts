@@ -9,8 +9,8 @@ import { StorageRefused } from "../../engine/store/layout/storageErrors.ts";
 import { readSqlState } from "../../engine/store/postgres/databaseErrors.ts";
 import { requireOwnConnections } from "../../engine/store/postgres/pooling.ts";
 import { createPostgresTables, locks } from "../../engine/store/postgres/schema.ts";
-import { connect, type PostgresOptions } from "../../engine/store/postgres/session.ts";
-import { movedNode } from "../../engine/store/postgres/sessionLease.ts";
+import { connect, type PostgresOptions } from "../../engine/store/postgres/connect.ts";
+import { movedNode } from "../../engine/store/postgres/membership.ts";
 
 /** If tables of the source stay locked for longer than this, in milliseconds, the source is in use. */
 const lockTimeout = 5_000;

@@ -4,7 +4,7 @@ import type { Delivery } from "../../../src/engine/core/model/delivery.ts";
 import type { Outcome } from "../../../src/engine/core/model/attempt.ts";
 import { parseHost } from "../../../src/engine/core/values/url.ts";
 import type { Settled } from "../../../src/engine/core/commands/settle.ts";
-import type { NodeSession } from "../../../src/engine/core/cluster/takeover.ts";
+import type { NodeMembership } from "../../../src/engine/core/cluster/takeover.ts";
 import { Dispatcher } from "../../../src/engine/delivery/dispatcher.ts";
 import {
   MaintenanceScheduler,
@@ -24,7 +24,7 @@ import type { RandomSource } from "../randomSource.ts";
 import { toOutcome } from "./destinations.ts";
 import { isWorkflow } from "./programs.ts";
 import { NodeJobs } from "../../operations/simulated.ts";
-import { SimulatedNodeSession } from "./nodeSessions.ts";
+import { SimulatedMembership } from "./memberships.ts";
 import type { Cluster } from "../cluster.ts";
 import type { ConnectionLoss, NodeStorage } from "../storage/storage.ts";
 import { UnreportedBatch } from "../storage/storage.ts";
@@ -51,7 +51,7 @@ export class SimulatedNode {
   readonly #cluster: Cluster;
   readonly #storage: NodeStorage;
   readonly #timers: MaintenanceScheduler;
-  readonly #nodeSession: SimulatedNodeSession | null;
+  readonly #membership: SimulatedMembership | null;
   readonly #asked = new Set<Promise<unknown>>();
   readonly #listeners = new Set<(at: number) => void>();
   #dead = false;
@@ -88,20 +88,20 @@ export class SimulatedNode {
     });
     const failure = (what: string, error: unknown): void =>
       virtualTime.note(`${id} trouble: ${what}: ${String(error)}`);
-    this.#nodeSession =
+    this.#membership =
       cluster.holds &&
-      new SimulatedNodeSession({
+      new SimulatedMembership({
         node: id,
         virtualTime,
         holds: cluster.holds,
-        takeOver: (session) => this.#takeOver(session),
+        takeOver: (membership) => this.#takeOver(membership),
       });
-    // A node that regains its session lease looks for due messages itself.
-    this.#nodeSession?.onChange(() => void cluster.checker.idleClaims.delete(id));
+    // A node that regains its membership looks for due messages itself.
+    this.#membership?.onChange(() => void cluster.checker.idleClaims.delete(id));
     this.dispatcher = new Dispatcher({
       store: {
         ...this.store,
-        ...(this.#nodeSession && { upkeep: { ...this.store.upkeep, sessionLease: this.#nodeSession } }),
+        ...(this.#membership && { upkeep: { ...this.store.upkeep, membership: this.#membership } }),
         execute: this.#executeUnreliably(),
       },
       deliver: (delivery) => {
@@ -143,7 +143,7 @@ export class SimulatedNode {
 
   /** Starts the node. `alone`: no other node can be alive, so all leases are due now. */
   async start(alone: boolean): Promise<void> {
-    await this.#nodeSession?.take();
+    await this.#membership?.take();
     if (alone) await this.store.execute("reclaim", { node: this.id, limit: 10_000 }).catch(() => undefined);
     this.dispatcher.start();
     this.#timers.start();
@@ -158,7 +158,7 @@ export class SimulatedNode {
     await this.jobs?.stop();
     await this.#timers.stop();
     await this.store.close();
-    this.#nodeSession?.end();
+    this.#membership?.end();
     this.#cluster.checker.nodeStopped(this.id, this.harmed);
     this.#cluster.virtualTime.note(`${this.id} stopped`);
   }
@@ -170,7 +170,7 @@ export class SimulatedNode {
     this.#cluster.virtualTime.forget(this.id);
     this.#cluster.checker.requests.died(this.id);
     this.#listeners.clear();
-    this.#nodeSession?.end();
+    this.#membership?.end();
     void this.#storage.close();
   }
 
@@ -181,21 +181,21 @@ export class SimulatedNode {
   }
 
   /**
-   * Ends the node's session. Other nodes notice at once, this node after `unheard` milliseconds. A new
-   * session begins after `back` milliseconds.
+   * Ends the node's membership. Other nodes notice at once, this node after `unheard` milliseconds. A new
+   * membership begins after `back` milliseconds.
    */
-  loseSession(back: number, unheard: number): void {
+  loseMembership(back: number, unheard: number): void {
     this.harmed = true;
-    this.#nodeSession?.lose(back, unheard);
+    this.#membership?.lose(back, unheard);
   }
 
-  async #takeOver(session: NodeSession): Promise<void> {
+  async #takeOver(membership: NodeMembership): Promise<void> {
     const { reclaimed } = await this.store.execute("takeOver", {
-      ...session,
+      ...membership,
       now: this.#cluster.virtualTime.now,
       limit: 1_000,
     });
-    this.#cluster.virtualTime.note(`${this.id} takes over ${reclaimed} of ${session.node}`);
+    this.#cluster.virtualTime.note(`${this.id} takes over ${reclaimed} of ${membership.node}`);
   }
 
   /** Sends a client request to this node. */

@@ -57,7 +57,7 @@ export class InvariantChecker {
   /** Body bytes of the running calls. */
   readonly #bytes = new Map<string, number>();
   readonly #totalCapacity: NodeCapacity;
-  /** Consecutive claims of a node that found nothing to change, since it last had its session lease. */
+  /** Consecutive claims of a node that found nothing to change, since it last had its membership. */
   readonly idleClaims = new Map<string, number>();
   claims = 0;
   /** Events that a run must contain to be meaningful, besides its trace. */

@@ -4,9 +4,9 @@ import type { DatabaseConnection, Deadline } from "../../../src/engine/store/sql
 import { PostgresDatabase, createPostgresBackend } from "../../../src/engine/store/postgres/database.ts";
 import { createPostgresTables } from "../../../src/engine/store/postgres/schema.ts";
 import { openReaders } from "../../../src/engine/store/postgres/readers.ts";
-import { beginSession } from "../../../src/engine/store/postgres/sessionLease.ts";
-import type { PostgresOptions } from "../../../src/engine/store/postgres/session.ts";
-import { connect } from "../../../src/engine/store/postgres/session.ts";
+import { beginMembership } from "../../../src/engine/store/postgres/membership.ts";
+import type { PostgresOptions } from "../../../src/engine/store/postgres/connect.ts";
+import { connect } from "../../../src/engine/store/postgres/connect.ts";
 import { createConnection } from "../../../src/engine/store/postgres/connection.ts";
 import type { Queries } from "../../../src/engine/store/catalog/queries.ts";
 import type { HistoryBodies } from "../../../src/engine/store/histories/historyBodies.ts";
@@ -39,7 +39,7 @@ export async function postgresStorage(url: string): Promise<Storage> {
       return way;
     },
     tables: watch.tables,
-    beginSession: (node) => work.track(beginSession(connection, { node }, 0)),
+    beginMembership: (node) => work.track(beginMembership(connection, { node }, 0)),
     changes: () => work.track(watch.changes(connection)),
     together: async (first, second) => {
       const turnTaker = new TurnTaker(random);

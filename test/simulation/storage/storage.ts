@@ -3,7 +3,7 @@ import type { Commands } from "../../../src/engine/store/catalog/commands.ts";
 import type { DeliveryCapacity } from "../../../src/engine/core/admission/capacity.ts";
 import type { StoreBackend } from "../../../src/engine/store/batch/groupCommit.ts";
 import { Memory, memoryParts } from "../../model/memoryStore.ts";
-import { beginSession } from "../../../src/engine/store/postgres/sessionLease.ts";
+import { beginMembership } from "../../../src/engine/store/postgres/membership.ts";
 import { createQueries } from "../../../src/engine/store/catalog/queries.ts";
 import { runSqlBatch } from "../../../src/engine/store/sql/transaction.ts";
 import { readNextDueAt, createSqlReads } from "../../../src/engine/store/sql/reads.ts";
@@ -21,8 +21,8 @@ import type { PendingWork } from "../virtualTime.ts";
 export interface Storage {
   open(source: MomentSource): NodeStorage;
   readonly tables: Tables;
-  /** Starts a session of a node and returns its number. See `engine/core/cluster/takeover.ts`. */
-  beginSession(node: string): Promise<number>;
+  /** Starts a membership of a node and returns its number. See `engine/core/cluster/takeover.ts`. */
+  beginMembership(node: string): Promise<number>;
   /** Returns the changes since the last call. */
   changes(): Promise<Changes>;
   /**
@@ -125,10 +125,10 @@ export function memoryStorage(
       return { ...parts, runBatch: loseBatch(parts.runBatch) };
     },
     tables: memory.tables,
-    beginSession: async (node) => {
-      const session = (memory.sessions.get(node) ?? 0) + 1;
-      memory.sessions.set(node, session);
-      return session;
+    beginMembership: async (node) => {
+      const membership = (memory.memberships.get(node) ?? 0) + 1;
+      memory.memberships.set(node, membership);
+      return membership;
     },
     changes: async () => {
       changes = noChanges();
@@ -173,7 +173,7 @@ export async function sqliteStorage(): Promise<Storage> {
       close: async () => undefined,
     }),
     tables: watch.tables,
-    beginSession: (node) => beginSession(connection, { node }, 0),
+    beginMembership: (node) => beginMembership(connection, { node }, 0),
     changes: async () => {
       watch.add(written.splice(0));
       return watch.changes(connection);

@@ -11,7 +11,7 @@ import type { RouteContext } from "../../route/route.ts";
 async function readRecords({ store, thisNode, version = "" }: RouteContext): Promise<readonly NodeRecord[]> {
   const records = await store.upkeep.nodes();
   if (!thisNode || records.some(({ id }) => id === thisNode.id)) return records;
-  return [{ ...thisNode, version, changedAt: null, session: 0, isAlive: false }, ...records];
+  return [{ ...thisNode, version, changedAt: null, membership: 0, isAlive: false }, ...records];
 }
 
 /** The route that lists the servers that share one store. */

@@ -316,13 +316,13 @@ export type Decision<Input, Answer> = {
 };
 
 /**
- * Messages that are leased by other nodes. Without a `session`, these are the messages of all other nodes;
- * use this only if no other node can be alive. With a `session`, they are those that `node` leased until a
- * time between `after` and `until`, if it still has this session. The session then stays the same until the
- * transaction ends.
+ * Messages that are leased by other nodes. Without a `membership`, these are the messages of all other nodes;
+ * use this only if no other node can be alive. With a `membership`, they are those that `node` leased until a
+ * time between `after` and `until`, if it still has this membership. The membership then stays the same until
+ * the transaction ends.
  */
 export type LeasedNeed = {
   node: NodeId;
   limit: number;
-  session?: { number: number; after: Millis; until: Millis };
+  membership?: { number: number; after: Millis; until: Millis };
 };

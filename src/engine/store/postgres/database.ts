@@ -1,7 +1,7 @@
 import type { Client } from "pg";
 import { createIdGenerator } from "../../core/values/ids.ts";
 import type { Millis } from "../../core/values/basics.ts";
-import type { NodeSession } from "../../core/cluster/takeover.ts";
+import type { NodeMembership } from "../../core/cluster/takeover.ts";
 import type { DatabaseConnection, Database, Deadline } from "../sql/database.ts";
 import { LostUpdate } from "../sql/database.ts";
 import { afterNextPoll } from "../batch/coalesce.ts";
@@ -14,17 +14,17 @@ import { isReplaced, isSchemaKnown, replacedSchema } from "../sql/schema.ts";
 import { createPostgresTables } from "./schema.ts";
 export { inFoundation } from "./schema.ts";
 export { openPostgresReads } from "./readers.ts";
-export { slowRoundTrip } from "./session.ts";
+export { slowRoundTrip } from "./connect.ts";
 import { LogPartitions } from "./logPartitions.ts";
 import { isMissingPartition, MissingPartition } from "./partitions.ts";
 import type { PeerChannel } from "./peerChannel.ts";
 import { openPeerChannel } from "./peerChannel.ts";
-import { NodeSessionLease, readNodes } from "./sessionLease.ts";
+import { PostgresMembership, readNodes } from "./membership.ts";
 import { NodeRow } from "./nodeRow.ts";
 import { requireOwnConnections } from "./pooling.ts";
 import type { Readers } from "./readers.ts";
 import { openReaders } from "./readers.ts";
-import type { PostgresOptions } from "./session.ts";
+import type { PostgresOptions } from "./connect.ts";
 import {
   avoidHost,
   connect,
@@ -33,7 +33,7 @@ import {
   canPrepare,
   formatTransactionLimits,
   slowRoundTrip,
-} from "./session.ts";
+} from "./connect.ts";
 import { writeProbe } from "./probe.ts";
 import {
   isContention,
@@ -86,23 +86,23 @@ export async function postgresStore(options: PostgresOptions): Promise<Store> {
   });
   // If the removal fails, the next start tries again.
   await database.removeOldNodes().catch(() => undefined);
-  const sessionLease = new NodeSessionLease(options);
+  const membership = new PostgresMembership(options);
   let store: Store | null = null;
-  const takeOver = async (session: NodeSession): Promise<void> => {
+  const takeOver = async (lost: NodeMembership): Promise<void> => {
     for (let more = true; more && store;)
       more =
-        (await store.execute("takeOver", { ...session, now: database.now(), limit: takeOverLimit }))
-          .reclaimed > 0;
+        (await store.execute("takeOver", { ...lost, now: database.now(), limit: takeOverLimit })).reclaimed >
+        0;
   };
   const peers = await openPeerChannel({
     ...options,
     connection: readers.connection,
-    takeover: { sessionLease, takeOver },
+    takeover: { membership, takeOver },
   });
   database.peers = peers;
   store = createGroupCommitStore({
     ...backend,
-    upkeep: { sessionLease, nodes: () => readNodes(readers.connection) },
+    upkeep: { membership, nodes: () => readNodes(readers.connection) },
     afterNextPoll: afterNextPoll,
     pause: (time) => createPause(options)(time, neverAborted),
     ...(options.elapsed && { elapsed: options.elapsed }),
@@ -168,7 +168,7 @@ const maxPause: Millis = 100;
 /** The longest lock timeout. It applies after many tries of a transaction. */
 const maxLockTimeout: Millis = 2_000;
 
-type WriterSession = { client: Client; connection: DatabaseConnection; endError?: unknown };
+type OpenWriter = { client: Client; connection: DatabaseConnection; endError?: unknown };
 
 /** A function that runs in a transaction. See `Database.transaction`. */
 type TransactionBody<T> = (connection: DatabaseConnection, startTime: Promise<Millis | null>) => Promise<T>;
@@ -182,8 +182,8 @@ export class PostgresDatabase implements Database {
   readonly recentHistories = new RecentHistories();
   peers: PeerChannel | null = null;
   readonly #nodeRow: NodeRow;
-  #session: WriterSession | null = null;
-  #opening: Promise<WriterSession> | null = null;
+  #writer: OpenWriter | null = null;
+  #opening: Promise<OpenWriter> | null = null;
   #startedAt: Millis = 0;
   /** `#startedAt` by the clock of this node. */
   #startedAtLocal: Millis = 0;
@@ -289,12 +289,12 @@ export class PostgresDatabase implements Database {
 
   async #runOnce<T>(run: TransactionBody<T>, deadline: Deadline): Promise<T> {
     const { signal } = deadline;
-    const session = await beforeDeadline(signal, this.#open());
-    const { client } = session;
+    const writer = await beforeDeadline(signal, this.#open());
+    const { client } = writer;
     const cut = (): void => cutConnection(client);
     signal.addEventListener("abort", cut, { once: true });
     try {
-      return await whileHostAnswers(this.#inSession(session, run, deadline), {
+      return await whileHostAnswers(this.#inTransaction(writer, run, deadline), {
         client,
         location: this.#options,
         pause: this.#pause,
@@ -304,69 +304,69 @@ export class PostgresDatabase implements Database {
     }
   }
 
-  async #inSession<T>(session: WriterSession, run: TransactionBody<T>, deadline: Deadline): Promise<T> {
+  async #inTransaction<T>(writer: OpenWriter, run: TransactionBody<T>, deadline: Deadline): Promise<T> {
     let isCommitting = false;
     try {
-      const startTime = this.#begin(session, deadline);
-      const running = run(session.connection, startTime);
+      const startTime = this.#begin(writer, deadline);
+      const running = run(writer.connection, startTime);
       const [beginResult, runResult] = await Promise.allSettled([startTime, running]);
       if (beginResult.status === "rejected") throw beginResult.reason;
       if (runResult.status === "rejected") throw runResult.reason;
       const result = runResult.value;
       if (deadline.signal.aborted) throw makeLate();
       isCommitting = true;
-      await runPlain(session.client, "commit");
+      await runPlain(writer.client, "commit");
       this.#nodeRow.committed();
       this.#lockTimeout = firstLockTimeout;
       return result;
     } catch (error) {
       if (isMissingPartition(error)) this.logTruncation.forgetCovered();
       if (!(error instanceof Unavailable) || error instanceof Outdated) {
-        await runPlain(session.client, "rollback").catch(() => this.#drop(session));
+        await runPlain(writer.client, "rollback").catch(() => this.#drop(writer));
         throw error;
       }
-      this.#drop(session);
-      if (!isCommitting || isIdleTimeout(error) || isIdleTimeout(session.endError))
+      this.#drop(writer);
+      if (!isCommitting || isIdleTimeout(error) || isIdleTimeout(writer.endError))
         throw deadline.signal.aborted ? makeLate(error) : new Interrupted(error.message, { cause: error });
       // The host may have lost its standby, or may no longer be the primary.
-      avoidHost(session.client, this.#options);
+      avoidHost(writer.client, this.#options);
       throw deadline.signal.aborted ? new Unavailable(lateText, { cause: error }) : error;
     }
   }
 
   async close(): Promise<void> {
-    await this.#inSequence(async () => this.#session?.client.end());
+    await this.#inSequence(async () => this.#writer?.client.end());
   }
 
   /** Returns the connection. A transaction whose deadline has passed leaves the opening to the next one. */
-  #open(): Promise<WriterSession> {
-    if (this.#session) return Promise.resolve(this.#session);
-    this.#opening ??= this.#openSession().finally(() => (this.#opening = null));
+  #open(): Promise<OpenWriter> {
+    if (this.#writer) return Promise.resolve(this.#writer);
+    this.#opening ??= this.#openWriter().finally(() => (this.#opening = null));
     return this.#opening;
   }
 
-  async #openSession(): Promise<WriterSession> {
+  async #openWriter(): Promise<OpenWriter> {
     const client = await connect(this.#options, { kind: "writer" }).catch((error: unknown) => {
       throw error instanceof Unavailable ? new Interrupted(error.message, { cause: error }) : error;
     });
     const prepares = canPrepare(this.#options);
-    const session: WriterSession = {
+    const writer: OpenWriter = {
       client,
       connection: createConnection((query) => client.query(query), { prepares, cipher: this.#cipher }),
     };
-    client.once("end", () => this.#drop(session));
+    client.once("end", () => this.#drop(writer));
     // If the process was paused, the database may end the connection between two statements. The reason
     // arrives here, and the error of the next statement does not contain it.
-    client.once("error", (error: unknown) => (session.endError = error));
-    this.#session = session;
-    return session;
+    client.once("error", (error: unknown) => (writer.endError = error));
+    this.#writer = writer;
+    return writer;
   }
 
-  #drop(session: WriterSession): void {
+  #drop(writer: OpenWriter): void {
     // The next connection may lead to a former standby that has lost rows.
     this.#forgetRows();
-    if (this.#session === session) this.#session = null;
-    cutConnection(session.client);
+    if (this.#writer === writer) this.#writer = null;
+    cutConnection(writer.client);
   }
 
   #forgetRows(): void {
@@ -388,7 +388,7 @@ export class PostgresDatabase implements Database {
   }
 
   /** Begins a transaction and returns its time. */
-  async #begin({ client }: WriterSession, deadline: Deadline): Promise<Millis> {
+  async #begin({ client }: OpenWriter, deadline: Deadline): Promise<Millis> {
     const { clock, now, onOutdated } = this.#options;
     const isUsual = this.#lockTimeout === firstLockTimeout && canPrepare(this.#options);
     const lockTimeoutSetting = isUsual ? "" : `; set local lock_timeout = ${this.#lockTimeout}`;

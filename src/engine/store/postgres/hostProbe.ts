@@ -1,7 +1,7 @@
 import type { Client } from "pg";
 import type { Millis } from "../../core/values/basics.ts";
-import type { DatabaseLocation } from "./session.ts";
-import { avoidHost, cutConnection, probeHost } from "./session.ts";
+import type { DatabaseLocation } from "./connect.ts";
+import { avoidHost, cutConnection, probeHost } from "./connect.ts";
 import { Interrupted, Unavailable } from "../layout/storageErrors.ts";
 
 /** A database that has not answered for this long is probed on a second connection. */

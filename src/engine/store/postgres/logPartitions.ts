@@ -9,7 +9,7 @@ import {
   readCoveredRange,
 } from "./partitions.ts";
 import { alone } from "./schema.ts";
-import type { PostgresOptions } from "./session.ts";
+import type { PostgresOptions } from "./connect.ts";
 import { runPlain } from "./connection.ts";
 import type { LogTruncation } from "../sql/database.ts";
 import { day, minute } from "../../core/values/time.ts";

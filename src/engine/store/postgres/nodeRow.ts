@@ -4,7 +4,7 @@ import type { Millis } from "../../core/values/basics.ts";
 import type { BatchStart, ClockReading, UsedTime } from "../../core/cluster/sharedTime.ts";
 import { measureClockJump, maxClockJump, nextBatchTime } from "../../core/cluster/sharedTime.ts";
 import type { DatabaseConnection } from "../sql/database.ts";
-import type { PostgresOptions } from "./session.ts";
+import type { PostgresOptions } from "./connect.ts";
 import type { Columns } from "../catalog/tables.ts";
 
 const raiseCounterSql = `insert into nodes
@@ -57,7 +57,7 @@ export class NodeRow {
   begin({ counter, used_at: usedAt, latest }: Columns, reading: ClockReading): Millis {
     const { clock } = reading;
     this.#written = null;
-    // A row that `sessionLease.ts` has created records no batch yet; its counter is 0.
+    // A row that `membership.ts` has created records no batch yet; its counter is 0.
     const found = typeof counter === "number" && counter > 0 ? { counter, usedAt: Number(usedAt) } : null;
     const loss = detectLoss(this.#acknowledged, found, clock);
     if (loss !== null) {

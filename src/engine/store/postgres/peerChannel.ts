@@ -2,11 +2,11 @@ import type { Client, Notification } from "pg";
 import type { Millis, NodeId } from "../../core/values/basics.ts";
 import type { DatabaseConnection } from "../sql/database.ts";
 import { isReplaced, isSchemaKnown, replacedSchema } from "../sql/schema.ts";
-import type { NodeSession } from "../../core/cluster/takeover.ts";
-import type { NodeSessionLease } from "./sessionLease.ts";
-import type { DatabaseLocation, PostgresOptions } from "./session.ts";
+import type { NodeMembership } from "../../core/cluster/takeover.ts";
+import type { PostgresMembership } from "./membership.ts";
+import type { DatabaseLocation, PostgresOptions } from "./connect.ts";
 import { readSqlState } from "./databaseErrors.ts";
-import { connect, cutConnection } from "./session.ts";
+import { connect, cutConnection } from "./connect.ts";
 import { createConnection } from "./connection.ts";
 import { DueNotifier } from "./dueNotifier.ts";
 import { whileHostAnswers } from "./hostProbe.ts";
@@ -57,8 +57,8 @@ type ListenerOptions = DatabaseLocation &
     takeover: TakeoverOptions;
   };
 
-/** `takeOver` is called with each session whose leases end early. */
-type TakeoverOptions = { sessionLease: NodeSessionLease; takeOver(session: NodeSession): Promise<void> };
+/** `takeOver` is called with each membership whose leases end early. */
+type TakeoverOptions = { membership: PostgresMembership; takeOver(lost: NodeMembership): Promise<void> };
 
 /**
  * Opens the channel to the other nodes. It listens if the database and the connection allow `listen`;
@@ -99,8 +99,8 @@ class PeerListener implements PeerChannel {
   #accountsListener: () => void = () => undefined;
   #client: Client | null = null;
   #polling: PeerChannel | null = null;
-  /** Whether this database supports session leases, as far as is known. */
-  #hasSessionLeases = true;
+  /** Whether this database supports memberships, as far as is known. */
+  #hasMemberships = true;
   readonly #takingOver = new Set<string>();
   #keeping: Promise<void> = Promise.resolve();
 
@@ -131,7 +131,7 @@ class PeerListener implements PeerChannel {
   }
 
   async close(): Promise<void> {
-    await this.#withTimeout(endTimeout, this.#options.takeover.sessionLease.end(this.#options.connection));
+    await this.#withTimeout(endTimeout, this.#options.takeover.membership.end(this.#options.connection));
     this.#end.abort();
     // Closing does not wait for unanswered statements, because their results no longer matter.
     if (this.#client) cutConnection(this.#client);
@@ -178,22 +178,22 @@ class PeerListener implements PeerChannel {
   }
 
   /**
-   * Observes the sessions of the other nodes. If this connection does not answer while another connection
-   * does, it is given up together with its session lease.
+   * Observes the memberships of the other nodes. If this connection does not answer while another connection
+   * does, it is given up together with its membership.
    */
   async #watchNodes(client: Client, lost: AbortController): Promise<void> {
     const { clock, takeover } = this.#options;
     const connection = createConnection((query) => client.query(query));
-    while (this.#hasSessionLeases && !lost.signal.aborted) {
-      await clock.sleep(clock.now() + takeover.sessionLease.nextCheckDelay(), lost.signal);
+    while (this.#hasMemberships && !lost.signal.aborted) {
+      await clock.sleep(clock.now() + takeover.membership.nextCheckDelay(), lost.signal);
       if (lost.signal.aborted) return;
-      const checking = takeover.sessionLease.checkOtherNodes(connection).catch(() => null);
+      const checking = takeover.membership.checkOtherNodes(connection).catch(() => null);
       const gone =
         (await this.#withTimeout(checkTimeout, checking)) ??
         (await Promise.race([checking, this.#untilOtherConnectionAnswers(lost.signal)]));
-      for (const session of gone ?? []) void this.#takeOver(session);
+      for (const lost of gone ?? []) void this.#takeOver(lost);
       if (gone !== null || lost.signal.aborted) continue;
-      takeover.sessionLease.loseUnresponsive(client);
+      takeover.membership.loseUnresponsive(client);
       lost.abort();
     }
   }
@@ -216,18 +216,18 @@ class PeerListener implements PeerChannel {
   }
 
   /**
-   * Takes over one session. A session is not taken over twice at the same time. Several sessions may be taken
-   * over at once, and checks of the other nodes do not wait for that.
+   * Takes over one membership. A membership is not taken over twice at the same time. Several memberships may
+   * be taken over at once, and checks of the other nodes do not wait for that.
    */
-  async #takeOver(session: NodeSession): Promise<void> {
-    const { sessionLease, takeOver } = this.#options.takeover;
-    const name = `${session.node} ${session.session}`;
+  async #takeOver(lost: NodeMembership): Promise<void> {
+    const { membership, takeOver } = this.#options.takeover;
+    const name = `${lost.node} ${lost.membership}`;
     if (this.#takingOver.has(name)) return;
     this.#takingOver.add(name);
-    // If the takeover fails, the next check finds the session gone again.
-    await takeOver(session).then(
+    // If the takeover fails, the next check finds the membership gone again.
+    await takeOver(lost).then(
       () => {
-        sessionLease.recordTakeover(session);
+        membership.recordTakeover(lost);
         // The lost node may have returned messages without announcing them.
         this.#dueListener(0);
       },
@@ -278,22 +278,22 @@ class PeerListener implements PeerChannel {
     const client = (this.#client = await connectListener(this.#options, (notification) =>
       this.#handleNotification(notification),
     ));
-    await this.#takeSessionLease(client);
+    await this.#takeMembership(client);
     return client;
   }
 
-  /** Takes the session lease. If the database refuses it, leases end only at their due time. */
-  async #takeSessionLease(client: Client): Promise<void> {
-    if (!this.#hasSessionLeases) return;
+  /** Takes the membership. If the database refuses it, leases end only at their due time. */
+  async #takeMembership(client: Client): Promise<void> {
+    if (!this.#hasMemberships) return;
     try {
-      await this.#options.takeover.sessionLease.take(client);
+      await this.#options.takeover.membership.take(client);
     } catch (error) {
       if (error instanceof Unavailable) {
         cutConnection(client);
         throw error;
       }
-      this.#hasSessionLeases = false;
-      void this.#abandonSessionLease();
+      this.#hasMemberships = false;
+      void this.#abandonMembership();
     }
   }
 
@@ -304,11 +304,11 @@ class PeerListener implements PeerChannel {
     if (at !== null) this.#dueListener(at);
   }
 
-  async #abandonSessionLease(): Promise<void> {
+  async #abandonMembership(): Promise<void> {
     const { clock, connection, takeover } = this.#options;
     while (!this.#end.signal.aborted) {
       try {
-        return await takeover.sessionLease.abandon(connection);
+        return await takeover.membership.abandon(connection);
       } catch {
         await clock.sleep(clock.now() + pollInterval, this.#end.signal);
       }
@@ -321,8 +321,8 @@ class PeerListener implements PeerChannel {
   }
 
   #pollInstead(): void {
-    this.#hasSessionLeases = false;
-    void this.#abandonSessionLease();
+    this.#hasMemberships = false;
+    void this.#abandonMembership();
     this.#polling = startPolling(this.#options);
     this.#polling.onDue((at) => this.#dueListener(at));
     this.#polling.onAccountsChanged(() => this.#accountsListener());

@@ -1,7 +1,7 @@
 import type { Client } from "pg";
-import type { ConnectionKind, DatabaseLocation } from "./session.ts";
+import type { ConnectionKind, DatabaseLocation } from "./connect.ts";
 import { readSqlState } from "./databaseErrors.ts";
-import { connect } from "./session.ts";
+import { connect } from "./connect.ts";
 import { runPlain } from "./connection.ts";
 import { StorageRefused } from "../layout/storageErrors.ts";
 

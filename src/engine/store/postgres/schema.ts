@@ -2,9 +2,9 @@ import type { Client } from "pg";
 import { spans } from "../../core/values/limits.ts";
 import type { Millis } from "../../core/values/basics.ts";
 import { createTables, type TableCreation } from "../sql/schema.ts";
-import type { DatabaseLocation, PostgresOptions } from "./session.ts";
+import type { DatabaseLocation, PostgresOptions } from "./connect.ts";
 import { readSqlState } from "./databaseErrors.ts";
-import { connect, canPrepare } from "./session.ts";
+import { connect, canPrepare } from "./connect.ts";
 import { createConnection, runPlain } from "./connection.ts";
 import { Unavailable } from "../layout/storageErrors.ts";
 

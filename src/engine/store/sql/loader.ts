@@ -45,9 +45,9 @@ function makeLoader(connection: DatabaseConnection): Loader {
   const { dialect } = connection;
   const readList = createReader(connection);
   const leasedByOthers = `where due_at > ${serverEndedDueAt} and leased_by <> ? order by due_at, id limit ?`;
-  const nodeSession = `(select id from nodes where id = ? and session = ?${dialect.lock("nodes")})`;
+  const memberRow = `(select id from nodes where id = ? and session = ?${dialect.lock("nodes")})`;
   // The two bounds exclude rows that are due already and rows that are delayed for a long time.
-  const leasedInSession = `where due_at > ? and due_at <= ? and leased_by = ${nodeSession}
+  const leasedInMembership = `where due_at > ? and due_at <= ? and leased_by = ${memberRow}
     order by due_at, id limit ?${dialect.lock(messages.name, "skip locked")}`;
   return {
     rows: (name, keys, options) => readRowsByKey(connection, name, { keys, mode: "locking", ...options }),
@@ -55,12 +55,12 @@ function makeLoader(connection: DatabaseConnection): Loader {
     ...createRunRowsReader(connection),
     ...createHistoryReader(connection),
     waitlistHeads: createHeadReader(connection),
-    leasedByOthers: ({ node, session, limit }) =>
-      session === undefined
+    leasedByOthers: ({ node, membership, limit }) =>
+      membership === undefined
         ? readList(messages, { rest: leasedByOthers, values: [node, limit] })
         : readList(messages, {
-            rest: leasedInSession,
-            values: [session.after, session.until, node, session.number, limit],
+            rest: leasedInMembership,
+            values: [membership.after, membership.until, node, membership.number, limit],
           }),
     expired: createExpiredReader(connection),
     keptLog: createKeptLogReader(connection),

@@ -361,8 +361,8 @@ test("the nodes of a shared store have their states and their last changes", asy
       upkeep: {
         ...store.upkeep,
         nodes: async () => [
-          { ...node, id: "nod_2", changedAt: 9, session: 4 },
-          { ...node, id: "nod_1", changedAt: null, session: 1 },
+          { ...node, id: "nod_2", changedAt: 9, membership: 4 },
+          { ...node, id: "nod_1", changedAt: null, membership: 1 },
         ],
       },
     }),

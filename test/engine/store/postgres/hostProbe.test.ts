@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { postgresStore } from "../../../../src/engine/store/postgres/database.ts";
 import { batchTimeout } from "../../../../src/engine/store/postgres/deadline.ts";
-import { connect, cutConnection, probeHost } from "../../../../src/engine/store/postgres/session.ts";
+import { connect, cutConnection, probeHost } from "../../../../src/engine/store/postgres/connect.ts";
 import { freshDatabase } from "../../../postgres.ts";
 import { createRandom } from "../createRandom.ts";
 import { ask } from "./postgresDatabase.ts";

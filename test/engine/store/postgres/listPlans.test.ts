@@ -4,7 +4,7 @@ import { firstIdAt } from "../../../../src/engine/core/values/ids.ts";
 import { day } from "../../../../src/engine/core/values/time.ts";
 import { createConnection, runPlain } from "../../../../src/engine/store/postgres/connection.ts";
 import { createPartitions } from "../../../../src/engine/store/postgres/partitions.ts";
-import { connect } from "../../../../src/engine/store/postgres/session.ts";
+import { connect } from "../../../../src/engine/store/postgres/connect.ts";
 import type { Range, StorageReads } from "../../../../src/engine/store/layout/storageReads.ts";
 import { createSqlReads } from "../../../../src/engine/store/sql/reads.ts";
 import { freshDatabase } from "../../../postgres.ts";

@@ -72,7 +72,7 @@ test("a node reports lost batches once and continues with the database's counter
   expect(await counter(url)).toBe(4);
 });
 
-test("a row with only a session records no batch, so the beginning of the loss is unknown", async () => {
+test("a row with only a membership records no batch, so the beginning of the loss is unknown", async () => {
   const url = await freshDatabase();
   const { world, losses } = await nodeAt(url);
   await world.account();

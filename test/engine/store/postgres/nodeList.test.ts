@@ -10,7 +10,7 @@ test("the list has each node, its version, its last change, and whether it is al
   clock.now += 60_000;
   await a.publish([makeInput()]);
   await c?.store.close();
-  // The node is killed: its session ends without a word.
+  // The node is killed: its membership ends without a word.
   await ask(url, "insert into nodes (id, started_at, version, session) values ('nod_killed', 5, '0.1.0', 1)");
   const found = await b.store.upkeep.nodes();
   const byId = Object.fromEntries(found.map((one) => [one.id, one]));
@@ -19,6 +19,11 @@ test("the list has each node, its version, its last change, and whether it is al
   expect(byId["nod_0"]).toMatchObject({ version: "1.2.3", startedAt: started, isAlive: true });
   expect(byId["nod_0"]?.changedAt).toBeGreaterThanOrEqual(started + 60_000);
   expect(byId["nod_1"]).toMatchObject({ isAlive: true });
-  expect(byId["nod_2"]).toMatchObject({ session: 0, isAlive: false });
-  expect(byId["nod_killed"]).toMatchObject({ version: "0.1.0", session: 1, isAlive: false, changedAt: null });
+  expect(byId["nod_2"]).toMatchObject({ membership: 0, isAlive: false });
+  expect(byId["nod_killed"]).toMatchObject({
+    version: "0.1.0",
+    membership: 1,
+    isAlive: false,
+    changedAt: null,
+  });
 });

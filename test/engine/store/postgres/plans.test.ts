@@ -6,7 +6,7 @@ import { makeTurnStatements } from "../../../../src/engine/store/sql/dueRows.ts"
 import type { Loader } from "../../../../src/engine/store/batch/loader.ts";
 import { day } from "../../../../src/engine/core/values/time.ts";
 import { createPartitions } from "../../../../src/engine/store/postgres/partitions.ts";
-import { connect } from "../../../../src/engine/store/postgres/session.ts";
+import { connect } from "../../../../src/engine/store/postgres/connect.ts";
 import { createConnection, runPlain } from "../../../../src/engine/store/postgres/connection.ts";
 import { getLoader } from "../../../../src/engine/store/sql/loader.ts";
 import { createSqlReads } from "../../../../src/engine/store/sql/reads.ts";

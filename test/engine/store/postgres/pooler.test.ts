@@ -2,7 +2,7 @@ import { Client } from "pg";
 import { expect, onTestFinished, test } from "vitest";
 import { openPostgresForMove } from "../../../../src/operations/moveStore/postgres.ts";
 import { openPostgresReads, postgresStore } from "../../../../src/engine/store/postgres/database.ts";
-import type { Pooling } from "../../../../src/engine/store/postgres/session.ts";
+import type { Pooling } from "../../../../src/engine/store/postgres/connect.ts";
 import { freshDatabase } from "../../../postgres.ts";
 import { createRandom } from "../createRandom.ts";
 import { ask } from "./postgresDatabase.ts";

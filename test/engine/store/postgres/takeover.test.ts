@@ -5,10 +5,10 @@ import { ask, openNode } from "./postgresDatabase.ts";
 import { startProxy } from "./postgresProxy.ts";
 import { closeAfterTest, TestClock, StoreFixture } from "../storeFixture.ts";
 
-// Nodes see each other's sessions on a real database: see docs/decisions/0051.
+// Nodes see each other's memberships on a real database: see docs/decisions/0051.
 
 /** Limits a query to this database, because other tests share the server. */
-const ofSessions =
+const ofMemberships =
   "locktype = 'advisory' and objsubid = 1 " +
   "and database = (select oid from pg_database where datname = current_database())";
 
@@ -23,23 +23,23 @@ async function nodes(url: string): Promise<[StoreFixture, StoreFixture]> {
   return [await open("nod_a"), await open("nod_b")];
 }
 
-const sessionOf = async (url: string, node: string): Promise<number> =>
+const membershipOf = async (url: string, node: string): Promise<number> =>
   Number((await ask(url, `select session from nodes where id = '${node}'`))[0]?.["session"]);
 
-const takeOver = (world: StoreFixture, session: number) =>
-  world.store.execute("takeOver", { node: "nod_a", session, now: world.clock.now, limit: 10 });
+const takeOver = (world: StoreFixture, membership: number) =>
+  world.store.execute("takeOver", { node: "nod_a", membership, now: world.clock.now, limit: 10 });
 
-test("a takeover makes due only the leases of the given session", async () => {
+test("a takeover makes due only the leases of the given membership", async () => {
   const url = await freshDatabase();
   const [a, b] = await nodes(url);
   await a.account();
   const mine = await a.sent();
   const theirs = await b.sent();
-  const session = await sessionOf(url, "nod_a");
-  expect(session).toBe(1);
-  expect(await takeOver(b, session + 1)).toEqual({ reclaimed: 0 });
-  expect(await takeOver(b, session)).toEqual({ reclaimed: 1 });
-  expect(await takeOver(b, session)).toEqual({ reclaimed: 0 });
+  const membership = await membershipOf(url, "nod_a");
+  expect(membership).toBe(1);
+  expect(await takeOver(b, membership + 1)).toEqual({ reclaimed: 0 });
+  expect(await takeOver(b, membership)).toEqual({ reclaimed: 1 });
+  expect(await takeOver(b, membership)).toEqual({ reclaimed: 0 });
   await b.store.execute("claim", { limit: 10 });
   const [again] = b.delivered();
   expect(again?.message.id).toBe(mine.message.id);
@@ -58,24 +58,25 @@ test("a takeover ignores messages that are due later than any lease", async () =
   expect(await takeOver(b, 1)).toEqual({ reclaimed: 0 });
 });
 
-test("a node whose connection ends begins another session and takes its lease again", async () => {
+test("a node whose connection ends begins another membership and takes its lease again", async () => {
   const url = await freshDatabase();
   const [a] = await nodes(url);
-  const { sessionLease } = a.store.upkeep;
+  const { membership } = a.store.upkeep;
   const changes: boolean[] = [];
-  sessionLease.onChange(() => changes.push(sessionLease.isAlive()));
-  const held = async (): Promise<boolean> =>
-    (await ask(url, `select count(*)::int as count from pg_locks where ${ofSessions}`))[0]?.["count"] === 2;
-  await until(held);
-  // A node can lose its session lease only after it has seen another node.
+  membership.onChange(() => changes.push(membership.isAlive()));
+  const bothTaken = async (): Promise<boolean> =>
+    (await ask(url, `select count(*)::int as count from pg_locks where ${ofMemberships}`))[0]?.["count"] ===
+    2;
+  await until(bothTaken);
+  // A node can lose its membership only after it has seen another node.
   await until(async () => {
-    await ask(url, `select pg_terminate_backend(pid) from pg_locks where ${ofSessions}`);
+    await ask(url, `select pg_terminate_backend(pid) from pg_locks where ${ofMemberships}`);
     await new Promise((resolve) => setTimeout(resolve, 200));
     return changes.includes(false);
   });
-  await until(async () => sessionLease.isAlive() && (await held()));
-  expect(await sessionOf(url, "nod_a")).toBeGreaterThan(1);
-  expect(await sessionOf(url, "nod_b")).toBeGreaterThan(1);
+  await until(async () => membership.isAlive() && (await bothTaken()));
+  expect(await membershipOf(url, "nod_a")).toBeGreaterThan(1);
+  expect(await membershipOf(url, "nod_b")).toBeGreaterThan(1);
 });
 
 /** Creates a user that may only create tables. Returns the URL for that user. */
@@ -93,33 +94,33 @@ async function plainUser(url: string): Promise<string> {
 }
 
 const locksIn = async (url: string): Promise<number> =>
-  (await ask(url, `select 1 from pg_locks where ${ofSessions}`)).length;
+  (await ask(url, `select 1 from pg_locks where ${ofMemberships}`)).length;
 
-test("a node with no privilege beyond its own tables has a session lease", async () => {
+test("a node with no privilege beyond its own tables has a membership", async () => {
   const url = await freshDatabase();
   const own = await plainUser(url);
   const store = closeAfterTest(await openNode(own, new TestClock(), { node: "nod_a" }));
-  expect(store.upkeep.sessionLease.isAlive()).toBe(true);
-  expect([await sessionOf(url, "nod_a"), await locksIn(url)]).toEqual([1, 1]);
+  expect(store.upkeep.membership.isAlive()).toBe(true);
+  expect([await membershipOf(url, "nod_a"), await locksIn(url)]).toEqual([1, 1]);
 });
 
-test("a node that may not look at others has no visible session, and delivers", async () => {
+test("a node that may not look at others has no visible membership, and delivers", async () => {
   const url = await freshDatabase();
   const own = await plainUser(url);
   await ask(url, "revoke execute on function pg_walfile_name(pg_lsn) from public");
   const store = closeAfterTest(await openNode(own, new TestClock(), { node: "nod_a" }));
-  expect(store.upkeep.sessionLease.isAlive()).toBe(true);
+  expect(store.upkeep.membership.isAlive()).toBe(true);
   expect([await ask(url, "select 1 from nodes"), await locksIn(url)]).toEqual([[], 0]);
 });
 
-test("a node that may no longer look at others abandons its session lease, and delivers", async () => {
+test("a node that may no longer look at others abandons its membership, and delivers", async () => {
   const url = await freshDatabase();
   const own = await plainUser(url);
   const store = closeAfterTest(await openNode(own, new TestClock(), { node: "nod_a" }));
   await ask(url, "revoke execute on function pg_walfile_name(pg_lsn) from public");
-  await ask(url, `select pg_terminate_backend(pid) from pg_locks where ${ofSessions}`);
-  await until(async () => (await sessionOf(url, "nod_a")) === 2);
-  await until(async () => store.upkeep.sessionLease.isAlive());
+  await ask(url, `select pg_terminate_backend(pid) from pg_locks where ${ofMemberships}`);
+  await until(async () => (await membershipOf(url, "nod_a")) === 2);
+  await until(async () => store.upkeep.membership.isAlive());
   expect(await locksIn(url)).toBe(0);
 });
 
@@ -140,32 +141,32 @@ async function nodesBehind(swallows: { application: string | null }) {
 }
 
 test(
-  "a node loses its session lease when only its own connection is silent, and takes it again",
+  "a node loses its membership when only its own connection is silent, and takes it again",
   { tags: "long" },
   async () => {
     const swallows: { application: string | null } = { application: null };
     const { url, a, b } = await nodesBehind(swallows);
-    const { sessionLease } = a.store.upkeep;
+    const { membership } = a.store.upkeep;
     let lostFor = 0;
-    sessionLease.onChange(() => (lostFor = sessionLease.isAlive() ? lostFor : sessionLease.lostFor()));
+    membership.onChange(() => (lostFor = membership.isAlive() ? lostFor : membership.lostFor()));
     swallows.application = "waypost listener";
-    await until(async () => !sessionLease.isAlive());
+    await until(async () => !membership.isAlive());
     expect(lostFor).toBeGreaterThanOrEqual(0);
-    expect(b.store.upkeep.sessionLease.isAlive()).toBe(true);
+    expect(b.store.upkeep.membership.isAlive()).toBe(true);
     swallows.application = null;
-    await until(async () => sessionLease.isAlive());
-    expect(await sessionOf(url, "nod_a")).toBeGreaterThan(1);
+    await until(async () => membership.isAlive());
+    expect(await membershipOf(url, "nod_a")).toBeGreaterThan(1);
   },
 );
 
 test(
-  "a node keeps its session lease when the whole database is silent, and can be closed",
+  "a node keeps its membership when the whole database is silent, and can be closed",
   { tags: "long" },
   async () => {
     const swallows: { application: string | null } = { application: null };
     const { a } = await nodesBehind(swallows);
     const changes: unknown[] = [];
-    a.store.upkeep.sessionLease.onChange(() => changes.push(a.store.upkeep.sessionLease.isAlive()));
+    a.store.upkeep.membership.onChange(() => changes.push(a.store.upkeep.membership.isAlive()));
     swallows.application = "";
     await new Promise((resolve) => setTimeout(resolve, 3_000));
     expect(changes).toEqual([]);
@@ -173,9 +174,9 @@ test(
   },
 );
 
-test("a node that shuts down in order leaves no session", async () => {
+test("a node that shuts down in order leaves no membership", async () => {
   const url = await freshDatabase();
   const [a] = await nodes(url);
   await a.store.close();
-  expect(await sessionOf(url, "nod_a")).toBe(0);
+  expect(await membershipOf(url, "nod_a")).toBe(0);
 });

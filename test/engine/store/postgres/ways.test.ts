@@ -1,7 +1,7 @@
 import { Client } from "pg";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { spans } from "../../../../src/engine/core/values/limits.ts";
-import type { PostgresOptions } from "../../../../src/engine/store/postgres/session.ts";
+import type { PostgresOptions } from "../../../../src/engine/store/postgres/connect.ts";
 import { inFoundation, postgresStore } from "../../../../src/engine/store/postgres/database.ts";
 import { batchTimeout } from "../../../../src/engine/store/postgres/deadline.ts";
 import { StorageRefused } from "../../../../src/engine/store/layout/storageErrors.ts";

@@ -1,28 +1,31 @@
 import type { Client } from "pg";
 import type { Millis, NodeId } from "../../core/values/basics.ts";
 import type { NodeRecord } from "../../core/cluster/nodeState.ts";
-import type { NodeSession, SessionHistory } from "../../core/cluster/takeover.ts";
+import type { NodeMembership, MembershipHistory } from "../../core/cluster/takeover.ts";
 import {
   hasOtherNodes,
   recordTakeover,
   nextCheckDelay,
-  observeSessions,
+  observeMemberships,
 } from "../../core/cluster/takeover.ts";
 import type { DatabaseConnection } from "../sql/database.ts";
 import { createConnection } from "./connection.ts";
-import type { SessionLease, Unsubscribe } from "../store.ts";
+import type { Membership, Unsubscribe } from "../store.ts";
 
 /** The id of the row with the latest time of a store that was moved here. It is not a node. */
 export const movedNode = "moved";
 
-const lockKey = (id: string, session: string): string =>
-  `hashtextextended('waypost node ' || ${id} || ' ' || ${session}, 0)`;
+const lockKey = (id: string, membership: string): string =>
+  `hashtextextended('waypost node ' || ${id} || ' ' || ${membership}, 0)`;
 
-const beginSessionSql = `insert into nodes (id, started_at, version, session) values (?, ?, ?, 1)
+const beginMembershipSql = `insert into nodes (id, started_at, version, session) values (?, ?, ?, 1)
   on conflict (id) do update set session = nodes.session + 1 returning session`;
 
-/** Reports whether the session lease of a row of the table `nodes` is alive, as 1 or 0. */
-const heldSql = `case when ${lockKey("nodes.id", "session")} in (
+/**
+ * Reports whether the membership of a row of the table `nodes` is alive, as 1 or 0. The column `session` has
+ * the number of the membership.
+ */
+const isAliveSql = `case when ${lockKey("nodes.id", "session")} in (
       select (classid::bigint << 32) | objid::bigint from pg_locks
       where locktype = 'advisory' and granted and objsubid = 1
         and database = (select oid from pg_database where datname = current_database())
@@ -30,10 +33,10 @@ const heldSql = `case when ${lockKey("nodes.id", "session")} in (
 
 const otherNodesSql = `select
     pg_postmaster_start_time()::text || ' ' || left(pg_walfile_name(pg_current_wal_lsn()), 8) as server,
-    nodes.id, session, ${heldSql} as held
+    nodes.id, session, ${isAliveSql} as alive
   from nodes where id <> ? and session > 0`;
 
-const allNodesSql = `select id, started_at, version, used_at, session, ${heldSql} as held
+const allNodesSql = `select id, started_at, version, used_at, session, ${isAliveSql} as alive
   from nodes where id <> '${movedNode}' order by greatest(used_at, started_at) desc, id limit ?`;
 
 /** The number of nodes in one list. Each start of a server is a node. */
@@ -46,8 +49,8 @@ export async function readNodes({ query }: Pick<DatabaseConnection, "query">): P
     version: String(row["version"]),
     startedAt: Number(row["started_at"]),
     changedAt: Number(row["used_at"]) || null,
-    session: Number(row["session"]),
-    isAlive: row["held"] === 1,
+    membership: Number(row["session"]),
+    isAlive: row["alive"] === 1,
   }));
 }
 
@@ -57,30 +60,30 @@ const checkInterval: Millis = 500;
 const observedByAllAfter: Millis = 3_000;
 
 /**
- * Raises the session number of a node and returns it. Messages leased in earlier sessions can then no longer
- * be taken over.
+ * Raises the membership number of a node and returns it. Messages leased in earlier memberships can then no
+ * longer be taken over.
  */
-export async function beginSession(
+export async function beginMembership(
   connection: DatabaseConnection,
-  { node, version = "" }: Pick<SessionLeaseOptions, "node" | "version">,
+  { node, version = "" }: Pick<MembershipOptions, "node" | "version">,
   now: Millis,
 ): Promise<number> {
-  const [row] = await connection.query(beginSessionSql, [node, now, version]);
+  const [row] = await connection.query(beginMembershipSql, [node, now, version]);
   return Number(row?.["session"]);
 }
 
-type SessionLeaseOptions = { node: NodeId; version?: string; clock: { now(): Millis }; elapsed?(): Millis };
+type MembershipOptions = { node: NodeId; version?: string; clock: { now(): Millis }; elapsed?(): Millis };
 
 /**
- * The session lease of this node: an advisory lock on the connection that listens. Each connection takes a
+ * The membership of this node: an advisory lock on the connection that listens. Each connection takes a
  * different lock, whose number is in the row of the node. A new connection therefore does not wait for a lost
  * connection whose loss the database has not noticed yet.
  */
-export class NodeSessionLease implements SessionLease {
-  readonly #options: SessionLeaseOptions;
+export class PostgresMembership implements Membership {
+  readonly #options: MembershipOptions;
   readonly #listeners = new Set<() => void>();
   #client: Client | null = null;
-  #observed: SessionHistory | null = null;
+  #observed: MembershipHistory | null = null;
   #isAlive = true;
   #isUsed = false;
   #takenAt: Millis = 0;
@@ -88,7 +91,7 @@ export class NodeSessionLease implements SessionLease {
   #answeredAt: Millis = 0;
   #lostFor: Millis = 0;
 
-  constructor(options: SessionLeaseOptions) {
+  constructor(options: MembershipOptions) {
     this.#options = options;
   }
 
@@ -106,7 +109,7 @@ export class NodeSessionLease implements SessionLease {
   }
 
   /**
-   * Takes the lock on a new connection. Rejects if the database refuses something that session leases need;
+   * Takes the lock on a new connection. Rejects if the database refuses something that memberships need;
    * leases then end only at their due time.
    */
   async take(client: Client): Promise<void> {
@@ -114,11 +117,11 @@ export class NodeSessionLease implements SessionLease {
     const { node, clock } = this.#options;
     // This query runs first, so that a database that refuses it does so before another node can see the lock.
     await connection.query(otherNodesSql, [node]);
-    const session = await beginSession(connection, this.#options, clock.now());
+    const membership = await beginMembership(connection, this.#options, clock.now());
     this.#isUsed = true;
-    await connection.query(`select pg_advisory_lock(${lockKey("?::text", "?::text")}) is null as held`, [
+    await connection.query(`select pg_advisory_lock(${lockKey("?::text", "?::text")}) is null as taken`, [
       node,
-      String(session),
+      String(membership),
     ]);
     this.#client = client;
     this.#takenAt = this.#now();
@@ -127,23 +130,23 @@ export class NodeSessionLease implements SessionLease {
     this.#set(true);
   }
 
-  /** Checks the other nodes. Returns the sessions whose leases end now. */
-  async checkOtherNodes(connection: DatabaseConnection): Promise<NodeSession[]> {
+  /** Checks the other nodes. Returns the memberships whose leases end now. */
+  async checkOtherNodes(connection: DatabaseConnection): Promise<NodeMembership[]> {
     const askedAt = this.#now();
     const found = await connection.query(otherNodesSql, [this.#options.node]);
     this.#answeredAt = askedAt;
     const [first] = found;
     if (!first) return [];
-    const sessions = found.map(({ id, session, held }) => ({
+    const memberships = found.map(({ id, session, alive }) => ({
       node: String(id),
-      session: Number(session),
-      isAlive: held === 1,
+      membership: Number(session),
+      isAlive: alive === 1,
     }));
     const at = this.#now();
     // Another node that has not checked since this node took its lock may assume that it is alone.
     // Observations from that time are therefore not used.
     const previous = at - this.#takenAt < observedByAllAfter ? null : this.#observed;
-    const observation = observeSessions(previous, { server: String(first.server), sessions, at });
+    const observation = observeMemberships(previous, { server: String(first.server), memberships, at });
     this.#observed = observation.watch;
     return observation.gone;
   }
@@ -153,19 +156,19 @@ export class NodeSessionLease implements SessionLease {
     return nextCheckDelay(this.#observed, this.#now(), checkInterval);
   }
 
-  /** Records that the leases of a session have ended. */
-  recordTakeover(session: NodeSession): void {
-    this.#observed &&= recordTakeover(this.#observed, session, this.#now());
+  /** Records that the leases of a membership have ended. */
+  recordTakeover(membership: NodeMembership): void {
+    this.#observed &&= recordTakeover(this.#observed, membership, this.#now());
   }
 
-  /** Ends the session when this node shuts down, because it has no leases any more. */
+  /** Ends the membership when this node shuts down, because it has no leases any more. */
   async end(connection: DatabaseConnection): Promise<void> {
     if (this.#isUsed)
       await connection.query("update nodes set session = 0 where id = ?", [this.#options.node]);
   }
 
   /**
-   * Ends the use of session leases, because this node will have no lock any more. Raises the session number
+   * Ends the use of memberships, because this node will have no lock any more. Raises the membership number
    * first, so that the other nodes no longer use what they have observed.
    */
   async abandon(connection: DatabaseConnection): Promise<void> {

@@ -1,20 +1,20 @@
 import { beforeEach, expect, test } from "vitest";
 import { spans } from "../../../src/engine/core/values/limits.ts";
 import type { LeaseRef } from "../../../src/engine/core/model/messageState.ts";
-import { SessionLeaseGuard } from "../../../src/engine/delivery/sessionLeaseGuard.ts";
+import { MembershipGuard } from "../../../src/engine/delivery/membershipGuard.ts";
 import { memoryStore } from "../../model/memoryStore.ts";
-import type { SessionLease, Store } from "../../../src/engine/store/store.ts";
+import type { Membership, Store } from "../../../src/engine/store/store.ts";
 import { RandomSource } from "../../simulation/randomSource.ts";
 import { NodeClock, settled, VirtualTime } from "../../simulation/virtualTime.ts";
 
-// A node that loses its session lease, in virtual time. Whole nodes are tested in the simulation.
+// A node that loses its membership, in virtual time. Whole nodes are tested in the simulation.
 
 const second = 1000;
 const held = (messageId: string): LeaseRef => ({ account: "acme", messageId, attempt: 0 });
 
 let world: VirtualTime;
 let start: number;
-let guard: SessionLeaseGuard;
+let guard: MembershipGuard;
 let happened: string[];
 let isAlive: boolean;
 let isAway: boolean;
@@ -29,7 +29,7 @@ beforeEach(() => {
   isAway = false;
   lostFor = 0;
   let listener = (): void => undefined;
-  const sessionLease: SessionLease = {
+  const membership: Membership = {
     isAlive: () => isAlive,
     lostFor: () => lostFor,
     onChange: (listen) => ((listener = listen), () => (listener = () => undefined)),
@@ -42,10 +42,10 @@ beforeEach(() => {
       `gives back ${(input as { leases: LeaseRef[] }).leases.map(({ messageId }) => messageId).join(" ")}`,
     );
   };
-  const upkeep = { ...memory.upkeep, sessionLease };
+  const upkeep = { ...memory.upkeep, membership };
   const store = { ...memory, upkeep, execute: execute as unknown as Store["execute"] };
   const abortAll = (): LeaseRef[] => (note("aborts all"), [held("a"), held("b")]);
-  guard = new SessionLeaseGuard({
+  guard = new MembershipGuard({
     store,
     clock: new NodeClock(world, "node"),
     abortAll,
@@ -65,7 +65,7 @@ async function runUntil(at: number): Promise<void> {
   await settled();
 }
 
-test("deliveries continue if the session lease is regained within 1.5 s", async () => {
+test("deliveries continue if the membership is regained within 1.5 s", async () => {
   await change(false);
   await runUntil(1_499);
   await change(true);

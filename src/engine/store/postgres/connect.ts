@@ -124,7 +124,7 @@ export async function connect(
       const client = await connectTo(urls[hostIndex] ?? url, { kind, pooling });
       await prepareConnection(client, {
         mustWrite,
-        settings: pooling === "transaction" ? "" : sessionSettingsOf[kind],
+        settings: pooling === "transaction" ? "" : settingsOf[kind],
       });
       lastHostByUrl.set(url, hostIndex);
       clientHosts.set(client, hostIndex);
@@ -274,7 +274,7 @@ const toSettingsSql = (settings: readonly string[]): string =>
  * long as a statement may take, because it waits only while a partition of the log is added or removed.
  */
 const readerSettings = [...plannerSettings, "plan_cache_mode = force_generic_plan"];
-const sessionSettingsOf: Record<ConnectionKind, string> = {
+const settingsOf: Record<ConnectionKind, string> = {
   writer: toSettingsSql([...readerSettings, `lock_timeout = ${firstLockTimeout}`]),
   reader: toSettingsSql(readerSettings),
   listener: "",

@@ -1,23 +1,27 @@
 import assert from "node:assert/strict";
 import type {
-  SessionSnapshot,
-  NodeSession,
-  SessionHistory,
+  MembershipSnapshot,
+  NodeMembership,
+  MembershipHistory,
 } from "../../../src/engine/core/cluster/takeover.ts";
-import { hasOtherNodes, recordTakeover, observeSessions } from "../../../src/engine/core/cluster/takeover.ts";
-import type { SessionLease } from "../../../src/engine/store/store.ts";
+import {
+  hasOtherNodes,
+  recordTakeover,
+  observeMemberships,
+} from "../../../src/engine/core/cluster/takeover.ts";
+import type { Membership } from "../../../src/engine/store/store.ts";
 import type { Storage } from "../storage/storage.ts";
 import type { VirtualTime } from "../virtualTime.ts";
 
 const second = 1000;
 
 /**
- * The session leases that a database shows to all nodes. Nodes that look are woken when there is something to
+ * The memberships that a database shows to all nodes. Nodes that look are woken when there is something to
  * see, because an idle cluster must sleep.
  */
-export class SharedSessions {
+export class SharedMemberships {
   readonly #storage: Storage;
-  readonly #sessions = new Map<string, NodeSession & { isAlive: boolean }>();
+  readonly #memberships = new Map<string, NodeMembership & { isAlive: boolean }>();
   readonly #watchers = new Set<() => void>();
   #restarts = 0;
 
@@ -26,22 +30,23 @@ export class SharedSessions {
   }
 
   /**
-   * Starts a session. Nodes that start together do not wait for the storage: which one a real database
-   * answers first does not depend on the seed. Virtual time stands still until the session is stored.
+   * Starts a membership. Nodes that start together do not wait for the storage: which one a real database
+   * answers first does not depend on the seed. Virtual time stands still until the membership is stored.
    */
   async take(node: string): Promise<number> {
-    const session = (this.#sessions.get(node)?.session ?? 0) + 1;
+    const membership = (this.#memberships.get(node)?.membership ?? 0) + 1;
     void this.#storage
-      .beginSession(node)
-      .then((started) => assert.equal(started, session, `session of ${node}`));
+      .beginMembership(node)
+      .then((started) => assert.equal(started, membership, `membership of ${node}`));
     await Promise.resolve();
-    this.#change({ node, session, isAlive: true });
-    return session;
+    this.#change({ node, membership, isAlive: true });
+    return membership;
   }
 
-  /** Ends a session, unless it is not the latest one of its node. */
-  release(node: string, session: number): void {
-    if (this.#sessions.get(node)?.session === session) this.#change({ node, session, isAlive: false });
+  /** Ends a membership, unless it is not the latest one of its node. */
+  release(node: string, membership: number): void {
+    if (this.#memberships.get(node)?.membership === membership)
+      this.#change({ node, membership, isAlive: false });
   }
 
   /** Restarts the database, after which earlier observations do not count. */
@@ -49,9 +54,9 @@ export class SharedSessions {
     this.#restarts++;
   }
 
-  look(from: string, at: number): SessionSnapshot {
-    const others = [...this.#sessions.values()].filter(({ node }) => node !== from);
-    return { server: `run ${this.#restarts}`, sessions: others, at };
+  look(from: string, at: number): MembershipSnapshot {
+    const others = [...this.#memberships.values()].filter(({ node }) => node !== from);
+    return { server: `run ${this.#restarts}`, memberships: others, at };
   }
 
   onChange(listener: () => void): () => void {
@@ -59,32 +64,32 @@ export class SharedSessions {
     return () => this.#watchers.delete(listener);
   }
 
-  #change(row: NodeSession & { isAlive: boolean }): void {
-    this.#sessions.set(row.node, row);
+  #change(row: NodeMembership & { isAlive: boolean }): void {
+    this.#memberships.set(row.node, row);
     for (const listener of this.#watchers) listener();
   }
 }
 
-type SessionOptions = {
+type MembershipOptions = {
   node: string;
   virtualTime: VirtualTime;
-  holds: SharedSessions;
-  takeOver(session: NodeSession): Promise<void>;
+  holds: SharedMemberships;
+  takeOver(membership: NodeMembership): Promise<void>;
 };
 
-/** The session lease of one node, which looks at the others once a second while there is something to see. */
-export class SimulatedNodeSession implements SessionLease {
-  readonly #options: SessionOptions;
+/** The membership of one node, which looks at the others once a second while there is something to see. */
+export class SimulatedMembership implements Membership {
+  readonly #options: MembershipOptions;
   readonly #listeners = new Set<() => void>();
-  #session: number | null = null;
+  #membership: number | null = null;
   #isAlive = true;
   #lostFor = 0;
-  #seen: SessionHistory | null = null;
+  #seen: MembershipHistory | null = null;
   #lookCount = 0;
   #isLooking = false;
   #forget: () => void = () => undefined;
 
-  constructor(parts: SessionOptions) {
+  constructor(parts: MembershipOptions) {
     this.#options = parts;
   }
 
@@ -103,7 +108,7 @@ export class SimulatedNodeSession implements SessionLease {
 
   async take(): Promise<void> {
     const { node, holds } = this.#options;
-    this.#session = await holds.take(node);
+    this.#membership = await holds.take(node);
     this.#seen = null;
     this.#forget();
     this.#forget = holds.onChange(() => this.#watch());
@@ -112,32 +117,32 @@ export class SimulatedNodeSession implements SessionLease {
   }
 
   /**
-   * Breaks the connection. The node notices after `unheard` milliseconds, and has a new session `back`
+   * Breaks the connection. The node notices after `unheard` milliseconds, and has a new membership `back`
    * milliseconds later.
    */
   lose(back: number, unheard: number): void {
     const { node, virtualTime } = this.#options;
-    if (this.#session === null) return;
+    if (this.#membership === null) return;
     const others = hasOtherNodes(this.#seen);
     virtualTime.note(
-      `${node} loses its session, hears of it in ${unheard} ms, and is back ${back} ms later` +
+      `${node} loses its membership, hears of it in ${unheard} ms, and is back ${back} ms later` +
         (others ? "" : "; it has seen no other node"),
     );
     this.end();
     const hear = (): void => {
       this.#lostFor = unheard;
       if (others) this.#set(false);
-      virtualTime.after(back, { owner: node, what: "session" }, () => void this.take());
+      virtualTime.after(back, { owner: node, what: "membership" }, () => void this.take());
     };
     if (unheard === 0) hear();
     else virtualTime.after(unheard, { owner: node, what: "loss" }, hear);
   }
 
-  /** Ends the session. */
+  /** Ends the membership. */
   end(): void {
     const { node, holds } = this.#options;
-    if (this.#session !== null) holds.release(node, this.#session);
-    this.#session = null;
+    if (this.#membership !== null) holds.release(node, this.#membership);
+    this.#membership = null;
     this.#forget();
   }
 
@@ -157,14 +162,14 @@ export class SimulatedNodeSession implements SessionLease {
   #look(): void {
     const { node, virtualTime, holds, takeOver } = this.#options;
     this.#isLooking = false;
-    if (this.#session === null) return;
-    const looked = observeSessions(this.#seen, holds.look(node, virtualTime.now));
+    if (this.#membership === null) return;
+    const looked = observeMemberships(this.#seen, holds.look(node, virtualTime.now));
     this.#seen = looked.watch;
-    const note = (session: NodeSession): void =>
-      void (this.#seen &&= recordTakeover(this.#seen, session, virtualTime.now));
-    for (const session of looked.gone)
-      void takeOver(session).then(
-        () => note(session),
+    const note = (membership: NodeMembership): void =>
+      void (this.#seen &&= recordTakeover(this.#seen, membership, virtualTime.now));
+    for (const membership of looked.gone)
+      void takeOver(membership).then(
+        () => note(membership),
         () => undefined,
       );
     if (--this.#lookCount <= 0) return;

@@ -1,7 +1,7 @@
 import { spans } from "../core/values/limits.ts";
 import type { LeaseRef } from "../core/model/messageState.ts";
 import type { Millis } from "../core/values/basics.ts";
-import { sessionLossTimeout } from "../core/cluster/takeover.ts";
+import { membershipLossTimeout } from "../core/cluster/takeover.ts";
 import type { Store } from "../store/store.ts";
 import type { Clock } from "../clock/clock.ts";
 
@@ -12,7 +12,7 @@ const retryPause: Millis = 1000;
  * `abortAll` aborts all running deliveries without settling them, and returns their leases. `resume` is
  * called when the node may send again.
  */
-type SessionLeaseGuardOptions = {
+type MembershipGuardOptions = {
   store: Pick<Store, "execute" | "upkeep">;
   clock: Clock;
   abortAll(): LeaseRef[];
@@ -20,20 +20,20 @@ type SessionLeaseGuardOptions = {
 };
 
 /**
- * Aborts the deliveries of a node that has been without its session lease for 1.5 s. Half a second later,
+ * Aborts the deliveries of a node that has been without its membership for 1.5 s. Half a second later,
  * other nodes may send these messages. See docs/decisions/0051.
  */
-export class SessionLeaseGuard {
-  readonly #options: SessionLeaseGuardOptions;
+export class MembershipGuard {
+  readonly #options: MembershipGuardOptions;
   readonly #unsubscribe: () => void;
   readonly #returning = new Set<Promise<void>>();
   readonly #ended = new AbortController();
-  /** How often the session lease was lost or regained. */
+  /** How often the membership was lost or regained. */
   #changes = 0;
 
-  constructor(options: SessionLeaseGuardOptions) {
+  constructor(options: MembershipGuardOptions) {
     this.#options = options;
-    this.#unsubscribe = options.store.upkeep.sessionLease.onChange(() => void this.#handleChange());
+    this.#unsubscribe = options.store.upkeep.membership.onChange(() => void this.#handleChange());
   }
 
   /**
@@ -41,7 +41,7 @@ export class SessionLeaseGuard {
    * attempt could give back a lease that this node has taken again.
    */
   get maySend(): boolean {
-    return this.#options.store.upkeep.sessionLease.isAlive() && this.#returning.size === 0;
+    return this.#options.store.upkeep.membership.isAlive() && this.#returning.size === 0;
   }
 
   /** Gives leases back. Retries until the storage accepts this or the leases expire. */
@@ -63,11 +63,11 @@ export class SessionLeaseGuard {
 
   async #handleChange(): Promise<void> {
     const { store, clock, abortAll, resume } = this.#options;
-    const { sessionLease } = store.upkeep;
+    const { membership } = store.upkeep;
     const change = ++this.#changes;
-    if (sessionLease.isAlive()) return this.maySend ? resume() : undefined;
+    if (membership.isAlive()) return this.maySend ? resume() : undefined;
     await clock.sleep(
-      clock.now() + Math.max(0, sessionLossTimeout - sessionLease.lostFor()),
+      clock.now() + Math.max(0, membershipLossTimeout - membership.lostFor()),
       this.#ended.signal,
     );
     if (change === this.#changes) this.returnLeases(abortAll());
