@@ -184,6 +184,7 @@ const commonRefusals: ReadonlySet<ErrorCode> = new Set([
   "invalid",
   "unauthorized",
   "headers-too-large",
+  "internal",
   "stopping",
 ]);
 
@@ -235,11 +236,13 @@ const makeShapesSection = (): string[] => [
 
 const aboutAllRefusals = `## Refusals
 
-The body is \`{"error": "…"}\`: the field, what is wrong, and what to do. With status 503, it also has the
-name of the refusal as \`code\`; the other names are used only in this reference. Requests for accounts
-(\`/v2/svc\`, \`/v2/qstash\` and \`/v2/admin\`) get \`{"code": "…", "message": "…"}\` instead.
-That \`code\` is the name of the status, such as \`not-found\`. Any request can receive \`invalid\`,
-\`unauthorized\`, \`headers-too-large\` and \`stopping\`.
+The body is \`{"error": "…", "code": "…"}\`. \`error\` is a text for people: the field, what is wrong, and
+what to do. It may change. \`code\` is for programs, and does not change. Any request can receive
+\`invalid\`, \`unauthorized\`, \`headers-too-large\`, \`internal\` and \`stopping\`.
+
+The account endpoints (\`/v2/svc\`, \`/v2/qstash\`, \`/v2/admin\`) have another body:
+\`{"code": "bad-request", "message": "…", "errorCode": "invalid"}\`. \`message\` is the text, \`errorCode\`
+is the code of the table, and \`code\` is the name of the status.
 `;
 
 function makeRefusalsSection(): string[] {
@@ -248,7 +251,7 @@ function makeRefusalsSection(): string[] {
     `\`${code}\``,
     meaning,
   ]);
-  return [aboutAllRefusals, ...makeTable(["Status", "Name", "Meaning"], rows), ""];
+  return [aboutAllRefusals, ...makeTable(["Status", "Code", "Meaning"], rows), ""];
 }
 
 function lowerFirst(sentence: string): string {

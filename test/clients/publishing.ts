@@ -270,7 +270,7 @@ function testResponses(createUser: () => TestUser): void {
         { messageId: anId, url: "https://b.example" },
       ],
       expect.objectContaining({ messageId: anId }),
-      { error: expect.stringMatching(/retries/i) },
+      { error: expect.stringMatching(/retries/i), code: "limit-exceeded" },
     ]);
     const [, , queued] = results;
     expect(await client.messages.get(queued && "messageId" in queued ? queued.messageId : "")).toMatchObject({

@@ -10,19 +10,23 @@ import { rateLimitHeaders } from "./rateLimitHeaders.ts";
 export type Problem = {
   status: number;
   error: string;
-  /** Why the server cannot take the request now. Only with status 503. */
-  code?: ErrorCode;
+  code: ErrorCode;
   fault: string | null;
   headers?: Readonly<Record<string, string>>;
   /** In seconds. */
   retryAfter?: number;
 };
 
-/** Returns the body of a refusal. Account endpoints have their own form. */
+/**
+ * Returns the body of a refusal. Account endpoints have their own form: their `code` is the name of the
+ * status, as their clients expect, and `errorCode` is what `code` is elsewhere.
+ */
 export const problemBody = (path: string, { status, error, code }: Problem): Record<string, string> =>
-  isAccountPath(path)
-    ? { code: (STATUS_CODES[status] ?? String(status)).toLowerCase().replaceAll(" ", "-"), message: error }
-    : { error, ...(code && { code }) };
+  isAccountPath(path) ? { code: formatStatusName(status), message: error, errorCode: code } : { error, code };
+
+/** Returns the name of a status as the account endpoints write it, such as `bad-request`. */
+export const formatStatusName = (status: number): string =>
+  (STATUS_CODES[status] ?? String(status)).toLowerCase().replaceAll(" ", "-");
 
 /** Reports whether a path belongs to the account endpoints. */
 export const isAccountPath = (path: string): boolean => /^\/v2\/(svc|qstash|admin)(\/|$)/i.test(path);
@@ -39,30 +43,29 @@ export function toProblem(thrown: unknown, maxBytes?: number): Problem {
     return {
       status: errorCodes[code].status,
       error: formatRefusal(thrown),
-      ...(errorCodes[code].status === 503 && { code }),
+      code,
       fault: readCause(thrown),
       ...(dayLimit && { headers: rateLimitHeaders(dayLimit) }),
       ...(retryAfter !== undefined && { retryAfter }),
     };
   }
   const code = readTextProperty(thrown, "code");
-  if (code === "FST_ERR_CTP_BODY_TOO_LARGE") {
-    return {
-      status: errorCodes["too-large"].status,
-      error: `body: exceeds the limit of ${maxBytes} bytes`,
-      fault: null,
-    };
-  }
+  if (code === "FST_ERR_CTP_BODY_TOO_LARGE")
+    return makeProblem({ code: "too-large", error: `body: exceeds the limit of ${maxBytes} bytes` });
   const known = serverProblems[code];
-  if (known) return { status: errorCodes[known.code].status, error: known.error, fault: null };
+  if (known) return makeProblem(known);
   const status =
     typeof thrown === "object" && thrown !== null && "statusCode" in thrown ? Number(thrown.statusCode) : 500;
-  if (status >= 400 && status < 500)
-    return { status, error: readTextProperty(thrown, "message") || "the request is malformed", fault: null };
+  if (status >= 400 && status < 500) {
+    const error = readTextProperty(thrown, "message") || "the request is malformed";
+    return { status, error, code: findCode(status), fault: null };
+  }
   const fault = thrown instanceof Error ? (thrown.stack ?? thrown.message) : String(thrown);
   return {
-    status: 500,
-    error: "internal error: the server could not handle this request; see its log",
+    ...makeProblem({
+      code: "internal",
+      error: "internal error: the server could not handle this request; see its log",
+    }),
     fault,
   };
 }
@@ -74,13 +77,26 @@ export function toProblem(thrown: unknown, maxBytes?: number): Problem {
 export const readCause = ({ cause }: Refusal): string | null =>
   cause instanceof Error ? cause.message : null;
 
+type KnownProblem = { code: ErrorCode; error: string };
+
+const makeProblem = ({ code, error }: KnownProblem): Problem => ({
+  status: errorCodes[code].status,
+  error,
+  code,
+  fault: null,
+});
+
+/** Returns the code of a status that the framework chose. */
+const findCode = (status: number): ErrorCode =>
+  (Object.keys(errorCodes) as ErrorCode[]).find((code) => errorCodes[code].status === status) ?? "invalid";
+
 const headersTooLarge = {
   code: "headers-too-large",
   error: "headers: the request line and the headers exceed the limit of 64 KiB",
 } as const;
 
 /** Requests that the HTTP server itself refuses before a route sees them. */
-const serverProblems: Readonly<Record<string, { code: ErrorCode; error: string }>> = {
+const serverProblems: Readonly<Record<string, KnownProblem>> = {
   FST_ERR_CTP_INVALID_CONTENT_LENGTH: {
     code: "invalid",
     error: "body: its length differs from Content-Length",
@@ -93,9 +109,9 @@ const serverProblems: Readonly<Record<string, { code: ErrorCode; error: string }
 /** Returns the response to bytes that are not an HTTP request. */
 export function toParseProblem(error: Error): Problem {
   const known = serverProblems[readTextProperty(error, "code")];
-  if (known) return { status: errorCodes[known.code].status, error: known.error, fault: null };
+  if (known) return makeProblem(known);
   const reason = readTextProperty(error, "reason");
-  return { status: 400, error: `request: not valid HTTP${reason && `: ${reason}`}`, fault: null };
+  return makeProblem({ code: "invalid", error: `request: not valid HTTP${reason && `: ${reason}`}` });
 }
 
 const readTextProperty = (thrown: unknown, key: "code" | "message" | "reason"): string => {

@@ -26,6 +26,7 @@ export function acceptEveryRequest(server: Server, context: IdleWatch): void {
 
 const proxyProblem: Problem = {
   status: 405,
+  code: "method-not-allowed",
   error: "method: CONNECT is not allowed; this server is not a proxy",
   fault: null,
 };
@@ -42,8 +43,8 @@ export function respondToBytes(error: Error & { code?: string }, socket: Duplex,
  */
 const closeGrace: Millis = 2_000;
 
-function respondRaw(socket: Duplex, { status, error }: Problem, { wakeWhenIdle }: IdleWatch): void {
-  const body = JSON.stringify({ error });
+function respondRaw(socket: Duplex, { status, error, code }: Problem, { wakeWhenIdle }: IdleWatch): void {
+  const body = JSON.stringify({ error, code });
   const head = [
     `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}`,
     "Content-Type: application/json; charset=utf-8",

@@ -34,8 +34,9 @@ export function openApi(routes: readonly Route[]): Json {
       description:
         "Every setting of a message is a header, such as `Svc-Retries`, or a query parameter, such as " +
         "`svc-retries`. If both are given, the header wins. The settings of the other brand, such as " +
-        "`Upstash-Retries` and `upstash-retries`, have the same effect. Every refusal is a JSON object " +
-        "with `error`. Refusals of the account endpoints have `code` and `message` instead.",
+        "`Upstash-Retries` and `upstash-retries`, have the same effect. Every error is a JSON object with " +
+        "the text `error` and the code `code`. Errors of the account endpoints have `message` and " +
+        "`errorCode` instead, and their `code` is the name of the status.",
       license: { name: "Apache-2.0", identifier: "Apache-2.0" },
     },
     servers: [{ url: "/" }],
@@ -284,7 +285,7 @@ function describeRefusals({ access, operation, refusals, body }: Route): Json {
       ? (["too-many-requests"] as const)
       : []),
   ];
-  const all = [...new Set([...always, ...refusals, "headers-too-large" as const, "stopping" as const])];
+  const all = [...new Set<ErrorCode>([...always, ...refusals, "headers-too-large", "internal", "stopping"])];
   const sorted = all.sort((a, b) => errorCodes[a].status - errorCodes[b].status);
   return Object.fromEntries(
     sorted.map((code) => [errorCodes[code].status, { $ref: `#/components/responses/${code}` }]),

@@ -39,7 +39,7 @@ export function sendLines(
       await recheck();
     } catch (error) {
       if (error instanceof Refusal && errorCodes[error.code].status < 500)
-        return body.finish(JSON.stringify({ ended: formatRefusal(error) }));
+        return body.finish(JSON.stringify({ ended: formatRefusal(error), code: error.code }));
     }
     if (!raw.destroyed) stopCheck = wakeAfter(recheckInterval, () => void check());
   };

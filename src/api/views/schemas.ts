@@ -36,10 +36,9 @@ export const refusalSchema = z.object({
   error: z.string().describe("The field, the problem, and how to fix it."),
   code: z
     .string()
-    .optional()
     .describe(
-      "For status 503, why the server cannot take the request now. After `outcome-unknown`, the request " +
-        "may have been stored; after `too-slow`, a bulk action may have been done in part; after any other " +
-        "code, nothing was stored.",
+      "The kind of error, for programs. It does not change, and the text may. After `outcome-unknown` " +
+        "and `internal`, the request may have been stored; after `too-slow`, a bulk action may have been " +
+        "done in part; after any other code, nothing was stored.",
     ),
 });

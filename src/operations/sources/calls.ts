@@ -108,7 +108,7 @@ const seeOwner = "the owner of this URL can see why";
 const pausedAnswer: RouteResponse = {
   status: 503,
   headers: { "Retry-After": "60" },
-  body: { error: "call: not accepted at the moment; retry later" },
+  body: { error: "call: not accepted at the moment; retry later", code: "unavailable" },
 };
 
 const verifySourceCall = ({ source: { verification }, call }: SourceCall): VerificationResult =>

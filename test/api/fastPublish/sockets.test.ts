@@ -78,7 +78,10 @@ test.each(["svc-label=%ff", "svc-delay=%zz", "upstash-delay=%"])(
       await talk.write(request("x", [], `POST /v2/publish/https://e.example/?${query} HTTP/1.1`));
       const refused = await talk.answer();
       expect(refused.status).toBe(400);
-      expect(JSON.parse(refused.body)).toEqual({ error: expect.stringMatching(/^[\w-]+: \S/) });
+      expect(JSON.parse(refused.body)).toEqual({
+        error: expect.stringMatching(/^[\w-]+: \S/),
+        code: "invalid",
+      });
       await talk.write(request("still here"));
       expect((await talk.answer()).status).toBe(200);
     }

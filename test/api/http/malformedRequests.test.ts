@@ -7,6 +7,14 @@ import { listen, parseReply, request, send } from "../wire.ts";
 
 const authorization = `Authorization: Bearer ${token}`;
 
+const codes: Readonly<Record<number, string>> = {
+  400: "invalid",
+  404: "not-found",
+  405: "method-not-allowed",
+  413: "too-large",
+  431: "headers-too-large",
+};
+
 describe("over a connection", () => {
   const head = `POST /v2/publish/https://e.example HTTP/1.1\r\nHost: x\r\n${authorization}\r\n`;
 
@@ -38,7 +46,10 @@ describe("over a connection", () => {
     const reply = parseReply(await send(await listen(await createTestServer()), bytes));
     expect(reply.status).toBe(status);
     expect(reply.head).toMatch(/content-type: application\/json/i);
-    expect(JSON.parse(reply.body)).toEqual({ error: expect.stringMatching(/^\w+: \S/) });
+    expect(JSON.parse(reply.body)).toEqual({
+      error: expect.stringMatching(/^\w+: \S/),
+      code: codes[status],
+    });
   });
 
   test("a chunked body that exceeds the limit is refused with the limit", async () => {

@@ -106,6 +106,7 @@ test("a request on an account path that is not stored in time keeps the form of 
     body: {
       code: "service-unavailable",
       message: expect.stringContaining("may or may not have been stored"),
+      errorCode: "outcome-unknown",
     },
   });
 });

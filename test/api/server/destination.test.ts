@@ -83,7 +83,8 @@ describe("a destination in the path", () => {
     ["https%3A%2F%2Fe.example%2F%00", 400, 'destination: "https://e.example/\\u0000" is not a valid URL'],
   ])("%s is refused with %i", async (target, status, error) => {
     const { reply, json } = await publish(target);
-    expect({ status: reply.status, json }).toEqual({ status, json: { error } });
+    const code = status === 404 ? "not-found" : "invalid";
+    expect({ status: reply.status, json }).toEqual({ status, json: { error, code } });
   });
 
   test("is refused if it exceeds the limit", async () => {
@@ -111,7 +112,10 @@ describe("a destination in the path", () => {
 describe("a publish over the wire", () => {
   test("names a setting in a refusal as the caller wrote it", async () => {
     const { json } = await publish("https://e.example", [authorization, "sVc-reTries: x"]);
-    expect(json).toEqual({ error: 'sVc-reTries: "x" is not a whole number of 0 or more' });
+    expect(json).toEqual({
+      error: 'sVc-reTries: "x" is not a whole number of 0 or more',
+      code: "invalid",
+    });
   });
 
   test("suggests the correct name of a setting in the caller's style", async () => {
@@ -122,6 +126,7 @@ describe("a publish over the wire", () => {
     ]);
     expect(json).toEqual({
       error: "Svc-Callback-Retrys: unknown setting; did you mean Svc-Callback-Retries?",
+      code: "invalid",
     });
   });
 

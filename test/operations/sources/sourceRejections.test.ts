@@ -20,7 +20,10 @@ describe("calls that are rejected", () => {
     const body = `${"é".repeat(10_000)} ${made.path}`;
     const reply = await server.ask("POST", made.path, { headers, body, token: null });
     expect(reply.status).toBe(401);
-    expect(reply.body).toEqual({ error: "call: not accepted; the owner of this URL can see why" });
+    expect(reply.body).toEqual({
+      error: "call: not accepted; the owner of this URL can see why",
+      code: "unauthorized",
+    });
     const [rejection] = await rejectionsOf(server, made);
     expect(rejection).toMatchObject({
       time: testTime,

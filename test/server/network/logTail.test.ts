@@ -88,7 +88,10 @@ describe.each(stores)("the tail of the log on %s", (_, prepare) => {
       expect([401, 429]).toContain((await call(revoked, "GET /v2/logs")).status);
       return tail.response.readableEnded || performance.now() - revokedAt > 60_000;
     });
-    expect(tail.lines.at(-1)).toEqual({ ended: expect.stringContaining("token: not valid") });
+    expect(tail.lines.at(-1)).toEqual({
+      ended: expect.stringContaining("token: not valid"),
+      code: "unauthorized",
+    });
     expect(other.response.readableEnded).toBe(false);
   });
 
@@ -130,7 +133,7 @@ describe.each(stores)("the tail of the log on %s", (_, prepare) => {
     server.kill("SIGTERM");
     await until(() => fast.response.readableEnded && slow.response.readableEnded);
     for (const { response, lines } of [fast, slow]) {
-      expect(lines.at(-1)).toEqual({ ended: "the server is stopping" });
+      expect(lines.at(-1)).toEqual({ ended: "the server is stopping", code: "stopping" });
       expect(response.complete).toBe(true);
     }
     expect((await server.ended).code).toBe(0);

@@ -39,7 +39,10 @@ const tailLine = z.union([
     fromDate: z.int().describe("The time of the first entry that was left out, in Unix milliseconds."),
     toDate: z.int().describe("The time of the last entry that was left out, in Unix milliseconds."),
   }),
-  z.object({ ended: z.string().describe("Why the stream ends. No line follows.") }),
+  z.object({
+    ended: z.string().describe("Why the stream ends. No line follows."),
+    code: z.string().describe("The code of the error that ends the stream."),
+  }),
 ]);
 
 const events = route({

@@ -1,6 +1,7 @@
 import type { Filter } from "../../../engine/core/search/filter.ts";
 import { matchesFilter } from "../../../engine/core/search/filter.ts";
 import type { AccountId, Millis } from "../../../engine/core/values/basics.ts";
+import type { ErrorCode } from "../../../engine/core/values/errors.ts";
 import { Refusal } from "../../../engine/core/values/errors.ts";
 import { readIdTime } from "../../../engine/core/values/ids.ts";
 import { limits } from "../../../engine/core/values/limits.ts";
@@ -93,7 +94,7 @@ export class LogTails {
   /** Ends all tails, and opens no more. */
   close(): void {
     this.#isClosed = true;
-    for (const log of this.#logs.values()) endAll(log, "the server is stopping");
+    for (const log of this.#logs.values()) endAll(log, { ended: "the server is stopping", code: "stopping" });
   }
 
   #add(account: AccountId, tail: Tail): void {
@@ -141,7 +142,8 @@ export class LogTails {
         isBehind = (await this.#readPage(account, log)) || isBehind;
         log.failures = 0;
       } catch {
-        if (++log.failures >= maxFailures) endAll(log, "the storage is unavailable; retry later");
+        if (++log.failures >= maxFailures)
+          endAll(log, { ended: "the storage is unavailable; retry later", code: "unavailable" });
       }
     }
     if (this.#logs.size === 0) {
@@ -204,6 +206,6 @@ function show({ tails }: TailedLog, event: LogEntry): void {
   }
 }
 
-function endAll({ tails }: TailedLog, reason: string): void {
-  for (const { stream } of tails) stream.finish(JSON.stringify({ ended: reason }));
+function endAll({ tails }: TailedLog, last: { ended: string; code: ErrorCode }): void {
+  for (const { stream } of tails) stream.finish(JSON.stringify(last));
 }

@@ -38,6 +38,7 @@ import { formatRefusal } from "../../http/remedies.ts";
 
 const refusedSchema = z.object({
   error: z.string().describe("Why the message was refused, as `field: what is wrong; what to do`."),
+  code: z.string().describe("The code of the error."),
 });
 
 /** The route that publishes a list of messages. */
@@ -291,5 +292,7 @@ function toResponses(
   const [first] = responses;
   if (first instanceof Refusal && responses.every((response) => response instanceof Refusal))
     throw makeItemRefusal(responses, 0);
-  return responses.map((one) => (one instanceof Refusal ? { error: formatRefusal(one) } : one));
+  return responses.map((one) =>
+    one instanceof Refusal ? { error: formatRefusal(one), code: one.code } : one,
+  );
 }

@@ -1,8 +1,8 @@
 import type { Remedy } from "./remedy.ts";
 
 /**
- * Every way in which a request can be refused: a code for programs, the HTTP status, and the meaning. An
- * error that is not in this table is a fault of the server, and the response has status 500.
+ * Every way in which a request can fail: a code for programs, the HTTP status, and the meaning. The code is
+ * in the response. A thrown error that is not a `Refusal` is a fault of the server, with the code `internal`.
  */
 export const errorCodes = {
   invalid: { status: 400, meaning: "the request is malformed" },
@@ -31,7 +31,13 @@ export const errorCodes = {
       "from one client or for one user name",
   },
   "headers-too-large": { status: 431, meaning: "the request line and headers are larger than the limit" },
-  unavailable: { status: 503, meaning: "the storage is unavailable; nothing was stored; retry later" },
+  internal: { status: 500, meaning: "the server has a fault; its log says which" },
+  unavailable: {
+    status: 503,
+    meaning:
+      "the storage is unavailable, or the webhook source accepts no calls now; nothing was stored; " +
+      "retry later",
+  },
   "outcome-unknown": {
     status: 503,
     meaning:
@@ -52,7 +58,7 @@ export const errorCodes = {
   stopping: { status: 503, meaning: "the server is stopping; retry later" },
 } as const;
 
-/** A code for programs that says why a request was refused. */
+/** A code for programs that says why a request failed. */
 export type ErrorCode = keyof typeof errorCodes;
 
 /**

@@ -169,7 +169,7 @@ describe.each(brands)("/v2/%s", (brand) => {
     const reply = await as(shared())(method, `/v2/${brand}/${path}`, body === undefined ? {} : { body });
     expect(reply).toMatchObject({
       status: 400,
-      body: { code: "bad-request", message: expect.stringMatching(said) },
+      body: { code: "bad-request", message: expect.stringMatching(said), errorCode: "invalid" },
     });
   });
 
@@ -184,7 +184,7 @@ describe.each(brands)("/v2/%s", (brand) => {
   test("reports an unknown path in the error format of accounts", async () => {
     expect(await as(shared())("GET", `/v2/${brand}/nothing`)).toMatchObject({
       status: 404,
-      body: { code: "not-found" },
+      body: { code: "not-found", errorCode: "not-found" },
     });
   });
 });

@@ -61,7 +61,10 @@ describe.each(guarded)("$name", ({ method, url, changes, verb, looks, isForSteps
     else
       expect({ status, body }).toEqual({
         status: 403,
-        body: { error: expect.stringMatching(`requires '${missing}'.*; this token has only '${may}'`) },
+        body: {
+          error: expect.stringMatching(`requires '${missing}'.*; this token has only '${may}'`),
+          code: "forbidden",
+        },
       });
     // A second rotation of the keys must be forced.
     const force = url === "/v2/keys/rotate" ? "&force=true" : "";
@@ -86,6 +89,7 @@ describe.each(guarded)("$name", ({ method, url, changes, verb, looks, isForSteps
           error: expect.stringContaining(
             verb === "publish" ? "only to https://other.example/*" : "requires 'manage'",
           ),
+          code: "forbidden",
         },
       });
     if (verb === "publish" && looks) {
@@ -101,7 +105,7 @@ describe.each(guarded)("$name", ({ method, url, changes, verb, looks, isForSteps
     if (verb !== "read")
       expect({ status, body }).toEqual({
         status: 403,
-        body: { error: expect.stringMatching(/^token: read-only/) },
+        body: { error: expect.stringMatching(/^token: read-only/), code: "forbidden" },
       });
     else expect([200, 400, 404]).toContain(status);
     expect(
@@ -119,7 +123,7 @@ describe.each(guarded)("$name", ({ method, url, changes, verb, looks, isForSteps
     if (isStream || (changes && !forPassive && !(isForSteps && /wait|notify/.test(url))))
       expect({ status, body }).toEqual({
         status: 403,
-        body: { error: expect.stringContaining("waypost account enable acc_1") },
+        body: { error: expect.stringContaining("waypost account enable acc_1"), code: "forbidden" },
       });
     else expect([200, 400, 404]).toContain(status);
   });

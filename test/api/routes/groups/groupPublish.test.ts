@@ -270,6 +270,7 @@ describe("a batch with URL groups", () => {
       ],
       {
         error: "destination: topic nothing not found; use an existing URL group or a URL",
+        code: "not-found",
       },
     ]);
     expect(messages.map(({ retries }) => retries)).toEqual([2, 2, 3, 7]);
@@ -292,7 +293,10 @@ describe("a batch with URL groups", () => {
       "destination: a message for each of the 100 endpoints of orders, the limit is 10000 per request; " +
       "split the request";
     expect(body.slice(0, 100).every((one: unknown) => Array.isArray(one) && one.length === 100)).toBe(true);
-    expect(body.slice(100)).toEqual([{ error }, { error }]);
+    expect(body.slice(100)).toEqual([
+      { error, code: "limit-exceeded" },
+      { error, code: "limit-exceeded" },
+    ]);
     expect(server.deliveries).toHaveLength(10_000);
   });
 });

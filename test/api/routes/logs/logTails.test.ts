@@ -195,8 +195,8 @@ async function makeReader({ ask }: TestServer): Promise<{ reader: string; revoke
   return { reader: body.token, revoke: () => ask("DELETE", `/v2/tokens/${body.tokenId}`) };
 }
 
-const expectEnded = async (tail: OpenTail, reason: string): Promise<void> => {
-  await expect.poll(() => tail.lines.at(-1)).toEqual({ ended: expect.stringContaining(reason) });
+const expectEnded = async (tail: OpenTail, reason: string, code: string): Promise<void> => {
+  await expect.poll(() => tail.lines.at(-1)).toEqual({ ended: expect.stringContaining(reason), code });
   await expect.poll(() => tail.isComplete()).toBe(true);
 };
 
@@ -206,7 +206,7 @@ describe("a tail of the log ends with a reason", () => {
     const { reader, revoke } = await makeReader(server);
     const [revoked, other] = [await openTail(server, { as: reader }), await openTail(server)];
     await revoke();
-    await expectEnded(revoked, "token: not valid");
+    await expectEnded(revoked, "token: not valid", "unauthorized");
     expect(other.isComplete()).toBe(false);
   });
 
@@ -219,7 +219,7 @@ describe("a tail of the log ends with a reason", () => {
     await expect.poll(() => ask("wrong")).toBe(429);
     await revoke();
     expect(await ask(reader)).toBe(429);
-    await expectEnded(revoked, "token: not valid");
+    await expectEnded(revoked, "token: not valid", "unauthorized");
     expect(await ask(reader)).toBe(429);
   });
 
@@ -230,7 +230,7 @@ describe("a tail of the log ends with a reason", () => {
     const revoked = await openTail(server, { as: reader });
     await revoke();
     expect((await server.ask("GET", "/v2/logs", { token: reader })).status, "the token is cached").toBe(200);
-    await expectEnded(revoked, "token: not valid");
+    await expectEnded(revoked, "token: not valid", "unauthorized");
   });
 
   test("when its token expires", async () => {
@@ -240,7 +240,7 @@ describe("a tail of the log ends with a reason", () => {
     const made = await server.ask("POST", "/v2/tokens", asked);
     const tail = await openTail(server, { as: made.body.token });
     server.clock.now = expiresAt;
-    await expectEnded(tail, "token: expired");
+    await expectEnded(tail, "token: expired", "unauthorized");
   });
 
   test("when its account is disabled, and none is opened until the account is enabled", async () => {
@@ -249,7 +249,7 @@ describe("a tail of the log ends with a reason", () => {
     const change = (state: "active" | "passive") =>
       server.store.execute("changeAccount", { account: "acc_1", change: { state } });
     await change("passive");
-    await expectEnded(tail, "account: disabled");
+    await expectEnded(tail, "account: disabled", "forbidden");
     expect((await openTail(server)).status).toBe(403);
     await change("active");
     expect((await openTail(server)).status).toBe(200);
@@ -268,7 +268,7 @@ describe("a tail of the log ends with a reason", () => {
     const tail = await openTail(server, { headers });
     expect(tail.status).toBe(200);
     await browser.send("DELETE", "/console/session");
-    await expectEnded(tail, "session: ended");
+    await expectEnded(tail, "session: ended", "unauthorized");
   });
 
   test("a look at its token does not count as a failed attempt", async () => {
@@ -277,7 +277,7 @@ describe("a tail of the log ends with a reason", () => {
     const tails: OpenTail[] = [];
     for (let n = 0; n < limits.tails; n++) tails.push(await openTail(server, { as: reader }));
     await revoke();
-    for (const tail of tails) await expectEnded(tail, "token: not valid");
+    for (const tail of tails) await expectEnded(tail, "token: not valid", "unauthorized");
     const statuses: number[] = [];
     for (let at = 0; at < 20; at++)
       statuses.push((await server.ask("GET", "/v2/logs", { token: "wrong" })).status);
@@ -288,7 +288,9 @@ describe("a tail of the log ends with a reason", () => {
     const server = await createFastServer();
     const tails = [await openTail(server), await openTail(server, { isRead: false })];
     await server.api.close();
-    await expect.poll(() => tails[0]?.lines.at(-1)).toEqual({ ended: "the server is stopping" });
+    await expect
+      .poll(() => tails[0]?.lines.at(-1))
+      .toEqual({ ended: "the server is stopping", code: "stopping" });
     await expect.poll(() => tails[0]?.isComplete()).toBe(true);
   });
 });

@@ -30,18 +30,26 @@ describe("a batch", () => {
       { messageId: messages[0]?.id, url: messages[0]?.url },
       {
         error: "destination: topic group not found; use an existing URL group or a URL",
+        code: "not-found",
       },
-      { error: 'queue: "a/b" is not a valid name; use at most 512 of A-Z, a-z, 0-9, ".", "_" and "-"' },
+      {
+        error: 'queue: "a/b" is not a valid name; use at most 512 of A-Z, a-z, 0-9, ".", "_" and "-"',
+        code: "invalid",
+      },
       {
         error:
           "svc-queue-name: only valid for schedules; use POST /v2/enqueue/{queue}/{destination} to send a " +
           "message through a queue",
+        code: "invalid",
       },
-      { error: "retries: 1000000 exceeds the limit of 1000" },
-      { error: "extra: unknown field; use destination, headers, body, queue" },
-      { error: "Svc-Retrys: unknown setting; did you mean Svc-Retries?" },
-      { error: "Svc-Workflow-Rnuid: unknown setting; did you mean Svc-Workflow-RunId?" },
-      { error: "body: 10485761 bytes exceeds the limit of 10485760" },
+      { error: "retries: 1000000 exceeds the limit of 1000", code: "limit-exceeded" },
+      { error: "extra: unknown field; use destination, headers, body, queue", code: "invalid" },
+      { error: "Svc-Retrys: unknown setting; did you mean Svc-Retries?", code: "invalid" },
+      {
+        error: "Svc-Workflow-Rnuid: unknown setting; did you mean Svc-Workflow-RunId?",
+        code: "invalid",
+      },
+      { error: "body: 10485761 bytes exceeds the limit of 10485760", code: "too-large" },
       { messageId: messages[1]?.id, url },
     ]);
     expect(messages[0]).toMatchObject({
@@ -206,7 +214,10 @@ describe("the body of a batch", () => {
     const { reply } = await post([{ destination: url, headers }, { destination: url }]);
     expect(reply).toMatchObject({
       status: 200,
-      body: [{ error: "headers: more than 10000; send fewer headers" }, { messageId: expect.any(String) }],
+      body: [
+        { error: "headers: more than 10000; send fewer headers", code: "invalid" },
+        { messageId: expect.any(String) },
+      ],
     });
   });
 
@@ -218,7 +229,7 @@ describe("the body of a batch", () => {
     const { reply } = await post([values(10_000), values(10_001)]);
     expect(reply.body).toEqual([
       { messageId: expect.any(String), url },
-      { error: "headers: more than 10000; send fewer headers" },
+      { error: "headers: more than 10000; send fewer headers", code: "invalid" },
     ]);
     expect((await post(Array(31).fill(values(9_700)))).reply).toMatchObject({
       status: 400,

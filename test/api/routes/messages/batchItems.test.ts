@@ -241,8 +241,8 @@ describe("a batch item as other clients send it", () => {
     ]);
     expect(reply.body).toEqual([
       { messageId: messages[0]?.id, url },
-      { error },
-      { error },
+      { error, code: "invalid" },
+      { error, code: "invalid" },
       { messageId: messages[1]?.id, url },
     ]);
     expect(reply.headers["waypost-ignored"]).toBe("extra, __proto__x");

@@ -103,7 +103,8 @@ describe("the path of an enqueue", () => {
     ["%zz/https://e.example", 400, "path: the percent-encoding is malformed or not UTF-8"],
   ])("%s is refused with %i", async (target, status, error) => {
     const answer = await enqueue(target);
-    expect({ status: answer.status, json: answer.json }).toEqual({ status, json: { error } });
+    const code = status === 404 ? "not-found" : "invalid";
+    expect({ status: answer.status, json: answer.json }).toEqual({ status, json: { error, code } });
     expect(answer.server.deliveries).toEqual([]);
   });
 
