@@ -73,7 +73,7 @@ type Situation = {
   account: Pick<Account, "lastRotation"> & { alerts: AlertSetting };
   facts: AlertFacts;
   /** The alerts of the account that are kept, the newest first. */
-  told: readonly Alert[];
+  earlier: readonly Alert[];
   now: Millis;
 };
 
@@ -93,13 +93,13 @@ export const findNotices = (situation: Situation): FoundAlerts =>
     { ...situation, events: situation.account.alerts.events },
   );
 
-type NoticeFilter = { events: readonly AlertEvent[] } & Pick<Situation, "told" | "now">;
+type NoticeFilter = { events: readonly AlertEvent[] } & Pick<Situation, "earlier" | "now">;
 
 /** Returns the wanted notices that are not repetitions, up to the limit of each event. */
-function pickNotices(found: readonly AlertNotice[], { events, told, now }: NoticeFilter): FoundAlerts {
-  const recent = told.filter((alert) => isRecentAlert(alert, now));
+function pickNotices(found: readonly AlertNotice[], { events, earlier, now }: NoticeFilter): FoundAlerts {
+  const recent = earlier.filter((alert) => isRecentAlert(alert, now));
   const known = new Set(recent.map(toKey));
-  const dropped = new Set(told.flatMap((alert) => alert.dropped ?? []));
+  const dropped = new Set(earlier.flatMap((alert) => alert.dropped ?? []));
   const wanted: readonly string[] = events;
   const fresh = found
     .map(cutNotice)
@@ -153,7 +153,7 @@ function findDeadLetterNotices({ facts }: Situation): AlertNotice[] {
 const fewestAttempts = 3;
 
 function findHostNotices(situation: Situation): AlertNotice[] {
-  const { facts, told, account } = situation;
+  const { facts, earlier, account } = situation;
   const inLog = new Map(sumAttemptsByHost(facts.log).map((host) => [host.host, host]));
   const byNode = new Map(facts.failing.map((host) => [host.host, host]));
   return [...new Set([...inLog.keys(), ...byNode.keys()])].flatMap((host): AlertNotice[] => {
@@ -165,7 +165,7 @@ function findHostNotices(situation: Situation): AlertNotice[] {
         { event: "host.failing", subject: host, text: known ? `${text}: ${formatFailure(known)}` : text },
       ];
     }
-    const last = told.find(({ subject, event }) => subject === host && event.startsWith("host."));
+    const last = earlier.find(({ subject, event }) => subject === host && event.startsWith("host."));
     const isWell = attempts.some((row) => wasAccepted(row) && row.time > (last?.createdAt ?? Infinity));
     return last?.event === "host.failing" && isWell
       ? [{ event: "host.recovered", subject: host, text: `${host} accepts deliveries again` }]
@@ -281,7 +281,7 @@ function findOtherNotices({ facts, account, now }: Situation): AlertNotice[] {
 /** The bytes that an account uses, and its limit. */
 export type AccountStorage = Pick<Account, "id" | "name"> & AlertFacts["storage"];
 
-type ServerSituation = Pick<Situation, "told" | "now"> & {
+type ServerSituation = Pick<Situation, "earlier" | "now"> & {
   alerts: ServerAlertSetting;
   disk: AlertFacts["disk"];
   accounts: readonly AccountStorage[];

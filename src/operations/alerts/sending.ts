@@ -39,7 +39,7 @@ export type AlertReceiver = {
   refusal: string | null;
   pickKeys(now: Millis): Pick<Delivery, "signingKey" | "standardKeys">;
   /** Returns the alerts to create now, given those that are kept. */
-  findNotices(told: readonly Alert[], now: Millis): FoundAlerts;
+  findNotices(earlier: readonly Alert[], now: Millis): FoundAlerts;
 };
 
 /** Records new alerts of a receiver, sends those that are due, and removes old ones. */
@@ -49,16 +49,16 @@ export async function tellReceiver(receiver: AlertReceiver, sender: AlertSender)
   const listAlerts = (): Promise<readonly Alert[]> =>
     store.read.alerts({ account, descending: true, limit: 2 * maxKeptAlerts });
   const now = clock.now();
-  const told = await listAlerts();
-  const found = receiver.findNotices(told, now);
+  const earlier = await listAlerts();
+  const found = receiver.findNotices(earlier, now);
   const isNew = found.notices.length + found.dropped.length > 0;
   if (isNew) await store.execute("noteAlerts", { account, now, ...found });
-  const due = (isNew ? await listAlerts() : told).filter(
+  const due = (isNew ? await listAlerts() : earlier).filter(
     ({ dueAt }) => dueAt !== null && dueAt <= clock.now(),
   );
   if (!sender.isOnHold())
     await Promise.all(due.slice(-sendsAtOnce).map(({ id }) => sendAlert(receiver, id, sender)));
-  const ids = listOldAlerts(told, now);
+  const ids = listOldAlerts(earlier, now);
   if (ids.length > 0) await store.execute("removeAlerts", { account, ids, reason: "age" });
 }
 

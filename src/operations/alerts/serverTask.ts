@@ -34,7 +34,7 @@ export class ServerAlerts {
         url: alerts.url,
         refusal: null,
         pickKeys: () => signWithSecret(alerts.secret),
-        findNotices: (told, now) => findServerNotices({ alerts, disk: bytes, accounts, told, now }),
+        findNotices: (earlier, now) => findServerNotices({ alerts, disk: bytes, accounts, earlier, now }),
       },
       this.#options,
     );

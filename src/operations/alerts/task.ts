@@ -28,9 +28,9 @@ export type AlertTaskOptions = AlertSender & {
 };
 
 /** An account with a URL for alerts. */
-type ToldAccount = Account & { alerts: AlertSetting };
+type AlertedAccount = Account & { alerts: AlertSetting };
 
-const isTold = (account: Account): account is ToldAccount =>
+const isAlerted = (account: Account): account is AlertedAccount =>
   account.alerts !== undefined && account.deletedAt === undefined && account.state !== "passive";
 
 /**
@@ -45,28 +45,28 @@ export function createAlertTask(options: AlertTaskOptions): MaintenanceTask {
     name: "alerts",
     pause: checkInterval,
     nextAt: async () =>
-      (await store.read.serverAlerts()) !== null || (await store.read.accounts()).some(isTold)
+      (await store.read.serverAlerts()) !== null || (await store.read.accounts()).some(isAlerted)
         ? clock.now()
         : Infinity,
     onWork: (listener) => store.onAccounts(listener),
     run: async () => {
       const server = await store.read.serverAlerts();
-      const told = (await store.read.accounts()).filter(isTold);
+      const alerted = (await store.read.accounts()).filter(isAlerted);
       const failures: unknown[] = [];
       const runAll = async (turn: readonly Promise<void>[]): Promise<void> => {
         for (const result of await Promise.allSettled(turn))
           if (result.status === "rejected") failures.push(result.reason);
       };
       if (server !== null) await runAll([serverAlerts.tell(server)]);
-      for (let at = 0; at < told.length && !options.stop.aborted; at += accountsAtOnce)
-        await runAll(told.slice(at, at + accountsAtOnce).map((account) => tellAccount(account, options)));
+      for (let at = 0; at < alerted.length && !options.stop.aborted; at += accountsAtOnce)
+        await runAll(alerted.slice(at, at + accountsAtOnce).map((account) => tellAccount(account, options)));
       // The other accounts have their alerts nevertheless.
       if (failures.length > 0) throw failures[0];
     },
   };
 }
 
-async function tellAccount(account: ToldAccount, options: AlertTaskOptions): Promise<void> {
+async function tellAccount(account: AlertedAccount, options: AlertTaskOptions): Promise<void> {
   const { alerts } = account;
   const facts = await readFacts(account, options);
   await tellReceiver(
@@ -77,14 +77,14 @@ async function tellAccount(account: ToldAccount, options: AlertTaskOptions): Pro
       refusal: findForbiddenHost(account, alerts.url)?.unsendable ?? null,
       pickKeys: (now) =>
         alerts.secret === undefined ? pickSigningKeys(account, now) : signWithSecret(alerts.secret),
-      findNotices: (told, now) => findNotices({ account, facts, told, now }),
+      findNotices: (earlier, now) => findNotices({ account, facts, earlier, now }),
     },
     options,
   );
 }
 
 async function readFacts(
-  account: ToldAccount,
+  account: AlertedAccount,
   { store, clock, disk, listFailingHosts }: AlertTaskOptions,
 ): Promise<AlertFacts> {
   const [stored, sums] = await Promise.all([

@@ -33,18 +33,18 @@ const quiet: AlertFacts = {
 
 function findAll(
   facts: Partial<AlertFacts>,
-  { told = [], events = alertEvents, at = now, lastRotation }: FindOptions = {},
+  { earlier = [], events = alertEvents, at = now, lastRotation }: FindOptions = {},
 ): FoundAlerts {
   const alerts = { url: "https://ops.example/", after: 5 * minute, events };
   const account = { alerts, ...(lastRotation && { lastRotation }) };
-  return findNotices({ account, facts: { ...quiet, ...facts }, told, now: at });
+  return findNotices({ account, facts: { ...quiet, ...facts }, earlier, now: at });
 }
 
 const find = (facts: Partial<AlertFacts>, options: FindOptions = {}): AlertNotice[] =>
   findAll(facts, options).notices;
 
 type FindOptions = {
-  told?: readonly Alert[];
+  earlier?: readonly Alert[];
   events?: readonly AlertEvent[];
   at?: number;
   lastRotation?: { at: number; key: string };
@@ -121,9 +121,9 @@ describe("an alert is created for", () => {
       ],
       false,
     ],
-  ] as const)("%s", (_, results, isTold) => {
+  ] as const)("%s", (_, results, isAlerted) => {
     expect(listEvents(find({ log: attempts("a.example", results) }))).toEqual(
-      isTold ? ["host.failing a.example"] : [],
+      isAlerted ? ["host.failing a.example"] : [],
     );
   });
 
@@ -155,8 +155,10 @@ describe("an alert is created for", () => {
     expect(listEvents(find({ log: failed }))).toEqual(["host.failing a.example"]);
     expect(find({ log: [...failed, settled] })).toEqual([]);
     const notice: AlertNotice = { event: "host.failing", subject: "a.example", text: "" };
-    const told = [makeAlert("acc", notice, now - 2 * minute)];
-    expect(listEvents(find({ log: [...failed, settled] }, { told }))).toEqual(["host.recovered a.example"]);
+    const earlier = [makeAlert("acc", notice, now - 2 * minute)];
+    expect(listEvents(find({ log: [...failed, settled] }, { earlier }))).toEqual([
+      "host.recovered a.example",
+    ]);
   });
 
   test("a host that is well again, once, and only after an alert that it failed", () => {
@@ -166,12 +168,12 @@ describe("an alert is created for", () => {
       [9 * minute, 500],
       [minute, 200],
     ]);
-    expect(listEvents(find({ log }, { told: [failing] }))).toEqual(["host.recovered a.example"]);
+    expect(listEvents(find({ log }, { earlier: [failing] }))).toEqual(["host.recovered a.example"]);
     expect(find({ log })).toEqual([]);
     const recovered = makeAlert("acc", { ...notice, event: "host.recovered" }, now - minute);
-    expect(find({ log }, { told: [recovered, failing] })).toEqual([]);
+    expect(find({ log }, { earlier: [recovered, failing] })).toEqual([]);
     // The success was before the host failed.
-    expect(find({ log }, { told: [{ ...failing, createdAt: now }] })).toEqual([]);
+    expect(find({ log }, { earlier: [{ ...failing, createdAt: now }] })).toEqual([]);
   });
 
   test("gates, schedules, sources, limits and keys", () => {
@@ -220,20 +222,20 @@ describe("an alert about the server is created for", () => {
   ];
 
   test("the disk and accounts near their limit, once in an hour", () => {
-    const found = findServerNotices({ alerts, disk, accounts, told: [], now }).notices;
+    const found = findServerNotices({ alerts, disk, accounts, earlier: [], now }).notices;
     expect(listEvents(found)).toEqual(["disk.low disk", "storage.low acc_1"]);
     expect(found[1]?.text).toContain("account shop");
-    const told = found.map((notice) => makeAlert("", notice, now));
-    expect(findServerNotices({ alerts, disk, accounts, told, now }).notices).toEqual([]);
-    expect(findServerNotices({ alerts, disk, accounts, told, now: now + hour }).notices).toHaveLength(2);
+    const earlier = found.map((notice) => makeAlert("", notice, now));
+    expect(findServerNotices({ alerts, disk, accounts, earlier, now }).notices).toEqual([]);
+    expect(findServerNotices({ alerts, disk, accounts, earlier, now: now + hour }).notices).toHaveLength(2);
   });
 
   test("the chosen events alone", () => {
     const chosen = { ...alerts, events: ["storage.low"] as const };
-    expect(listEvents(findServerNotices({ alerts: chosen, disk, accounts, told: [], now }).notices)).toEqual([
-      "storage.low acc_1",
-    ]);
-    expect(findServerNotices({ alerts, disk: null, accounts: [], told: [], now }).notices).toEqual([]);
+    expect(
+      listEvents(findServerNotices({ alerts: chosen, disk, accounts, earlier: [], now }).notices),
+    ).toEqual(["storage.low acc_1"]);
+    expect(findServerNotices({ alerts, disk: null, accounts: [], earlier: [], now }).notices).toEqual([]);
   });
 });
 
@@ -242,11 +244,11 @@ describe("no alert is created for", () => {
 
   test("the same again within an hour, but later", () => {
     const [notice] = find({ deadLetters });
-    const told = [makeAlert("acc", notice as AlertNotice, now)];
-    expect(find({ deadLetters }, { told })).toEqual([]);
+    const earlier = [makeAlert("acc", notice as AlertNotice, now)];
+    expect(find({ deadLetters }, { earlier })).toEqual([]);
     // The hour of the clock ends after 30 minutes.
-    expect(find({ deadLetters }, { told, at: now + hour - 1 })).toEqual([]);
-    expect(find({ deadLetters }, { told, at: now + hour })).toHaveLength(1);
+    expect(find({ deadLetters }, { earlier, at: now + hour - 1 })).toEqual([]);
+    expect(find({ deadLetters }, { earlier, at: now + hour })).toHaveLength(1);
   });
 
   test("the query of each URL", () => {
@@ -286,16 +288,19 @@ describe("no alert is created for", () => {
     const first = findAll({ deadLetters: many });
     expect(first.notices).toHaveLength(maxAlertsPerEvent);
     expect(first.dropped).toHaveLength(100 - maxAlertsPerEvent);
-    const told = first.notices.map((one) => makeAlert("acc", one, now));
-    expect(findAll({ deadLetters: many }, { told })).toEqual({ notices: [], dropped: first.dropped });
-    expect(find({ deadLetters: many }, { told: told.slice(0, -1) })).toHaveLength(1);
+    const earlier = first.notices.map((one) => makeAlert("acc", one, now));
+    expect(findAll({ deadLetters: many }, { earlier })).toEqual({ notices: [], dropped: first.dropped });
+    expect(find({ deadLetters: many }, { earlier: earlier.slice(0, -1) })).toHaveLength(1);
     const about = countDropped({ account: "acc", now, before: undefined }, first.dropped);
     expect(about).toMatchObject({ event: "alerts.dropped", count: 90, state: "pending", dueAt: now });
     // It uses up no place, and what it is about is not found again in this hour.
-    expect(findAll({ deadLetters: many }, { told: [...told, about] })).toEqual({ notices: [], dropped: [] });
-    const freed = findAll({ deadLetters: many }, { told: [...told.slice(0, -1), about] });
+    expect(findAll({ deadLetters: many }, { earlier: [...earlier, about] })).toEqual({
+      notices: [],
+      dropped: [],
+    });
+    const freed = findAll({ deadLetters: many }, { earlier: [...earlier.slice(0, -1), about] });
     expect(freed).toEqual({ notices: first.notices.slice(-1), dropped: [] });
-    const more = findAll({ deadLetters: many }, { told: [...told, about], at: now + hour });
+    const more = findAll({ deadLetters: many }, { earlier: [...earlier, about], at: now + hour });
     expect(more.notices).toHaveLength(maxAlertsPerEvent);
     expect(more.dropped).toHaveLength(90);
   });

@@ -203,9 +203,9 @@ describe("alerts beyond the limit of an hour", () => {
     for (let at = 0; at < 33; at++) await failMessage(testServer, `https://host${at}.example`, {});
     const task = createTask(testServer, createTestDeliver());
     for (let look = 0; look < 8; look++) await task.run();
-    const told = receiver.arrivals.map(({ body }) => JSON.parse(String(body)) as Record<string, unknown>);
-    expect(told).toHaveLength(11);
-    expect(told.filter(({ event }) => event === "alerts.dropped")).toMatchObject([{ count: 23 }]);
+    const bodies = receiver.arrivals.map(({ body }) => JSON.parse(String(body)) as Record<string, unknown>);
+    expect(bodies).toHaveLength(11);
+    expect(bodies.filter(({ event }) => event === "alerts.dropped")).toMatchObject([{ count: 23 }]);
     const { body } = await testServer.ask("GET", "/v2/alerts/log");
     expect(body.dropped).toBe(23);
     expect(body.alerts).toHaveLength(11);
