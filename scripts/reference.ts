@@ -1,5 +1,5 @@
-// Writes docs/reference.md and docs/configuration.md from the tables of routes and settings. With --check it
-// writes nothing and fails if a file differs.
+// Writes docs/reference.md, docs/configuration.md and docs/errors.md from the tables of routes, settings and
+// errors. With --check it writes nothing and fails if a file differs.
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { openApi } from "../src/api/server/openapi.ts";
@@ -11,6 +11,7 @@ import type { ErrorCode } from "../src/engine/core/values/errors.ts";
 import { errorCodes } from "../src/engine/core/values/errors.ts";
 import { canonicalName } from "../src/engine/core/values/headers.ts";
 import { makeConfigurationPage } from "./configuration.ts";
+import { linkCode, makeErrorsPage } from "./errorPage.ts";
 import { makeTable, toAnchor } from "./markdown.ts";
 import { formatType, makeFieldsTable, type Schema, withDefault } from "./referenceFields.ts";
 import { formatSize, makeLimitsSection } from "./referenceLimits.ts";
@@ -42,12 +43,12 @@ function makeReference(): string {
   const lines = [
     opening,
     ...tags.map((tag) => `- [${tag}](${toAnchor(tag)})`),
-    ...["Settings", "Shapes", "Refusals", "Limits"].map((title) => `- [${title}](${toAnchor(title)})`),
+    ...["Settings", "Shapes", "Errors", "Limits"].map((title) => `- [${title}](${toAnchor(title)})`),
     "",
     ...tags.flatMap((tag) => makeTagSection(tag)),
     ...makeSettingsSection(),
     ...makeShapesSection(),
-    ...makeRefusalsSection(),
+    aboutErrors,
     ...makeLimitsSection(),
   ];
   return `${lines
@@ -196,7 +197,7 @@ function makeRefusalsText({ refusals }: Route, { responses }: Operation): string
   const sorted = codes.toSorted((one, other) => errorCodes[one].status - errorCodes[other].status);
   return sorted.length === 0
     ? []
-    : [`Refusals: ${sorted.map((code) => `${errorCodes[code].status} \`${code}\``).join(", ")}.`, ""];
+    : [`Errors: ${sorted.map((code) => `${errorCodes[code].status} ${linkCode(code)}`).join(", ")}.`, ""];
 }
 
 const aboutAllSettings = `## Settings
@@ -234,31 +235,21 @@ const makeShapesSection = (): string[] => [
   ),
 ];
 
-const aboutAllRefusals = `## Refusals
+const aboutErrors = `## Errors
 
-The body is \`{"error": "…", "code": "…"}\`. \`error\` is a text for people: the field, what is wrong, and
-what to do. It may change. \`code\` is for programs, and does not change. Any request can receive
-\`invalid\`, \`unauthorized\`, \`headers-too-large\`, \`internal\` and \`stopping\`.
-
-The account endpoints (\`/v2/svc\`, \`/v2/qstash\`, \`/v2/admin\`) have another body:
-\`{"code": "bad-request", "message": "…", "errorCode": "invalid"}\`. \`message\` is the text, \`errorCode\`
-is the code of the table, and \`code\` is the name of the status.
+The body is \`{"error": "…", "code": "…"}\`. [Errors](errors.md) explains each code. Any request can
+receive \`invalid\`, \`unauthorized\`, \`headers-too-large\`, \`internal\` and \`stopping\`.
 `;
-
-function makeRefusalsSection(): string[] {
-  const rows = Object.entries(errorCodes).map(([code, { status, meaning }]) => [
-    String(status),
-    `\`${code}\``,
-    meaning,
-  ]);
-  return [aboutAllRefusals, ...makeTable(["Status", "Code", "Meaning"], rows), ""];
-}
 
 function lowerFirst(sentence: string): string {
   return sentence.slice(0, 1).toLowerCase() + sentence.slice(1);
 }
 
-const documents = { "reference.md": makeReference(), "configuration.md": makeConfigurationPage() };
+const documents = {
+  "reference.md": makeReference(),
+  "configuration.md": makeConfigurationPage(),
+  "errors.md": makeErrorsPage(),
+};
 
 for (const [name, text] of Object.entries(documents)) {
   const path = join(import.meta.dirname, "../docs", name);

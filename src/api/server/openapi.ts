@@ -3,6 +3,7 @@ import { brandNames, tagline } from "../../engine/core/values/brand.ts";
 import type { ErrorCode } from "../../engine/core/values/errors.ts";
 import { errorCodes } from "../../engine/core/values/errors.ts";
 import { formatHeaderName } from "../http/brand.ts";
+import { errorHelp } from "../http/errorHelp.ts";
 import { callbackSchema, failureCallbackSchema } from "../views/callbackSchemas.ts";
 import { webhooks } from "./openapiWebhooks.ts";
 import type { Route } from "../route/route.ts";
@@ -81,7 +82,7 @@ export function openApi(routes: readonly Route[]): Json {
 const codes = Object.keys(errorCodes) as ErrorCode[];
 
 const refusalResponse = (code: ErrorCode): Json => ({
-  description: toSentence(errorCodes[code].meaning),
+  description: `${toSentence(errorCodes[code].meaning)} ${errorHelp[code].remedy}`,
   content: { "application/json": { schema: { $ref: "#/components/schemas/Error" } } },
 });
 
