@@ -191,7 +191,7 @@ const commonRefusals: ReadonlySet<ErrorCode> = new Set([
 
 function makeRefusalsText({ refusals }: Route, { responses }: Operation): string[] {
   const named = Object.values(responses).flatMap(({ $ref }) =>
-    $ref ? [$ref.slice($ref.lastIndexOf("/") + 1) as ErrorCode] : [],
+    $ref ? [$ref.replace(/^.*\/(?:account-)?/, "") as ErrorCode] : [],
   );
   const codes = [...new Set([...named, ...refusals])].filter((code) => !commonRefusals.has(code));
   const sorted = codes.toSorted((one, other) => errorCodes[one].status - errorCodes[other].status);

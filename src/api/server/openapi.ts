@@ -4,6 +4,7 @@ import type { ErrorCode } from "../../engine/core/values/errors.ts";
 import { errorCodes } from "../../engine/core/values/errors.ts";
 import { formatHeaderName } from "../http/brand.ts";
 import { errorHelp } from "../http/errorHelp.ts";
+import { isAccountPath } from "../http/problems.ts";
 import { callbackSchema, failureCallbackSchema } from "../views/callbackSchemas.ts";
 import { webhooks } from "./openapiWebhooks.ts";
 import type { Route } from "../route/route.ts";
@@ -11,7 +12,13 @@ import { changesAnything, takesFieldsInBody } from "../route/route.ts";
 import { resumeSettings } from "../publishing/runOverrides.ts";
 import { settingRows } from "../settings/table.ts";
 import { workflowSettingRows } from "../settings/workflow.ts";
-import { deadLetterSchema, logEventSchema, messageSchema, refusalSchema } from "../views/schemas.ts";
+import {
+  accountErrorSchema,
+  deadLetterSchema,
+  logEventSchema,
+  messageSchema,
+  refusalSchema,
+} from "../views/schemas.ts";
 
 type Json = Record<string, unknown>;
 
@@ -20,6 +27,7 @@ const namedSchemas = {
   DeadLetter: deadLetterSchema,
   LogEntry: logEventSchema,
   Error: refusalSchema,
+  AccountError: accountErrorSchema,
   Callback: callbackSchema,
   FailureCallback: failureCallbackSchema,
 };
@@ -74,17 +82,25 @@ export function openApi(routes: readonly Route[]): Json {
         Object.entries(namedSchemas).map(([name, shape]) => [name, toJsonSchema(shape, { inline: true })]),
       ),
       parameters: settingParameters(),
-      responses: Object.fromEntries(codes.map((code) => [code, refusalResponse(code)])),
+      responses: Object.fromEntries(codes.flatMap(listErrorResponses)),
     },
   };
 }
 
 const codes = Object.keys(errorCodes) as ErrorCode[];
 
-const refusalResponse = (code: ErrorCode): Json => ({
-  description: `${toSentence(errorCodes[code].meaning)} ${errorHelp[code].remedy}`,
-  content: { "application/json": { schema: { $ref: "#/components/schemas/Error" } } },
-});
+/** Returns the response with a code, and that of the account endpoints. */
+const listErrorResponses = (code: ErrorCode): [name: string, response: Json][] =>
+  (["Error", "AccountError"] as const).map((schema) => [
+    nameErrorResponse(code, schema === "AccountError"),
+    {
+      description: `${toSentence(errorCodes[code].meaning)} ${errorHelp[code].remedy}`,
+      content: { "application/json": { schema: { $ref: `#/components/schemas/${schema}` } } },
+    },
+  ]);
+
+const nameErrorResponse = (code: ErrorCode, isOfAccounts: boolean): string =>
+  isOfAccounts ? `account-${code}` : code;
 
 function describePaths(routes: readonly Route[]): Json {
   const paths: Record<string, Json> = {};
@@ -275,7 +291,7 @@ const describeUnchanged = (row: Route): Json =>
  * Returns the refusals that a route lists and those that any request can meet. Codes with the same status
  * share one entry.
  */
-function describeRefusals({ access, operation, refusals, body }: Route): Json {
+function describeRefusals({ path, access, operation, refusals, body }: Route): Json {
   const always: ErrorCode[] = [
     "invalid",
     ...(access === "token" || access === "account" || access === "operator"
@@ -288,8 +304,9 @@ function describeRefusals({ access, operation, refusals, body }: Route): Json {
   ];
   const all = [...new Set<ErrorCode>([...always, ...refusals, "headers-too-large", "internal", "stopping"])];
   const sorted = all.sort((a, b) => errorCodes[a].status - errorCodes[b].status);
+  const nameOf = (code: ErrorCode): string => nameErrorResponse(code, isAccountPath(path));
   return Object.fromEntries(
-    sorted.map((code) => [errorCodes[code].status, { $ref: `#/components/responses/${code}` }]),
+    sorted.map((code) => [errorCodes[code].status, { $ref: `#/components/responses/${nameOf(code)}` }]),
   );
 }
 

@@ -31,14 +31,23 @@ export const detailsParameter = {
     ),
 };
 
-/** The body of every error response. */
+const errorCode = z
+  .string()
+  .describe(
+    "The kind of error, for programs. It does not change, and the text may. After `outcome-unknown` " +
+      "and `internal`, the request may have been stored; after `too-slow`, a bulk action may have been " +
+      "done in part; after any other code, nothing was stored.",
+  );
+
+/** The body of every error response, except those of the account endpoints. */
 export const refusalSchema = z.object({
   error: z.string().describe("The field, the problem, and how to fix it."),
-  code: z
-    .string()
-    .describe(
-      "The kind of error, for programs. It does not change, and the text may. After `outcome-unknown` " +
-        "and `internal`, the request may have been stored; after `too-slow`, a bulk action may have been " +
-        "done in part; after any other code, nothing was stored.",
-    ),
+  code: errorCode,
+});
+
+/** The body of an error response of the account endpoints. */
+export const accountErrorSchema = z.object({
+  code: z.string().describe("The name of the status, such as `bad-request`."),
+  message: z.string().describe("The field, the problem, and how to fix it."),
+  errorCode,
 });

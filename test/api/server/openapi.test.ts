@@ -38,6 +38,18 @@ describe("the document", () => {
     }
   });
 
+  test("errors of the account endpoints have the form of these endpoints", () => {
+    const paths = Object.entries(document["paths"] as Record<string, object>);
+    const isOfAccounts = ([path]: [path: string, methods: object]): boolean =>
+      /^\/v2\/(svc|qstash|admin)\//.test(path);
+    const account = JSON.stringify(paths.filter(isOfAccounts));
+    const others = JSON.stringify(paths.filter((entry) => !isOfAccounts(entry)));
+    expect(account).toContain("#/components/responses/account-unauthorized");
+    expect(account).not.toMatch(/#\/components\/responses\/(?!account-)/);
+    expect(others).toContain("#/components/responses/unauthorized");
+    expect(others).not.toContain("#/components/responses/account-");
+  });
+
   test("the document has no dangling reference", () => {
     const references = [...text.matchAll(/"#\/([^"]+)"/g)].map(([, path]) => path ?? "");
     expect(references.length).toBeGreaterThan(50);
