@@ -4,6 +4,7 @@ import type { Socket } from "node:net";
 import { describe, expect, test } from "vitest";
 import { routes } from "../../../src/operations/routes.ts";
 import { settingRows } from "../../../src/api/settings/table.ts";
+import { errorCodes } from "../../../src/engine/core/values/errors.ts";
 import { createTestServer, token } from "../testServer.ts";
 import { createRawClient, listen, parseReply, send } from "../wire.ts";
 
@@ -105,6 +106,9 @@ const valueOf = (text: string): string =>
     .toString("latin1")
     .replaceAll(/[^\t\x20-\x7e\x80-\xff]/g, "");
 
+const listCodes = (status: number): string[] =>
+  Object.entries(errorCodes).flatMap(([code, row]) => (row.status === status ? [code] : []));
+
 describe("any request", () => {
   test("to any route is answered in JSON, and never with an internal error", async () => {
     const server = await createTestServer({ trustProxy: true });
@@ -124,9 +128,10 @@ describe("any request", () => {
         });
         expect(status, JSON.stringify(lines.at(-1))).toBeLessThan(500);
         const words = expect.stringMatching(/\S/);
+        const code = expect.toBeOneOf(listCodes(status));
         const refusal = /^\/v2\/(svc|qstash|admin)(\/|$)/.test(path)
-          ? { code: words, message: words }
-          : { error: words };
+          ? { code: words, message: words, errorCode: code }
+          : { error: words, code };
         if (status >= 400) expect(JSON.parse(text)).toEqual(refusal);
         lines.splice(0);
       }),
