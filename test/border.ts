@@ -21,7 +21,7 @@ const order: Readonly<Record<string, readonly string[]>> = {
   ],
   settings: ["rows", ""],
   client: ["terminal", ""],
-  server: ["", "cli"],
+  server: ["site", "", "cli"],
 };
 
 /** The parts of src that each part may import, besides itself. */

@@ -42,6 +42,7 @@ export async function bundle(home: string): Promise<Bundle> {
       "src/operations/backup/replica/writerCode.ts": () =>
         `export const writerCode = ${toLiteral(replica.code)};`,
       "src/operations/console/builtFiles.ts": () => toConsoleModule(readBuiltConsole()),
+      "src/server/site/builtSite.ts": () => siteModule,
       "src/settings/version.ts": () => `export const version = ${toLiteral(readVersion(home))};`,
     },
   });
@@ -99,6 +100,21 @@ function toConsoleModule(built: BuiltConsole): string {
     export const readBuiltConsole = () => built;
   `;
 }
+
+/** The name of the file with the documentation, beside the server or as an asset of the executable. */
+export const sitePackName = "site.pack";
+
+/** The code of a module that opens the documentation of an executable or of a package. */
+const siteModule = `
+  import { join } from "node:path";
+  import { getRawAsset, isSea } from "node:sea";
+  import { openPack, openPackFile } from "./sitePack.ts";
+  const openAsset = (bytes) => openPack((start, length) => bytes.subarray(start, start + length));
+  export const openBuiltSite = () =>
+    isSea()
+      ? openAsset(Buffer.from(getRawAsset("${sitePackName}")))
+      : openPackFile(join(import.meta.dirname, "${sitePackName}"));
+`;
 
 const toBuffer = (bytes: Buffer): string => `Buffer.from("${bytes.toString("base64")}", "base64")`;
 

@@ -4,8 +4,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { home } from "../../launch/modernNode.js";
 import { buildConsole } from "../buildConsole.js";
+import { buildSite, sitePackFile } from "../buildSite.ts";
 import type { Bundle } from "./bundle.ts";
-import { bundle } from "./bundle.ts";
+import { bundle, sitePackName } from "./bundle.ts";
 
 /** The mark in the binary of Node.js that says whether it contains a program. */
 const fuse = "NODE_SEA_FUSE_fce680ab2cc467b6e072b8b5df1996b2";
@@ -16,6 +17,7 @@ const fuse = "NODE_SEA_FUSE_fce680ab2cc467b6e072b8b5df1996b2";
  */
 export async function writeExecutable(target: string): Promise<number> {
   buildConsole();
+  buildSite();
   const { server, client, replica } = await bundle(home);
   const health = readFileSync(join(home, "launch/health.cjs"), "utf8");
   const folder = mkdtempSync(join(tmpdir(), "waypost-executable-"));
@@ -28,6 +30,7 @@ export async function writeExecutable(target: string): Promise<number> {
       output: blob,
       disableExperimentalSEAWarning: true,
       useCodeCache: true,
+      assets: { [sitePackName]: sitePackFile },
       execArgv: ["--disable-warning=ExperimentalWarning"],
     };
     writeFileSync(join(folder, "settings.json"), JSON.stringify(settings));

@@ -6,6 +6,8 @@ import { ConsoleFiles } from "../operations/console/files.ts";
 import { createNetworkCheck } from "../api/http/address.ts";
 import type { OwnHosts } from "../api/auth/ownHosts.ts";
 import type { RouteContext } from "../api/route/route.ts";
+import { openBuiltSite } from "./site/builtSite.ts";
+import { SiteFiles } from "./site/siteFiles.ts";
 import { readBuiltConsole } from "../operations/console/builtFiles.ts";
 import type { ApiOptions } from "../api/server/fastify.ts";
 import { createApi } from "../api/server/fastify.ts";
@@ -197,6 +199,7 @@ async function serveStore(
     ...toApiSettings(settings),
     ...createApiParts(settings, { store, work, log, observation, hosts }),
     ...consoleParts,
+    builtFiles: listBuiltFiles(consoleParts?.consoleFiles, log),
     thisNode: { id: node, startedAt: systemClock.now() },
     notReadyReason,
     ...(settings.operatorPassword !== "" && {
@@ -357,6 +360,12 @@ const createConsoleParts = (
     userHeader: { name: trustUserHeader, isTrusted: createNetworkCheck(trustProxy) },
   }),
 });
+
+/** Returns what answers requests for the files of the console, if it is on, and for the documentation. */
+const listBuiltFiles = (consoleFiles: ConsoleFiles | undefined, log: Logger) => [
+  ...(consoleFiles ? [consoleFiles] : []),
+  new SiteFiles(openBuiltSite(), createRequestLog(log)),
+];
 
 async function stopWork(
   { holdWatch, dispatcher, operations, scheduler, closeConnections, stopping }: Work,

@@ -12,6 +12,8 @@ import { ConsoleFiles } from "../../src/operations/console/files.ts";
 import { routes } from "../../src/operations/routes.ts";
 import { createSessionRoutes } from "../../src/operations/console/routes.ts";
 import { createApi } from "../../src/api/server/fastify.ts";
+import { SiteFiles } from "../../src/server/site/siteFiles.ts";
+import type { SitePack } from "../../src/server/site/sitePack.ts";
 import { createServerAdmin } from "../../src/server/accountAdmin.ts";
 import type { LongWork } from "../../src/engine/core/node/longWork.ts";
 import { readConfig } from "../../src/settings/config.ts";
@@ -130,6 +132,8 @@ type Options = {
   fastPath?: boolean;
   /** Turns the console on, with these files. */
   console?: { built?: BuiltConsole; publicUrl?: string; trustsUserHeader?: boolean };
+  /** Serves this documentation. Null: it is not built. */
+  site?: SitePack | null;
   wrap?(store: Store): Store;
   isDiskLow?(): boolean;
 };
@@ -187,17 +191,16 @@ async function openServer(options: Options): Promise<TestServer> {
     operatorPassword: options.hasOperator === false ? null : operatorPassword,
     hosts,
   });
+  const logLine = (_status: number, line: () => RequestLine): void => void lines.push(line());
   const api = createApi({
     routes,
     store: options.wrap?.(store) ?? store,
     ...(options.console && {
       sessions,
       createConsoleRoutes: createSessionRoutes,
-      consoleFiles: new ConsoleFiles(
-        options.console.built ?? null,
-        (_status, line) => void lines.push(line()),
-      ),
+      builtFiles: [new ConsoleFiles(options.console.built ?? null, logLine)],
     }),
+    ...(options.site !== undefined && { builtFiles: [new SiteFiles(options.site, logLine)] }),
     ...(options.console?.publicUrl !== undefined && { publicUrl: options.console.publicUrl }),
     ...(options.console?.trustsUserHeader && {
       userHeader: { name: "X-User", isTrusted: (address) => address === "127.0.0.1" },

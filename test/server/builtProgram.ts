@@ -42,7 +42,7 @@ function build(target: string): string {
   removeOld();
   const unfinished = mkdtempSync(join(cache, "unfinished-"));
   const built = join(unfinished, "built");
-  const args = [join(project, "scripts/run.js"), "scripts/build/main.ts", built];
+  const args = [join(project, "scripts/run.js"), "scripts/build/main.ts", built, "--without-site"];
   const { status, stderr } = spawnSync(process.execPath, args, { cwd: project, encoding: "utf8" });
   if (status !== 0) throw new Error(`the program could not be built: ${stderr}`);
   try {

@@ -66,6 +66,7 @@ describe.runIf(process.platform === "linux")("the single executable", { tags: "l
     await destination.until((arrivals) => arrivals.length > 0);
     // Lists are read by a thread, whose code is in the executable as well.
     expect((await fetch(`${url}/v2/logs`, { headers })).status).toBe(200);
+    expect(await (await fetch(`${url}/docs/guides/queues`)).text()).toContain("<h1");
     const run = (args: readonly string[], env: NodeJS.ProcessEnv = {}) =>
       spawnSync(file, args, { cwd: folder, env, encoding: "utf8" });
     const queues = run(["queues"], { WAYPOST_URL: url, WAYPOST_TOKEN: developmentToken });

@@ -72,7 +72,7 @@ async function makeTree() {
   chmodSync(data, 0o700);
   chmodSync(folder, 0o755);
   chownSync(data, Number(user), Number(user));
-  await writePackage(join(root, "app"));
+  await writePackage(join(root, "app"), { withSite: true });
   const node = join(root, "usr/local/bin/node");
   copyInto(process.execPath, node);
   const libraries = spawnSync("ldd", [process.execPath], { encoding: "utf8" }).stdout;

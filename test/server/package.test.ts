@@ -35,7 +35,7 @@ let tarball: { size: number; files: { path: string }[] };
 beforeAll(async () => {
   const folder = mkdtempSync(join(tmpdir(), "waypost-package-"));
   removeFolder = () => rmSync(folder, { recursive: true, force: true });
-  await writePackage(join(folder, "package"));
+  await writePackage(join(folder, "package"), { withSite: false });
   const packing = spawnSync("npm", ["pack", "--json", "./package"], { cwd: folder, encoding: "utf8" });
   [tarball] = JSON.parse(packing.stdout) as [typeof tarball];
   application = join(folder, "application");
@@ -380,6 +380,6 @@ describe("waypost health", () => {
 test("a build replaces an earlier build, and no other folder", async () => {
   const folder = temporaryFolder();
   writeFileSync(join(folder, "mine"), "");
-  await expect(writePackage(folder)).rejects.toThrow("exists and is not a build");
+  await expect(writePackage(folder, { withSite: false })).rejects.toThrow("exists and is not a build");
   expect(readdirSync(folder)).toEqual(["mine"]);
 });

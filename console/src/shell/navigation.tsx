@@ -1,7 +1,8 @@
 import { PageLink } from "../parts/link.tsx";
-import { ChevronDown, CircleQuestionMark, Sun } from "lucide-react";
+import { BookOpen, ChevronDown, CircleQuestionMark, Sun } from "lucide-react";
 import type { ReactNode } from "react";
 import { useEffect, useRef, useState } from "react";
+import { consoleBase } from "../api/client.ts";
 import { useSession } from "../api/session.ts";
 import { Button, Icon } from "../parts/basics.tsx";
 import { AccountMenu } from "./account.tsx";
@@ -59,6 +60,12 @@ export function Navigation({ help, isOpen, close }: { help(): void; isOpen: bool
           <PlaceLink place={operatorPlace} count={null} />
         </div>
       )}
+      <div className="nav">
+        <a href={new URL("../docs/", consoleBase).href} target="_blank" rel="noreferrer">
+          <Icon of={BookOpen} />
+          Documentation
+        </a>
+      </div>
       <div className="side-foot">
         <Person />
         <Button kind="ghost" isSmall icon={CircleQuestionMark} label="Keys (?)" onClick={help} />

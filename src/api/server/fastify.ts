@@ -54,8 +54,8 @@ export type ApiOptions = Omit<RouteContext, "logTails"> &
     publicUrl?: string;
     /** Origins whose pages may read responses in a browser, or `*`. Default: none. */
     corsOrigins?: readonly string[];
-    /** The files of the console. Default: none are served. */
-    consoleFiles?: { answer(request: IncomingMessage, response: ServerResponse): boolean };
+    /** The handlers of built files, such as those of the console. Default: none are served. */
+    builtFiles?: readonly { answer(request: IncomingMessage, response: ServerResponse): boolean }[];
     /** Returns the routes of the console. */
     createConsoleRoutes?(parts: { sessions: ConsoleSessions; admission: AdmissionPolicy }): Route[];
     /** Whether this port serves only the routes for accounts and those that need no credentials. */
@@ -120,7 +120,7 @@ export function createApi(options: ApiOptions): FastifyInstance {
       : null,
     // Only the framework reads the address that a proxy reports.
     answerEarly: (request, response) =>
-      (options.consoleFiles?.answer(request, response) ?? false) ||
+      (options.builtFiles?.some((files) => files.answer(request, response)) ?? false) ||
       (options.trustProxy === false &&
         refuseEarly(request, response, { context: options, admission, routes })),
   });

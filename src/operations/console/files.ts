@@ -1,6 +1,8 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { RequestLine } from "../../api/route/requestLog.ts";
 import { readRequestId } from "../../api/http/requestId.ts";
+import type { BuiltResponse } from "../../api/http/builtFile.ts";
+import { cachedForever, plainText, sendBuilt, takesEncoding } from "../../api/http/builtFile.ts";
 import { splitTarget } from "../../api/http/target.ts";
 
 /**
@@ -33,24 +35,11 @@ const contentSecurityPolicy = [
   "trusted-types 'none'",
 ].join("; ");
 
-/** The headers of every file of the console. */
-const securityHeaders = {
-  "Content-Security-Policy": contentSecurityPolicy,
-  "X-Content-Type-Options": "nosniff",
-  "Referrer-Policy": "no-referrer",
-  "Cross-Origin-Opener-Policy": "same-origin",
-  "Cross-Origin-Resource-Policy": "same-origin",
-  "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
-};
-
 /**
  * The number of parts in the path of a page. Each part makes the response a little longer than the page, so a
  * path with any number of parts would be answered with many times its size.
  */
 const maxParts = 20;
-
-/** Names of files under `assets/` contain a hash of their content, so their content never changes. */
-const cachedForever = "public, max-age=31536000, immutable";
 
 const notBuilt =
   "The console is not built. Run: npm run build:console\n" +
@@ -94,11 +83,15 @@ export class ConsoleFiles {
     // The location is relative, so it stays below the prefix of a reverse proxy.
     if (path === "") return send(response, { status: 308, headers: { Location: "console/" }, body: null });
     if (this.#built === null)
-      return send(response, { status: 503, headers: text, body: Buffer.from(notBuilt) });
+      return send(response, { status: 503, headers: plainText, body: Buffer.from(notBuilt) });
     const file = this.#built.get(path.slice(1));
     if (file && path !== "/index.html") return this.#sendFile(file, path, { request, response });
     if (path.startsWith("/assets/") || path.split("/", maxParts + 2).length > maxParts + 1)
-      return send(response, { status: 404, headers: text, body: Buffer.from("This file does not exist.\n") });
+      return send(response, {
+        status: 404,
+        headers: plainText,
+        body: Buffer.from("This file does not exist.\n"),
+      });
     return this.#sendPage(path, { request, response });
   }
 
@@ -106,6 +99,7 @@ export class ConsoleFiles {
     const { body, encoding } = chooseForm(file, request.headers["accept-encoding"]);
     const headers = {
       "Content-Type": file.type,
+      // Names of files under `assets/` contain a hash of their content.
       "Cache-Control": path.startsWith("/assets/") ? cachedForever : "no-cache",
       Vary: "Accept-Encoding",
       ...(encoding && { "Content-Encoding": encoding }),
@@ -130,21 +124,15 @@ const takesHtml = ({ headers: { accept = "" } }: IncomingMessage): boolean =>
 const notKept = { "Cache-Control": "no-store", Vary: "Accept" };
 
 type Exchange = { request: IncomingMessage; response: ServerResponse };
-const text = { "Content-Type": "text/plain; charset=utf-8", "Cache-Control": "no-store" };
 
-function chooseForm(file: ConsoleFile, accepted = ""): { body: Buffer; encoding: string | null } {
-  const takes = (name: string): boolean =>
-    new RegExp(String.raw`\b${name}\b(?!\s*;\s*q=0(\.0*)?\s*(,|$))`).test(accepted);
-  if (takes("br") && file.br) return { body: file.br, encoding: "br" };
-  if (takes("gzip") && file.gzip) return { body: file.gzip, encoding: "gzip" };
+function chooseForm(
+  file: ConsoleFile,
+  accepted?: string | string[],
+): { body: Buffer; encoding: string | null } {
+  if (file.br && takesEncoding(accepted, "br")) return { body: file.br, encoding: "br" };
+  if (file.gzip && takesEncoding(accepted, "gzip")) return { body: file.gzip, encoding: "gzip" };
   return { body: file.body, encoding: null };
 }
 
-type Sent = { status: number; headers: Record<string, string>; body: Buffer | null; isHead?: boolean };
-
-function send(response: ServerResponse, { status, headers, body, isHead = false }: Sent): number {
-  const length = { "Content-Length": String(body?.length ?? 0) };
-  response.writeHead(status, { ...securityHeaders, ...headers, ...length });
-  response.end(isHead || body === null ? undefined : body);
-  return status;
-}
+const send = (response: ServerResponse, sent: Omit<BuiltResponse, "policy">): number =>
+  sendBuilt(response, { ...sent, policy: contentSecurityPolicy });

@@ -8,7 +8,7 @@ type BulkCheckContext = { assertHolds: AssertHolds; tables: Tables; cover: (what
 type BulkCall = { input: CommandInput<"bulk">; outcome: BulkOutcome };
 
 /** Returns the bulk actions of a batch that were not refused, with their answers. */
-export const listBulkCalls = ({ calls, result }: ObservedBatch): BulkCall[] =>
+const listBulkCalls = ({ calls, result }: ObservedBatch): BulkCall[] =>
   calls.flatMap(({ name, input }, at) => {
     const reply = result.replies[at];
     if (name !== "bulk" || !reply || !("answer" in reply)) return [];

@@ -1,0 +1,110 @@
+import { cpSync, globSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
+import { join, sep } from "node:path";
+import { fileURLToPath } from "node:url";
+import { transformerStyleToClass } from "@shikijs/transformers";
+import { defineConfig } from "vitepress";
+import { filesWithoutPage, groups } from "../navigation.ts";
+import { linkPages } from "../sourceLinks.ts";
+
+const home = fileURLToPath(new URL("../..", import.meta.url));
+
+const decisions = readdirSync(join(home, "docs/decisions"))
+  .filter((name) => /^\d/.test(name))
+  .map((name) => `docs/decisions/${name}`);
+/** The files of all pages. */
+const files = [...groups.flatMap(({ pages }) => Object.values(pages)), ...decisions];
+
+const orphans = globSync("docs/**/*.md", { cwd: home })
+  .map((file) => file.split(sep).join("/"))
+  .filter((file) => !files.includes(file) && !filesWithoutPage.includes(file));
+if (orphans.length > 0) throw new Error(`add to site/navigation.ts: ${orphans.join(", ")}`);
+
+/** Files outside `docs` whose page has another name. */
+const renamed: Readonly<Record<string, string>> = {
+  "SECURITY.md": "reporting-a-vulnerability.md",
+  "bench/README.md": "benchmarks.md",
+};
+
+/** Returns the file of a page of the site: `README.md` is the page of its folder. */
+const toSiteFile = (file: string): string =>
+  (renamed[file] ?? file.replace(/^docs\//, ""))
+    .replace(/(^|\/)README\.md$/, "$1index.md")
+    .replace(/^[A-Z]+\.md$/, (name) => name.toLowerCase());
+const rewrites = Object.fromEntries(files.map((file) => [file, toSiteFile(file)]));
+const pages = new Map(
+  files.map((file) => [
+    file,
+    toSiteFile(file)
+      .replace(/(^|\/)index\.md$/, "$1")
+      .replace(/\.md$/, ""),
+  ]),
+);
+
+/** Colours of code as classes, because the content security policy forbids styles in the page. */
+const colours = transformerStyleToClass({ classPrefix: "code-" });
+
+export default defineConfig({
+  title: "Waypost",
+  description: "Self-hosted HTTP message queue and durable workflow runner",
+  base: "/docs/",
+  srcDir: "..",
+  outDir: "dist/site",
+  cacheDir: "dist/cache",
+  srcExclude: [
+    "{console,deploy,dist,examples,launch,scripts,site,src,test}/**",
+    "CODE_OF_CONDUCT.md",
+    "bench/!(README).md",
+    ...filesWithoutPage,
+  ],
+  rewrites,
+  cleanUrls: true,
+  metaChunk: true,
+  // Otherwise the theme writes a style into the page when it becomes dark, which the policy forbids.
+  appearance: { disableTransition: false },
+  markdown: {
+    // Text such as <url> is a placeholder, and comments are for the tests of the documentation.
+    html: false,
+    languageAlias: { env: "ini" },
+    codeTransformers: [colours],
+    config(markdown) {
+      markdown.core.ruler.after("normalize", "remove comments", (state) => {
+        state.src = state.src.replaceAll(/^<!--[\s\S]*?-->\n?/gm, "");
+      });
+      linkPages(markdown, { home, pages });
+    },
+  },
+  head: [["link", { rel: "stylesheet", href: "/docs/code.css" }]],
+  // The theme sets these two again when the page is loaded, which the content security policy allows.
+  transformHtml: (html) => html.replaceAll(/ style="(?:position:relative;|--vp-vh:0px;)"/g, ""),
+  buildEnd({ outDir }) {
+    writeFileSync(join(outDir, "code.css"), colours.getCSS());
+    cpSync(join(home, "docs/openapi.json"), join(outDir, "openapi.json"));
+    writeFileSync(join(outDir, "llms-full.txt"), files.map(readPage).join("\n\n"));
+    writeFileSync(join(outDir, "llms.txt"), listPages());
+  },
+  themeConfig: {
+    search: { provider: "local" },
+    outline: [2, 3],
+    sidebar: groups.map(({ title, pages: listed }) => ({
+      text: title,
+      collapsed: title === "Internals",
+      items: Object.entries(listed).map(([text, file]) => ({ text, link: `/${pages.get(file)}` })),
+    })),
+  },
+});
+
+const readPage = (file: string): string => readFileSync(join(home, file), "utf8").trim();
+
+/** Returns the list of pages in the form of https://llmstxt.org. */
+const listPages = (): string =>
+  [
+    "# Waypost",
+    "> Self-hosted HTTP message queue and durable workflow runner",
+    ...groups.map(({ title, pages: listed }) =>
+      [
+        `## ${title}\n`,
+        ...Object.entries(listed).map(([text, file]) => `- [${text}](/docs/${pages.get(file)})`),
+      ].join("\n"),
+    ),
+    "",
+  ].join("\n\n");

@@ -1,0 +1,80 @@
+/** A group of pages in the navigation: the title of each page and its file in the repository. */
+type Group = { title: string; pages: Readonly<Record<string, string>> };
+
+/** The pages of the documentation in the order of the navigation. Decision records are added after them. */
+export const groups: readonly Group[] = [
+  {
+    title: "Start",
+    pages: {
+      Introduction: "README.md",
+      "Migrating from QStash": "docs/guides/migrating-from-qstash.md",
+      "Testing applications": "docs/guides/testing-applications.md",
+    },
+  },
+  {
+    title: "Concepts",
+    pages: {
+      "Message lifecycle": "docs/lifecycle.md",
+      "Why is this waiting?": "docs/guides/why-is-this-waiting.md",
+    },
+  },
+  {
+    title: "How-to",
+    pages: {
+      Receiving: "docs/guides/receiving.md",
+      "Unfinished messages": "docs/guides/messages.md",
+      Queues: "docs/guides/queues.md",
+      "Flow control": "docs/guides/flow-control.md",
+      Schedules: "docs/guides/schedules.md",
+      "URL groups": "docs/guides/url-groups.md",
+      "Deduplication and redaction": "docs/guides/deduplication-and-redaction.md",
+      "Dead letters and logs": "docs/guides/dead-letters-and-logs.md",
+      Jobs: "docs/guides/jobs.md",
+      Webhooks: "docs/guides/webhooks.md",
+      Workflows: "docs/guides/workflows.md",
+    },
+  },
+  {
+    title: "Operate",
+    pages: {
+      Operating: "docs/guides/operating.md",
+      Configuration: "docs/configuration.md",
+      "Accounts and plans": "docs/guides/accounts.md",
+      "Tokens and secrets": "docs/guides/tokens.md",
+      Console: "docs/guides/console.md",
+      "Command line": "docs/guides/command-line.md",
+      Overview: "docs/guides/overview.md",
+      Monitoring: "docs/guides/monitoring.md",
+      Alerts: "docs/guides/alerts.md",
+      "PostgreSQL and several nodes": "docs/guides/scaling.md",
+      "Versions and upgrades": "docs/versioning.md",
+      Changelog: "CHANGELOG.md",
+    },
+  },
+  {
+    title: "Reference",
+    pages: {
+      API: "docs/reference.md",
+      Errors: "docs/errors.md",
+      "Texts of errors and the log": "docs/messages.md",
+      Vocabulary: "docs/vocabulary.md",
+    },
+  },
+  {
+    title: "Internals",
+    pages: {
+      Architecture: "docs/architecture.md",
+      "Life of a batch": "docs/life-of-a-batch.md",
+      "Security design": "docs/security.md",
+      "Reporting a vulnerability": "SECURITY.md",
+      Contributing: "CONTRIBUTING.md",
+      Style: "docs/style.md",
+      Testing: "docs/testing.md",
+      Benchmarks: "bench/README.md",
+      Decisions: "docs/decisions/README.md",
+    },
+  },
+];
+
+/** Documents without a page on the site. The package registry shows this one. */
+export const filesWithoutPage: readonly string[] = ["docs/package.md"];

@@ -1,0 +1,45 @@
+import type { ServerResponse } from "node:http";
+
+/** The headers of every built file that a browser shows, besides its content security policy. */
+const securityHeaders = {
+  "X-Content-Type-Options": "nosniff",
+  "Referrer-Policy": "no-referrer",
+  "Cross-Origin-Opener-Policy": "same-origin",
+  "Cross-Origin-Resource-Policy": "same-origin",
+  "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+};
+
+/** For files whose names contain a hash of their content, so their content never changes. */
+export const cachedForever = "public, max-age=31536000, immutable";
+
+/** The headers of a sentence for a person. */
+export const plainText = { "Content-Type": "text/plain; charset=utf-8", "Cache-Control": "no-store" };
+
+/** A response. `policy` is its content security policy. */
+export type BuiltResponse = {
+  status: number;
+  policy: string;
+  headers: Record<string, string>;
+  body: Buffer | null;
+  isHead?: boolean;
+};
+
+/** Sends a built file, or a sentence about it, and returns the status. */
+export function sendBuilt(
+  response: ServerResponse,
+  { status, policy, headers, body, isHead }: BuiltResponse,
+) {
+  const length = { "Content-Length": String(body?.length ?? 0) };
+  response.writeHead(status, {
+    "Content-Security-Policy": policy,
+    ...securityHeaders,
+    ...headers,
+    ...length,
+  });
+  response.end(isHead || body === null ? undefined : body);
+  return status;
+}
+
+/** Reports whether a header `Accept-Encoding` allows an encoding. */
+export const takesEncoding = (accepted: string | string[] | undefined, name: string): boolean =>
+  new RegExp(String.raw`\b${name}\b(?!\s*;\s*q=0(\.0*)?\s*(,|$))`).test(String(accepted ?? ""));
