@@ -11,8 +11,8 @@ import {
   statSync,
   writeFileSync,
 } from "node:fs";
-import { join, relative } from "node:path";
-import { home } from "../launch/modernNode.js";
+import { dirname, join, relative } from "node:path";
+import { fail, home } from "../launch/modernNode.js";
 
 /** A build takes at most this long, in milliseconds. */
 const longestBuild = 600_000;
@@ -23,6 +23,7 @@ export function buildOnce({ output, sources, build }) {
   const stamp = join(output, ".sources");
   const isBuilt = () => existsSync(stamp) && readFileSync(stamp, "utf8") === hash;
   if (isBuilt()) return;
+  mkdirSync(dirname(output), { recursive: true });
   // Present while a process builds, so that two processes do not write the same files.
   const lock = `${output}.building`;
   takeLock(lock);
@@ -44,7 +45,8 @@ function takeLock(lock) {
     try {
       closeSync(openSync(lock, "wx"));
       return;
-    } catch {
+    } catch (error) {
+      if (error.code !== "EEXIST") fail(`${lock}: ${error.message}`);
       const since = statSync(lock, { throwIfNoEntry: false })?.mtimeMs ?? 0;
       if (Date.now() - since > longestBuild) rmSync(lock, { force: true });
       else Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 100);

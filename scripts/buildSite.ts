@@ -6,7 +6,7 @@
  */
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { globSync, readFileSync, writeFileSync } from "node:fs";
+import { globSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { extname, join, relative, sep } from "node:path";
 import { brotliCompressSync, constants } from "node:zlib";
 import { fail, home } from "../launch/modernNode.js";
@@ -21,7 +21,11 @@ export const sitePackFile = join(output, "site.pack");
 /** Builds the documentation unless the built one has the present sources. Ends the process if that fails. */
 export function buildSite(): void {
   const texts = ["*.md", "bench/*.md", "docs/**/*.{json,md,png,svg}", "site/*.ts", "site/.vitepress/**/*.ts"];
-  const sources = [import.meta.filename, ...globSync(texts, { cwd: home }).map((file) => join(home, file))];
+  const sources = [
+    import.meta.filename,
+    join(home, "src/server/site/sitePack.ts"),
+    ...globSync(texts, { cwd: home }).map((file) => join(home, file)),
+  ];
   buildOnce({ output, sources, build });
 }
 
@@ -34,7 +38,27 @@ function build(): void {
     { cwd: home, encoding: "utf8", env: { ...process.env, NODE_ENV: "production" } },
   );
   if (status !== 0) fail(`the documentation could not be built:\n${stdout}${stderr}`);
-  writeFileSync(sitePackFile, pack(join(output, "site")));
+  checkAnchors(join(output, "site"));
+  // A server that runs keeps the file that it has open.
+  writeFileSync(`${sitePackFile}.new`, pack(join(output, "site")));
+  renameSync(`${sitePackFile}.new`, sitePackFile);
+}
+
+/** Ends the process if a link names an anchor that its page does not have. */
+function checkAnchors(folder: string): void {
+  const toPath = (file: string): string => relative(folder, file).split(sep).join("/");
+  const pages = new Map(
+    listFiles(folder)
+      .filter((file) => file.endsWith(".html"))
+      .map((file) => [toPath(file).replace(/\.html$/, ""), readFileSync(file, "utf8")] as const),
+  );
+  const dead = [...pages].flatMap(([page, html]) =>
+    Array.from(html.matchAll(/ href="(\/docs\/[^"#]*|)#([^"]+)"/g), ([, path = "", anchor = ""]) => {
+      const name = path === "" ? page : path.slice("/docs/".length).replace(/(^|\/)$/, "$1index");
+      return pages.get(name)?.includes(` id="${decodeURI(anchor)}"`) ? [] : [`${page}: ${name}#${anchor}`];
+    }).flat(),
+  );
+  if (dead.length > 0) fail(`these links name no heading:\n${dead.join("\n")}`);
 }
 
 const types: Readonly<Record<string, string>> = {
@@ -48,7 +72,9 @@ const types: Readonly<Record<string, string>> = {
 };
 
 function pack(folder: string): Buffer {
-  const files = listFiles(folder).filter((file) => extname(file) in types && !file.endsWith("hashmap.json"));
+  const files = listFiles(folder).filter((file) => !file.endsWith("hashmap.json"));
+  const unknown = files.find((file) => !(extname(file) in types));
+  if (unknown !== undefined) fail(`${unknown}: add its type to scripts/buildSite.ts`);
   const pages = files.filter((file) => file.endsWith(".html")).map((file) => readFileSync(file, "utf8"));
   const inlineScripts = pages.join("").matchAll(/<script(?: id="[^"]*")?>([^]*?)<\/script>/g);
   const hashes = Array.from(inlineScripts, ([, code = ""]) =>

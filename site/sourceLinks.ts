@@ -20,6 +20,18 @@ export function linkPages(markdown: MarkdownRenderer, links: Links): void {
   });
 }
 
+/** Keeps the two HTML elements that cells of generated tables have: an anchor, and a break. */
+export function allowAnchors(markdown: MarkdownRenderer): void {
+  markdown.inline.ruler.before("autolink", "anchors", (state, isSilent) => {
+    const [element] =
+      /^(?:<a id="[\w-]+"><\/a>|<br>)/.exec(state.src.slice(state.pos, state.pos + 100)) ?? [];
+    if (element === undefined) return false;
+    if (!isSilent) state.push("html_inline", "", 0).content = element;
+    state.pos += element.length;
+    return true;
+  });
+}
+
 function linkTokens(tokens: Token[], folder: string, links: Links): void {
   let isUnlinked = false;
   for (const token of tokens) {

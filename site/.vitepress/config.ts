@@ -4,7 +4,8 @@ import { fileURLToPath } from "node:url";
 import { transformerStyleToClass } from "@shikijs/transformers";
 import { defineConfig } from "vitepress";
 import { filesWithoutPage, groups } from "../navigation.ts";
-import { linkPages } from "../sourceLinks.ts";
+import { toAnchor } from "../../scripts/markdown.ts";
+import { allowAnchors, linkPages } from "../sourceLinks.ts";
 
 const home = fileURLToPath(new URL("../..", import.meta.url));
 
@@ -66,10 +67,12 @@ export default defineConfig({
     html: false,
     languageAlias: { env: "ini" },
     codeTransformers: [colours],
+    anchor: { slugify: (heading) => toAnchor(heading).slice(1) },
     config(markdown) {
       markdown.core.ruler.after("normalize", "remove comments", (state) => {
         state.src = state.src.replaceAll(/^<!--[\s\S]*?-->\n?/gm, "");
       });
+      allowAnchors(markdown);
       linkPages(markdown, { home, pages });
     },
   },

@@ -8,6 +8,7 @@ import type { OwnHosts } from "../api/auth/ownHosts.ts";
 import type { RouteContext } from "../api/route/route.ts";
 import { openBuiltSite } from "./site/builtSite.ts";
 import { SiteFiles } from "./site/siteFiles.ts";
+import type { SitePack } from "./site/sitePack.ts";
 import { readBuiltConsole } from "../operations/console/builtFiles.ts";
 import type { ApiOptions } from "../api/server/fastify.ts";
 import { createApi } from "../api/server/fastify.ts";
@@ -361,10 +362,20 @@ const createConsoleParts = (
   }),
 });
 
+/** Opens the documentation. A server without it does all of its work. */
+function openSite(log: Logger): SitePack | null {
+  try {
+    return openBuiltSite();
+  } catch (error) {
+    log.warn({ err: error }, "the documentation cannot be read, so /docs is off; build or install it again");
+    return null;
+  }
+}
+
 /** Returns what answers requests for the files of the console, if it is on, and for the documentation. */
 const listBuiltFiles = (consoleFiles: ConsoleFiles | undefined, log: Logger) => [
   ...(consoleFiles ? [consoleFiles] : []),
-  new SiteFiles(openBuiltSite(), createRequestLog(log)),
+  new SiteFiles(openSite(log), createRequestLog(log)),
 ];
 
 async function stopWork(

@@ -1,8 +1,11 @@
+import { writeFileSync } from "node:fs";
 import { request } from "node:http";
+import { join } from "node:path";
 import { brotliCompressSync, brotliDecompressSync } from "node:zlib";
 import { expect, test } from "vitest";
-import { openPack, packSite } from "../../src/server/site/sitePack.ts";
+import { openPack, openPackFile, packSite } from "../../src/server/site/sitePack.ts";
 import { createTestServer, portOf, token } from "../api/testServer.ts";
+import { temporaryFolder } from "./waypost.ts";
 
 const html = "text/html; charset=utf-8";
 const page = (text: string) => ({ type: html, body: brotliCompressSync(text), isPacked: true });
@@ -98,4 +101,27 @@ test("a checkout without a build says how to build the site", async () => {
   const answer = await open(await createTestServer({ site: null }), "/docs/guides/queues");
   expect(answer.status).toBe(503);
   expect(answer.body.toString()).toContain("npm run build:site");
+});
+
+test("a pack that becomes unreadable while the server runs stops only the documentation", async () => {
+  let isGone = false;
+  const damaged = openPack((start, length) => {
+    if (isGone) throw new Error("EIO: i/o error, read");
+    return packed.subarray(start, start + length);
+  });
+  const server = await createTestServer({ site: damaged });
+  isGone = true;
+  const answer = await open(server, "/docs/");
+  expect(answer.status).toBe(503);
+  expect(answer.body.toString()).toContain("cannot be read");
+  expect((await open(server, "/v2/health")).status).toBe(200);
+  isGone = false;
+  expect((await open(server, "/docs/")).status).toBe(200);
+});
+
+test("a pack that is cut is not opened", () => {
+  const file = join(temporaryFolder(), "site.pack");
+  expect(openPackFile(file)).toBeNull();
+  writeFileSync(file, packed.subarray(0, 60));
+  expect(() => openPackFile(file)).toThrow("ends early; build it again");
 });

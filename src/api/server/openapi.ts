@@ -91,13 +91,23 @@ const codes = Object.keys(errorCodes) as ErrorCode[];
 
 /** Returns the response with a code, and that of the account endpoints. */
 const listErrorResponses = (code: ErrorCode): [name: string, response: Json][] =>
-  (["Error", "AccountError"] as const).map((schema) => [
-    nameErrorResponse(code, schema === "AccountError"),
-    {
-      description: `${toSentence(errorCodes[code].meaning)} ${errorHelp[code].remedy}`,
-      content: { "application/json": { schema: { $ref: `#/components/schemas/${schema}` } } },
-    },
+  [false, true].map((isOfAccounts) => [
+    nameErrorResponse(code, isOfAccounts),
+    makeErrorResponse(`${toSentence(errorCodes[code].meaning)} ${errorHelp[code].remedy}`, isOfAccounts),
   ]);
+
+const makeErrorResponse = (description: string, isOfAccounts: boolean): Json => ({
+  description,
+  content: {
+    "application/json": {
+      schema: { $ref: `#/components/schemas/${isOfAccounts ? "AccountError" : "Error"}` },
+    },
+  },
+});
+
+/** Returns the meaning of each of several codes. */
+const describeCodes = (codes: readonly ErrorCode[]): string =>
+  codes.map((code) => `\`${code}\`: ${toSentence(errorCodes[code].meaning)}`).join(" ");
 
 const nameErrorResponse = (code: ErrorCode, isOfAccounts: boolean): string =>
   isOfAccounts ? `account-${code}` : code;
@@ -289,7 +299,7 @@ const describeUnchanged = (row: Route): Json =>
 
 /**
  * Returns the refusals that a route lists and those that any request can meet. Codes with the same status
- * share one entry.
+ * share one entry, whose description names each of them.
  */
 function describeRefusals({ path, access, operation, refusals, body }: Route): Json {
   const always: ErrorCode[] = [
@@ -303,10 +313,15 @@ function describeRefusals({ path, access, operation, refusals, body }: Route): J
       : []),
   ];
   const all = [...new Set<ErrorCode>([...always, ...refusals, "headers-too-large", "internal", "stopping"])];
-  const sorted = all.sort((a, b) => errorCodes[a].status - errorCodes[b].status);
-  const nameOf = (code: ErrorCode): string => nameErrorResponse(code, isAccountPath(path));
+  const isOfAccounts = isAccountPath(path);
+  const byStatus = Map.groupBy(all, (code) => errorCodes[code].status);
   return Object.fromEntries(
-    sorted.map((code) => [errorCodes[code].status, { $ref: `#/components/responses/${nameOf(code)}` }]),
+    [...byStatus].map(([status, codes]) => [
+      status,
+      codes.length === 1 && codes[0]
+        ? { $ref: `#/components/responses/${nameErrorResponse(codes[0], isOfAccounts)}` }
+        : makeErrorResponse(describeCodes(codes), isOfAccounts),
+    ]),
   );
 }
 

@@ -35,8 +35,8 @@ const errorCode = z
   .string()
   .describe(
     "The kind of error, for programs. It does not change, and the text may. After `outcome-unknown` " +
-      "and `internal`, the request may have been stored; after `too-slow`, a bulk action may have been " +
-      "done in part; after any other code, nothing was stored.",
+      "and `internal`, the request may have been stored; after any other code, nothing was stored. Only an " +
+      "action on many entries may have been done in part.",
   );
 
 /** The body of every error response, except those of the account endpoints. */

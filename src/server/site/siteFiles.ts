@@ -47,10 +47,20 @@ export class SiteFiles {
     if ((method !== "GET" && method !== "HEAD") || !url.startsWith("/docs")) return false;
     const { path } = splitTarget(url);
     if (!/^\/docs(\/|$)/.test(path)) return false;
-    const status = this.#respond(path.slice("/docs".length), request, response);
+    const status = this.#tryToRespond(path.slice("/docs".length), request, response);
     const requestId = readRequestId(request.rawHeaders);
     this.#log(status, () => ({ requestId, method, path, status, ms: 0, account: null }));
     return true;
+  }
+
+  /** The disk may fail, or the file may be replaced, while the server runs. Nothing else must stop by it. */
+  #tryToRespond(path: string, request: IncomingMessage, response: ServerResponse): number {
+    try {
+      return this.#respond(path, request, response);
+    } catch {
+      const body = Buffer.from("The documentation cannot be read. Restart the server.\n");
+      return sendBuilt(response, { status: 503, policy: this.#policy, headers: plainText, body });
+    }
   }
 
   #respond(path: string, request: IncomingMessage, response: ServerResponse): number {

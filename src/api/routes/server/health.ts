@@ -102,7 +102,7 @@ async function checkReadiness(context: RouteContext): Promise<RouteResponse> {
   const why = context.notReadyReason();
   if (why !== null) throw new Refusal("stopping", `${why}; retry later`);
   if (!(await isStoreResponding(context)))
-    throw new Refusal("stopping", "the store does not respond or cannot save changes; retry later");
+    throw new Refusal("unavailable", "the store does not respond or cannot save changes; retry later");
   return report(context);
 }
 
