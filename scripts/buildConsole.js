@@ -14,7 +14,7 @@ const output = join(folder, "dist");
 /** Builds the console unless the built one has the present sources. Ends the process if that fails. */
 export function buildConsole() {
   const sources = listFiles(folder).filter((path) => !path.startsWith(output));
-  buildOnce({ output, sources, build });
+  buildOnce({ output, product: join(output, "index.html"), sources, build });
 }
 
 function build() {

@@ -17,11 +17,15 @@ import { fail, home } from "../launch/modernNode.js";
 /** A build takes at most this long, in milliseconds. */
 const longestBuild = 600_000;
 
-/** Calls `build`, which writes the folder `output`, unless that folder was built from the same sources. */
-export function buildOnce({ output, sources, build }) {
+/**
+ * Calls `build`, which writes the folder `output` with the file `product`, unless that file was built from
+ * the same sources.
+ */
+export function buildOnce({ output, product, sources, build }) {
   const hash = hashFiles([join(home, "package-lock.json"), ...sources]);
   const stamp = join(output, ".sources");
-  const isBuilt = () => existsSync(stamp) && readFileSync(stamp, "utf8") === hash;
+  const describe = () => `${hash} ${statSync(product, { throwIfNoEntry: false })?.size}`;
+  const isBuilt = () => existsSync(stamp) && readFileSync(stamp, "utf8") === describe();
   if (isBuilt()) return;
   mkdirSync(dirname(output), { recursive: true });
   // Present while a process builds, so that two processes do not write the same files.
@@ -33,7 +37,7 @@ export function buildOnce({ output, sources, build }) {
   if (!isBuilt()) {
     build();
     mkdirSync(output, { recursive: true });
-    writeFileSync(stamp, hash);
+    writeFileSync(stamp, describe());
   }
   process.off("exit", release);
   release();

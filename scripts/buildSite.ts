@@ -26,7 +26,7 @@ export function buildSite(): void {
     join(home, "src/server/site/sitePack.ts"),
     ...globSync(texts, { cwd: home }).map((file) => join(home, file)),
   ];
-  buildOnce({ output, sources, build });
+  buildOnce({ output, product: sitePackFile, sources, build });
 }
 
 function build(): void {
@@ -93,6 +93,7 @@ function compress(folder: string, file: string): UnpackedFile {
   return {
     path: relative(folder, file).split(sep).join("/"),
     type: types[extname(file)] ?? "",
+    size: bytes.length,
     body: isPacked ? brotliCompressSync(bytes, { params }) : bytes,
     isPacked,
   };

@@ -8,7 +8,12 @@ import { createTestServer, portOf, token } from "../api/testServer.ts";
 import { temporaryFolder } from "./waypost.ts";
 
 const html = "text/html; charset=utf-8";
-const page = (text: string) => ({ type: html, body: brotliCompressSync(text), isPacked: true });
+const page = (text: string) => ({
+  type: html,
+  size: text.length,
+  body: brotliCompressSync(text),
+  isPacked: true,
+});
 const packed = packSite(
   ["'sha256-abc='"],
   [
@@ -18,6 +23,7 @@ const packed = packSite(
     {
       path: "assets/app.1a2b.js",
       type: "text/javascript; charset=utf-8",
+      size: 1,
       body: Buffer.from("1"),
       isPacked: false,
     },

@@ -15,28 +15,29 @@ export const cachedForever = "public, max-age=31536000, immutable";
 /** The headers of a sentence for a person. */
 export const plainText = { "Content-Type": "text/plain; charset=utf-8", "Cache-Control": "no-store" };
 
-/** A response. `policy` is its content security policy. */
+/**
+ * A response. `policy` is its content security policy. `size` is the size of a body that is not sent, because
+ * the request is a HEAD.
+ */
 export type BuiltResponse = {
   status: number;
   policy: string;
   headers: Record<string, string>;
   body: Buffer | null;
-  isHead?: boolean;
+  size?: number;
 };
 
 /** Sends a built file, or a sentence about it, and returns the status. */
-export function sendBuilt(
-  response: ServerResponse,
-  { status, policy, headers, body, isHead }: BuiltResponse,
-) {
-  const length = { "Content-Length": String(body?.length ?? 0) };
+export function sendBuilt(response: ServerResponse, { status, policy, headers, body, size }: BuiltResponse) {
+  const length = { "Content-Length": String(size ?? body?.length ?? 0) };
   response.writeHead(status, {
     "Content-Security-Policy": policy,
     ...securityHeaders,
     ...headers,
     ...length,
   });
-  response.end(isHead || body === null ? undefined : body);
+  // Node.js sends no body to a HEAD.
+  response.end(body ?? undefined);
   return status;
 }
 

@@ -1,9 +1,14 @@
 import type { Refused } from "../../engine/core/values/errors.ts";
 import type { Remedy } from "../../engine/core/values/remedy.ts";
 
-/** Returns the text of a refusal for its reader: what is wrong, and the command or request that helps. */
-export const formatRefusal = ({ message, remedy }: Pick<Refused, "message" | "remedy">): string =>
-  remedy === undefined ? message : message + formatRemedy(remedy);
+/**
+ * Returns the text of a refusal for its reader: what is wrong, and the command or request that helps. A text
+ * that a server of version 0.1.0 stored for a schedule ends with its remedy.
+ */
+export function formatRefusal({ message, remedy }: Pick<Refused, "message" | "remedy">): string {
+  const end = remedy === undefined ? "" : formatRemedy(remedy);
+  return message.endsWith(end) ? message : message + end;
+}
 
 /** Returns the end of a sentence that names a remedy. */
 export function formatRemedy(remedy: Remedy): string {
@@ -45,6 +50,9 @@ export function formatRemedy(remedy: Remedy): string {
         `. Give them the keys of GET /v2/keys and rotate again at ${remedy.after} or later; ` +
         "force=true rotates now"
       );
+    // A later version may have stored another one for a schedule.
+    default:
+      return "";
   }
 }
 

@@ -92,7 +92,7 @@ export class ConsoleFiles {
         headers: plainText,
         body: Buffer.from("This file does not exist.\n"),
       });
-    return this.#sendPage(path, { request, response });
+    return this.#sendPage(path, response);
   }
 
   #sendFile(file: ConsoleFile, path: string, { request, response }: Exchange): number {
@@ -104,16 +104,16 @@ export class ConsoleFiles {
       Vary: "Accept-Encoding",
       ...(encoding && { "Content-Encoding": encoding }),
     };
-    return send(response, { status: 200, headers, body, isHead: request.method === "HEAD" });
+    return send(response, { status: 200, headers, body });
   }
 
   /** Sends `index.html`. Its files are named relative to the page, so that any prefix works. */
-  #sendPage(path: string, { request, response }: Exchange): number {
+  #sendPage(path: string, response: ServerResponse): number {
     const index = this.#built?.get("index.html")?.body.toString() ?? "";
     const up = "../".repeat(path.split("/").length - 2);
     const body = Buffer.from(index.replaceAll(/((?:src|href)=")\.\//g, `$1${up === "" ? "./" : up}`));
     const headers = { "Content-Type": "text/html; charset=utf-8", "Cache-Control": "no-store" };
-    return send(response, { status: 200, headers, body, isHead: request.method === "HEAD" });
+    return send(response, { status: 200, headers, body });
   }
 }
 

@@ -1,9 +1,10 @@
 import { existsSync, openSync, readSync } from "node:fs";
 
 /**
- * A file of the site in a pack: its type, where its bytes are, and whether they are compressed with Brotli.
+ * A file of the site in a pack: its type, its size in bytes, where its bytes are in the pack, and whether
+ * they are compressed with Brotli there.
  */
-export type SiteFile = { type: string; start: number; length: number; isPacked: boolean };
+export type SiteFile = { type: string; size: number; start: number; length: number; isPacked: boolean };
 
 /**
  * The index of a pack. `inlineScripts`: the hashes of the scripts within the pages, as a content security

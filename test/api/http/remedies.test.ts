@@ -48,3 +48,11 @@ test.each<readonly [Remedy, string]>([
 test("a refusal without a remedy is only its message", () => {
   expect(formatRefusal({ message: "it: is wrong" })).toBe("it: is wrong");
 });
+
+test("a remedy that is in the text is not repeated, and an unknown one is left out", () => {
+  const remedy = { remedy: "raise-budget" } as const;
+  const text = formatRefusal({ message: "budget: is used up", remedy });
+  expect(formatRefusal({ message: text, remedy })).toBe(text);
+  const unknown = { remedy: "of a later version" } as unknown as typeof remedy;
+  expect(formatRefusal({ message: "budget: is used up", remedy: unknown })).toBe("budget: is used up");
+});
