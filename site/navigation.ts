@@ -7,6 +7,7 @@ export const groups: readonly Group[] = [
     title: "Start",
     pages: {
       Introduction: "README.md",
+      "Quickstart: first message": "docs/quickstart.md",
       "Migrating from QStash": "docs/guides/migrating-from-qstash.md",
       "Testing applications": "docs/guides/testing-applications.md",
     },
@@ -37,6 +38,7 @@ export const groups: readonly Group[] = [
   {
     title: "Operate",
     pages: {
+      "Production checklist": "docs/production-checklist.md",
       Operating: "docs/guides/operating.md",
       Configuration: "docs/configuration.md",
       "Accounts and plans": "docs/guides/accounts.md",

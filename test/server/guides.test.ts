@@ -24,7 +24,7 @@ import { startDestination, temporaryFolder } from "./waypost.ts";
 
 const home = join(import.meta.dirname, "../..");
 const documents = [
-  "README.md",
+  ...["README.md", "docs/quickstart.md", "docs/production-checklist.md"],
   ...readdirSync(join(home, "docs/guides")).map((name) => `docs/guides/${name}`),
 ];
 /** Documents that `npm test` also follows. The long tests follow the others. */
@@ -45,7 +45,7 @@ describe("the commands print what the document shows", () => {
   const expectFollowed = async (name: string): Promise<void> => {
     const blocks = blocksIn(name);
     const place = await freshPlace();
-    // The server and receiver of the README, which guides rely on.
+    // The server and receiver of the quickstart, which guides rely on.
     const starts = blocks
       .filter(({ kind }) => kind === "terminal")
       .map(({ commands }) => commands)
