@@ -1,6 +1,6 @@
 // node scripts/run.js scripts/consoleScreens.ts <folder> [page…]: takes screenshots of the pages of the web
-// console of a server with every state, in both themes and three widths. With --readme, it takes the picture
-// of the README: node scripts/run.js scripts/consoleScreens.ts docs/pictures --readme
+// console of a server with every state, in both themes and three widths. With --guide, it takes the picture
+// of the guide: node scripts/run.js scripts/consoleScreens.ts docs/pictures --guide
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import type { Browser, Page } from "playwright-core";
@@ -12,8 +12,8 @@ import { buildConsole } from "./buildConsole.js";
 const widths = [360, 1280, 2560] as const;
 const themes = ["light", "dark"] as const;
 
-const [folder = "screens", ...only] = process.argv.slice(2).filter((one) => one !== "--readme");
-const isForReadme = process.argv.includes("--readme");
+const [folder = "screens", ...only] = process.argv.slice(2).filter((one) => one !== "--guide");
+const isForGuide = process.argv.includes("--guide");
 buildConsole();
 mkdirSync(folder, { recursive: true });
 const browser = await launchBrowser();
@@ -30,7 +30,7 @@ async function takeAll(opened: Browser): Promise<void> {
   const context = await opened.newContext({ viewport: { width: 1280, height: 800 }, locale: "en-US" });
   const page = await context.newPage();
   await signIn(page, server);
-  if (isForReadme) return takePicture(page, "overview", { width: 1280, theme: "light", file: "console" });
+  if (isForGuide) return takePicture(page, "overview", { width: 1280, theme: "light", file: "console" });
   for (const name of Object.keys(listPages()))
     if (only.length === 0 || only.includes(name))
       for (const theme of themes) for (const width of widths) await takePicture(page, name, { width, theme });
@@ -46,5 +46,5 @@ async function takePicture(
   await page.emulateMedia({ colorScheme: theme, reducedMotion: "reduce" });
   await page.setViewportSize({ width, height: width < 640 ? 780 : 900 });
   await listPages()[name]?.(page, server);
-  await page.screenshot({ path: join(folder, `${file}.png`), fullPage: !isForReadme });
+  await page.screenshot({ path: join(folder, `${file}.png`), fullPage: !isForGuide });
 }
