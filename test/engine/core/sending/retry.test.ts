@@ -1,9 +1,13 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { fc } from "../../../seeds.ts";
 import { describe, expect, test } from "vitest";
 import type { HeaderList } from "../../../../src/engine/core/values/basics.ts";
 import { backoff, decideNextAction } from "../../../../src/engine/core/sending/retry.ts";
 import type { NextAction } from "../../../../src/engine/core/sending/retry.ts";
+import { defaults } from "../../../../src/engine/core/values/limits.ts";
 
+const guide = readFileSync(join(import.meta.dirname, "../../../../docs/retries-and-timeouts.md"), "utf8");
 const now = Date.UTC(2024, 5, 27, 12, 0, 0);
 const day = 86_400_000;
 
@@ -231,6 +235,22 @@ describe("backoff", () => {
     [1000, day],
   ])("waits before retry %d for %d ms", (n, delay) => {
     expect(backoff(n)).toBe(delay);
+  });
+
+  // In seconds. The guide rounds times of more than an hour to minutes.
+  test.each([
+    [1, 12, "12 s"],
+    [2, 161, "2 min 41 s"],
+    [3, 1969, "32 min 49 s"],
+    [4, 24_000, "6 h 40 min"],
+    [5, 110_400, "1 day 6 h 40 min"],
+    [6, 196_800, "2 days 6 h 40 min"],
+  ])("a message with %d retries is given up after %d s, as the guide says", (retries, seconds, text) => {
+    const waits = Array.from({ length: retries }, (_none, made) => backoff(made + 1));
+    const total = waits.reduce((sum, wait) => sum + wait, 0) / 1000;
+    expect(Math.abs(total - seconds)).toBeLessThan(seconds < 3600 ? 0.5 : 30);
+    const name = retries === defaults.retries ? `${retries} \\(default\\)` : String(retries);
+    expect(guide).toMatch(new RegExp(`^\\| ${name} \\| [^|]+ \\| ${text} \\|$`, "m"));
   });
 
   test("never decreases", () => {
