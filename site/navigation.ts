@@ -15,6 +15,7 @@ export const groups: readonly Group[] = [
   {
     title: "Concepts",
     pages: {
+      "Delivery semantics": "docs/delivery-semantics.md",
       "Retries and timeouts": "docs/retries-and-timeouts.md",
       "Message lifecycle": "docs/lifecycle.md",
       "Why is this waiting?": "docs/guides/why-is-this-waiting.md",
