@@ -47,6 +47,7 @@ export const groups: readonly Group[] = [
       "Tokens and secrets": "docs/guides/tokens.md",
       Console: "docs/guides/console.md",
       "Command line": "docs/guides/command-line.md",
+      Troubleshooting: "docs/guides/troubleshooting.md",
       Overview: "docs/guides/overview.md",
       Monitoring: "docs/guides/monitoring.md",
       Alerts: "docs/guides/alerts.md",
