@@ -15,6 +15,7 @@ export const groups: readonly Group[] = [
   {
     title: "Concepts",
     pages: {
+      "Key concepts in five minutes": "docs/key-concepts.md",
       "Delivery semantics": "docs/delivery-semantics.md",
       "Retries and timeouts": "docs/retries-and-timeouts.md",
       "Message lifecycle": "docs/lifecycle.md",
