@@ -9,6 +9,7 @@ export const groups: readonly Group[] = [
       Introduction: "README.md",
       "Quickstart: first message": "docs/quickstart.md",
       "Migrating from QStash": "docs/guides/migrating-from-qstash.md",
+      "Compatible clients": "docs/guides/compatible-clients.md",
       "Testing applications": "docs/guides/testing-applications.md",
     },
   },
