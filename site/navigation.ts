@@ -26,6 +26,7 @@ export const groups: readonly Group[] = [
   {
     title: "How-to",
     pages: {
+      Recipes: "docs/guides/recipes.md",
       Receiving: "docs/guides/receiving.md",
       "Unfinished messages": "docs/guides/messages.md",
       Queues: "docs/guides/queues.md",
