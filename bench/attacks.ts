@@ -165,7 +165,7 @@ async function json(target: Target): Promise<() => Promise<void>> {
     });
 }
 
-/** All attacks by name, in the order of docs/security.md. */
+/** All attacks by name, in the order of the table in README.md. */
 export const attacks: Record<string, Attack> = {
   chunks: {
     does: "32 connections send endless request bodies to the URL of a source, in chunks of one byte.",
