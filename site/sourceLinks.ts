@@ -10,7 +10,8 @@ type Token = MarkdownRenderer extends { parse(source: string, env: object): (inf
 
 /**
  * Turns links between files of the repository into links between pages. The text of a link to a file that is
- * not a page stays, without the link. Throws if a link names a file that does not exist.
+ * not a page stays, without the link. Throws if a link in a clone of the repository names a file that does
+ * not exist.
  */
 export function linkPages(markdown: MarkdownRenderer, links: Links): void {
   markdown.core.ruler.push("link pages", ({ tokens, env }) => {
@@ -52,6 +53,9 @@ function findPage(href: string, folder: string, { home, pages }: Links): string 
   const file = relative(home, join(folder, path)).split(sep).join("/");
   const page = pages.get(file) ?? pages.get(`${file}/README.md`);
   if (page !== undefined) return `/${page}${anchor === undefined ? "" : `#${anchor}`}`;
-  if (!existsSync(join(home, file))) throw new Error(`${folder}: a link to ${href}, which does not exist`);
+  // An image is built from a part of the repository.
+  const isWhole = existsSync(join(home, ".git"));
+  if (isWhole && !existsSync(join(home, file)))
+    throw new Error(`${folder}: a link to ${href}, which does not exist`);
   return null;
 }

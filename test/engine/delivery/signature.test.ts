@@ -72,7 +72,7 @@ describe("the receiver of @upstash/qstash", () => {
 
   test.each([
     ["an hour behind", 3_600, 0],
-    ["almost the lifetime ahead", -299, 0],
+    ["almost the lifetime ahead", -290, 0],
     ["ahead within the tolerance", -310, 20],
   ])("accepts a signature if its clock is %s", async (_case, behind, clockTolerance) => {
     const signature = signJwt({ ...options, now: now + behind * 1_000 });
