@@ -100,7 +100,8 @@ const ports = [8080, 8081, 4000, 4001, 3000, 3001];
 /** The files and folders that the commands of documents need. */
 const copied = [
   ...["bin", "launch", "scripts", "src", "examples", "package.json", "package-lock.json", ".npmrc"],
-  ...["LICENSE", "NOTICE", "CHANGELOG.md", "docs/package.md", "tsconfig.json", "console"],
+  ...["LICENSE", "NOTICE", "CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md", "tsconfig.json"],
+  ...["bench", "console", "docs", "site"],
 ];
 
 /** A separate copy of the project, with ports that are free here. */
