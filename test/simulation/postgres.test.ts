@@ -30,7 +30,7 @@ describe("PostgreSQL behaves step by step like the memory store", () => {
   };
 
   test("with seed 23", () => expectSame(23));
-  test.each([8, fresh])("with seed %d", { tags: "long" }, (seed) => expectSame(seed));
+  test.each([2, fresh])("with seed %d", { tags: "long" }, (seed) => expectSame(seed));
 });
 
 // Overlapping batches lose races and skip locked rows, so they behave differently than one after another.
@@ -39,8 +39,8 @@ describe("all invariants hold if batches of several nodes overlap", { tags: "lon
   const meeting = async (seed: number): Promise<Report> =>
     simulate({ seed, actions, meet: true, storage: await postgresStorage(await freshDatabase()) });
 
-  test("with seed 14, in which races are lost", async () => {
-    const { failure, trace } = await meeting(14);
+  test("with seed 2, in which races are lost", async () => {
+    const { failure, trace } = await meeting(2);
     expect(failure).toBeNull();
     expect(trace.some((line) => / have met: [1-9]\d* races lost/.test(line))).toBe(true);
   });
