@@ -63,6 +63,7 @@ export function memoryParts(momentSource: MomentSource, memory: Memory, decision
         usesHints: memory.usesHints,
         ...(decisions && { decisions }),
       });
+      set.reportDenied();
       const stored = new StoredBytes();
       for (const table of tableNames) apply(memory, table, { set, stored });
       stored.addTo(set.effects.usage, (account) => set.peek("accounts", account)?.deletedAt !== undefined);

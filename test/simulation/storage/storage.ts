@@ -81,9 +81,9 @@ const loseBatch =
   async (calls, capacity, loss) => {
     if (loss && loss.at !== "stored" && (loss.dies || loss.at === "unstored"))
       throw new Unavailable("storage: the connection was lost");
-    const result = await runBatch(calls, capacity);
-    if (loss?.at === "stored") throw new UnreportedBatch(result);
-    return result;
+    if (loss?.at !== "stored") return runBatch(calls, capacity);
+    const { denied: _, ...silent } = capacity;
+    throw new UnreportedBatch(await runBatch(calls, silent));
   };
 
 /**

@@ -80,7 +80,6 @@ export async function decideBatch(
     context.willLoad?.(set.bodyBytesToLoad());
     await set.loadMissing(now);
   }
-  set.reportDenied();
   return { set, replies, now };
 }
 

@@ -77,6 +77,8 @@ export async function runSqlBatch(
         if (loadResult.status === "rejected") throw loadResult.reason;
         return { set, histories };
       }, deadline);
+      // Not before the end of the transaction: a batch that is lost has denied nothing.
+      set.reportDenied();
       database.recent?.record(set);
       recentTimeIndex.record(set.effects.newTimeIndexEntries);
       const result = histories.finish();
