@@ -1,10 +1,10 @@
 import { writeFileSync } from "node:fs";
-import { request } from "node:http";
 import { join } from "node:path";
 import { brotliCompressSync, brotliDecompressSync } from "node:zlib";
 import { expect, test } from "vitest";
 import { openPack, openPackFile, packSite } from "../../src/server/site/sitePack.ts";
-import { createTestServer, portOf, token } from "../api/testServer.ts";
+import { openPath } from "../api/rawRequest.ts";
+import { createTestServer, token } from "../api/testServer.ts";
 import { temporaryFolder } from "./waypost.ts";
 
 const html = "text/html; charset=utf-8";
@@ -31,23 +31,6 @@ const packed = packSite(
 );
 const site = openPack((start, length) => packed.subarray(start, start + length));
 
-type Answer = { status: number; headers: Record<string, unknown>; body: Buffer };
-
-/** Sends a request with exactly this path, which `fetch` would normalize. */
-async function open(server: Awaited<ReturnType<typeof createTestServer>>, path: string, more: object = {}) {
-  const port = await portOf(server.api);
-  return new Promise<Answer>((resolve, reject) => {
-    const sent = request({ host: "127.0.0.1", port, path, agent: false, ...more }, (response) => {
-      const parts: Buffer[] = [];
-      response.on("data", (part: Buffer) => parts.push(part));
-      response.on("end", () =>
-        resolve({ status: response.statusCode ?? 0, headers: response.headers, body: Buffer.concat(parts) }),
-      );
-    });
-    sent.on("error", reject).end();
-  });
-}
-
 test.each([
   ["/docs/", 200, "start"],
   ["/docs/?from=console", 200, "start"],
@@ -62,14 +45,14 @@ test.each([
   ["/docs/constructor", 404, "no such page"],
 ])("%s is answered with %d", async (path, status, text) => {
   const server = await createTestServer({ site });
-  const plain = await open(server, path);
+  const plain = await openPath(server, path);
   expect([plain.status, plain.body.toString()]).toEqual([status, text]);
   expect(plain.headers["content-encoding"]).toBeUndefined();
-  const short = await open(server, path, { headers: { "accept-encoding": "gzip, br" } });
+  const short = await openPath(server, path, { headers: { "accept-encoding": "gzip, br" } });
   const isPacked = short.headers["content-encoding"] === "br";
   expect((isPacked ? brotliDecompressSync(short.body) : short.body).toString()).toBe(text);
   expect(isPacked).toBe(!path.endsWith(".js"));
-  const head = await open(server, path, { method: "HEAD" });
+  const head = await openPath(server, path, { method: "HEAD" });
   expect([head.status, head.headers["content-length"], head.body.length]).toEqual([
     status,
     String(text.length),
@@ -79,32 +62,32 @@ test.each([
 
 test("pages run only the scripts of the build, and browsers keep only hashed names", async () => {
   const server = await createTestServer({ site });
-  const { headers } = await open(server, "/docs/");
+  const { headers } = await openPath(server, "/docs/");
   const policy = String(headers["content-security-policy"]);
   expect(policy).toContain("script-src 'self' 'sha256-abc=';");
   expect(policy).not.toContain("unsafe");
   expect(headers["cache-control"]).toBe("no-cache");
-  const script = await open(server, "/docs/assets/app.1a2b.js");
+  const script = await openPath(server, "/docs/assets/app.1a2b.js");
   expect(script.headers["cache-control"]).toContain("immutable");
   expect(server.lines.at(-1)).toMatchObject({ path: "/docs/assets/app.1a2b.js", status: 200, account: null });
 });
 
 test("/docs leads to the first page, and other paths and methods are not the site's", async () => {
   const server = await createTestServer({ site });
-  const { status, headers } = await open(server, "/docs");
+  const { status, headers } = await openPath(server, "/docs");
   expect([status, headers["location"]]).toEqual([308, "docs/"]);
   for (const [path, method] of [
     ["/docsx", "GET"],
     ["/docs/", "POST"],
     ["/v2/docs", "GET"],
   ] as const) {
-    const answer = await open(server, path, { method, headers: { authorization: `Bearer ${token}` } });
+    const answer = await openPath(server, path, { method, headers: { authorization: `Bearer ${token}` } });
     expect([path, answer.status, answer.body.toString().includes("start")]).toEqual([path, 404, false]);
   }
 });
 
 test("a checkout without a build says how to build the site", async () => {
-  const answer = await open(await createTestServer({ site: null }), "/docs/guides/queues");
+  const answer = await openPath(await createTestServer({ site: null }), "/docs/guides/queues");
   expect(answer.status).toBe(503);
   expect(answer.body.toString()).toContain("npm run build:site");
 });
@@ -117,12 +100,12 @@ test("a pack that becomes unreadable while the server runs stops only the docume
   });
   const server = await createTestServer({ site: damaged });
   isGone = true;
-  const answer = await open(server, "/docs/");
+  const answer = await openPath(server, "/docs/");
   expect(answer.status).toBe(503);
   expect(answer.body.toString()).toContain("cannot be read");
-  expect((await open(server, "/v2/health")).status).toBe(200);
+  expect((await openPath(server, "/v2/health")).status).toBe(200);
   isGone = false;
-  expect((await open(server, "/docs/")).status).toBe(200);
+  expect((await openPath(server, "/docs/")).status).toBe(200);
 });
 
 test("a pack that is cut is not opened", () => {

@@ -7,26 +7,14 @@ import type { WaitState } from "../../../src/engine/core/explain/whyWaiting.ts";
 import { maxCounted } from "../../../src/engine/core/explain/whyWaiting.ts";
 import { listShownReasons } from "../../../src/api/views/waitReasons.ts";
 import { noon } from "../../engine/core/commandRunner.ts";
+import { shopMessage } from "../../engine/core/explain/shopMessage.ts";
 
 const held: MessageState = {
-  account: "acme",
-  id: "msg_9",
+  ...shopMessage,
   state: "held",
   dueAt: null,
-  attempts: 0,
-  lostAttempts: 0,
-  leasedBy: null,
-  host: "shop.example",
-  size: 1,
-  reportsOutcome: false,
-  queue: null,
   flowControlKey: "k",
-  slot: null,
   waitlist: "key:k",
-  tags: [],
-  run: null,
-  timeKeys: "",
-  endpoint: "https://shop.example/",
 };
 const key = {
   ...newLimiter({ account: "acme", gate: keyGate("k") }, noon),

@@ -1,8 +1,8 @@
 import { brotliCompressSync, brotliDecompressSync, gunzipSync, gzipSync } from "node:zlib";
-import { request } from "node:http";
 import { expect, test } from "vitest";
 import type { ConsoleFile } from "../../../src/operations/console/files.ts";
-import { createTestServer, portOf, token } from "../../api/testServer.ts";
+import { openPath } from "../../api/rawRequest.ts";
+import { createTestServer, token } from "../../api/testServer.ts";
 
 const script = Buffer.from("console.log('console');");
 const page =
@@ -21,37 +21,16 @@ const built = new Map<string, ConsoleFile>([
   ["favicon.svg", { type: "image/svg+xml", body: Buffer.from("<svg/>") }],
 ]);
 
-type Answer = { status: number; headers: Record<string, unknown>; body: Buffer };
-
-/** Sends a request with exactly this path, which `fetch` would normalize. */
-async function open(server: Awaited<ReturnType<typeof createTestServer>>, path: string, more: object = {}) {
-  const port = await portOf(server.api);
-  return new Promise<Answer>((resolve, reject) => {
-    const sent = request({ host: "127.0.0.1", port, path, agent: false, ...more }, (response) => {
-      const parts: Buffer[] = [];
-      response.on("data", (part: Buffer) => parts.push(part));
-      response.on("end", () =>
-        resolve({
-          status: response.statusCode ?? 0,
-          headers: response.headers,
-          body: Buffer.concat(parts),
-        }),
-      );
-    });
-    sent.on("error", reject).end();
-  });
-}
-
 const serve = () => createTestServer({ console: { built } });
 
 test("a browser that opens / is led to the console, and programs and other paths are not", async () => {
   const server = await serve();
   const browser = { accept: "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8" };
   for (const path of ["/", "/?utm_source=x"]) {
-    const { status, headers } = await open(server, path, { headers: browser });
+    const { status, headers } = await openPath(server, path, { headers: browser });
     expect([status, headers["location"], headers["cache-control"]]).toEqual([302, "console/", "no-store"]);
   }
-  expect((await open(server, "/", { headers: browser, method: "HEAD" })).status).toBe(302);
+  expect((await openPath(server, "/", { headers: browser, method: "HEAD" })).status).toBe(302);
   for (const [path, more] of [
     ["/", {}],
     ["/", { headers: { accept: "*/*" } }],
@@ -60,9 +39,9 @@ test("a browser that opens / is led to the console, and programs and other paths
     ["//", { headers: browser }],
     ["/other", { headers: browser }],
   ] as const)
-    expect([path, (await open(server, path, more)).headers["location"]]).toEqual([path, undefined]);
+    expect([path, (await openPath(server, path, more)).headers["location"]]).toEqual([path, undefined]);
   for (const without of [await createTestServer(), await createTestServer({ console: { built: null } })])
-    expect((await open(without, "/", { headers: browser })).status).toBe(404);
+    expect((await openPath(without, "/", { headers: browser })).status).toBe(404);
 });
 
 test("every page of the console is the same file, and names its files relative to itself", async () => {
@@ -74,7 +53,7 @@ test("every page of the console is the same file, and names its files relative t
     ["/console/runs/a%2Fb/steps/1?x=../../", "../../../"],
     ["/console/queues/", "../"],
   ] as const) {
-    const { status, headers, body } = await open(server, path);
+    const { status, headers, body } = await openPath(server, path);
     expect([status, headers["content-type"], headers["cache-control"]]).toEqual([
       200,
       "text/html; charset=utf-8",
@@ -87,23 +66,23 @@ test("every page of the console is the same file, and names its files relative t
 
 test("a path of many parts gets a short refusal, and a long one gets the page alone", async () => {
   const server = await serve();
-  expect((await open(server, `/console${"/a".repeat(20)}`)).status).toBe(200);
-  const deep = await open(server, `/console${"/".repeat(60_000)}`);
+  expect((await openPath(server, `/console${"/a".repeat(20)}`)).status).toBe(200);
+  const deep = await openPath(server, `/console${"/".repeat(60_000)}`);
   expect([deep.status, deep.body.length < 100]).toEqual([404, true]);
-  expect((await open(server, `/console${"/a".repeat(21)}`)).status).toBe(404);
-  const long = await open(server, `/console/messages/${"a".repeat(60_000)}`);
+  expect((await openPath(server, `/console${"/a".repeat(21)}`)).status).toBe(404);
+  const long = await openPath(server, `/console/messages/${"a".repeat(60_000)}`);
   expect([long.status, long.body.length < 1_000]).toEqual([200, true]);
 });
 
 test("the address without a slash is redirected below the prefix of a proxy", async () => {
-  const { status, headers } = await open(await serve(), "/console");
+  const { status, headers } = await openPath(await serve(), "/console");
   expect([status, headers["location"]]).toEqual([308, "console/"]);
 });
 
 test("a hashed file is cached without end, and was compressed at build", async () => {
   const server = await serve();
   const read = (encoding: string, method = "GET") =>
-    open(server, "/console/assets/app-1a2b.js", { method, headers: { "accept-encoding": encoding } });
+    openPath(server, "/console/assets/app-1a2b.js", { method, headers: { "accept-encoding": encoding } });
   const plain = await read("");
   expect(plain.headers["cache-control"]).toBe("public, max-age=31536000, immutable");
   expect([plain.body, plain.headers["content-encoding"]]).toEqual([script, undefined]);
@@ -122,7 +101,7 @@ test("a hashed file is cached without end, and was compressed at build", async (
 test("every file has the headers that keep hostile content harmless", async () => {
   const server = await serve();
   for (const path of ["/console", "/console/", "/console/favicon.svg", "/console/assets/none.js"]) {
-    const { headers } = await open(server, path);
+    const { headers } = await openPath(server, path);
     expect(headers["content-security-policy"]).toBe(
       "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
         "font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; " +
@@ -149,7 +128,7 @@ test.each([
   "/consolex",
   "/CONSOLE/assets/app-1a2b.js",
 ])("a path outside the files gets none: %s", async (path) => {
-  const { status, body } = await open(await serve(), path);
+  const { status, body } = await openPath(await serve(), path);
   const isPage = body.toString().startsWith("<!doctype html>");
   expect(isPage ? "page" : status).toBe(
     path.includes("assets") || /^\/consolex|^\/C/.test(path) ? 404 : "page",
@@ -159,12 +138,12 @@ test.each([
 test("only reads are answered", async () => {
   const server = await serve();
   for (const method of ["POST", "PUT", "DELETE", "OPTIONS"])
-    expect((await open(server, "/console/", { method })).status).toBeGreaterThanOrEqual(400);
+    expect((await openPath(server, "/console/", { method })).status).toBeGreaterThanOrEqual(400);
 });
 
 test("a console that is not built says how to build it", async () => {
   const server = await createTestServer({ console: {} });
-  const { status, body } = await open(server, "/console/");
+  const { status, body } = await openPath(server, "/console/");
   expect([status, body.toString()]).toEqual([503, expect.stringContaining("npm run build:console")]);
   expect((await server.ask("GET", "/v2/queues", { token })).status).toBe(200);
 });

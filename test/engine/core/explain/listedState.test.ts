@@ -7,27 +7,8 @@ import {
   readListedState,
 } from "../../../../src/engine/core/explain/listedState.ts";
 import { noon } from "../commandRunner.ts";
+import { shopMessage } from "./shopMessage.ts";
 
-const pending: MessageState = {
-  account: "acme",
-  id: "msg_9",
-  state: "pending",
-  dueAt: noon,
-  attempts: 0,
-  lostAttempts: 0,
-  leasedBy: null,
-  host: "shop.example",
-  size: 1,
-  reportsOutcome: false,
-  queue: null,
-  flowControlKey: null,
-  slot: null,
-  waitlist: null,
-  tags: [],
-  run: null,
-  timeKeys: "",
-  endpoint: "https://shop.example/",
-};
 const held = { state: "held", dueAt: null } as const;
 const paused = new Set(["queue:q", "key:k"]);
 
@@ -50,7 +31,7 @@ describe("a list shows", () => {
     ["a retry with a slot of a paused queue", { queue: "q", slot: "msg_9", attempts: 1 }, "paused"],
     ["a callback with a slot of a paused queue", { queue: "q", slot: "msg_8" }, "pending"],
   ])("%s", (_what, over, listed) => {
-    const state = { ...pending, ...over };
+    const state = { ...shopMessage, ...over };
     expect(readListedState(state, paused)).toBe(listed);
     expect(readListedDueAt(state, paused)).toBe(listed === "pending" || listed === "retrying" ? noon : null);
   });
@@ -78,6 +59,6 @@ describe("a filter", () => {
     [{ minAttempts: 2 }, { attempts: 2 }, true],
     [{ minAttempts: 2 }, { attempts: 1 }, false],
   ])("%j with %j: %s", (filter, over, matches) => {
-    expect(matchesState(filter, { ...pending, ...over }, paused)).toBe(matches);
+    expect(matchesState(filter, { ...shopMessage, ...over }, paused)).toBe(matches);
   });
 });

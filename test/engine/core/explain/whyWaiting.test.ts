@@ -3,29 +3,10 @@ import type { MessageState } from "../../../../src/engine/core/model/messageStat
 import type { WaitState } from "../../../../src/engine/core/explain/whyWaiting.ts";
 import { listWaitReasons } from "../../../../src/engine/core/explain/whyWaiting.ts";
 import { noon } from "../commandRunner.ts";
+import { shopMessage } from "./shopMessage.ts";
 
-const due: MessageState = {
-  account: "acme",
-  id: "msg_9",
-  state: "pending",
-  dueAt: noon - 5_000,
-  attempts: 0,
-  lostAttempts: 0,
-  leasedBy: null,
-  host: "shop.example",
-  size: 1,
-  reportsOutcome: false,
-  queue: null,
-  flowControlKey: null,
-  slot: null,
-  waitlist: null,
-  tags: [],
-  run: null,
-  timeKeys: "",
-  endpoint: "https://shop.example/",
-};
 const waitFor = (state: Partial<MessageState>): WaitState => ({
-  state: { ...due, ...state },
+  state: { ...shopMessage, dueAt: noon - 5_000, ...state },
   retries: 3,
   createdAt: noon - 10_000,
   notBefore: noon - 5_000,
