@@ -17,11 +17,11 @@ import { findFreePort } from "../../freePort.ts";
 
 const guide = readFileSync(join(import.meta.dirname, "../../../docs/guides/receiving.md"), "utf8");
 
-/** Returns the names in the first column of the tables of a section. */
+/** Returns the names in the first column of the tables of a section: cells that have only names. */
 function namesIn(section: string): string[] {
   const [, text = ""] = guide.split(`\n## ${section}\n`);
   const [body = ""] = text.split("\n## ");
-  const cells = [...body.matchAll(/^\| (`[^|]+`) \|/gm)].map(([, cell = ""]) => cell);
+  const cells = [...body.matchAll(/^\| (`[^`|]+`(?:, `[^`|]+`)*) \|/gm)].map(([, cell = ""]) => cell);
   return cells.flatMap((cell) => [...cell.matchAll(/`([^`]+)`/g)].map(([, name = ""]) => name));
 }
 
