@@ -5,8 +5,8 @@ import type { ErrorCode } from "../src/engine/core/values/errors.ts";
 import { errorCodes } from "../src/engine/core/values/errors.ts";
 import { makeTable } from "./markdown.ts";
 
-/** Returns a link to the entry of a code, from a page of `docs`. */
-export const linkCode = (code: ErrorCode): string => `[\`${code}\`](errors.md#${code})`;
+/** Returns a link to the entry of a code, from a page of `docs/reference`. */
+export const linkCode = (code: ErrorCode): string => `[\`${code}\`](../errors.md#${code})`;
 
 /** Returns the text of docs/errors.md. */
 export function makeErrorsPage(): string {

@@ -117,7 +117,7 @@ function formatCollection(kind: "list" | "map", items: Schema): string {
 
 const anything = "anything";
 
-const linkTo = (shape: string): string => `[${shape}](${toAnchor(shape)})`;
+const linkTo = (shape: string): string => `[${shape}](shapes.md${toAnchor(shape)})`;
 
 /** Returns a description with the default of its field. */
 export const withDefault = (about: string, { default: normally }: Schema): string =>

@@ -1,4 +1,4 @@
-// The section of the reference on limits.
+// The page of the reference on limits.
 import { limits } from "../src/engine/core/values/limits.ts";
 import { maxPatterns } from "../src/engine/core/model/publishRights.ts";
 import { makeTable } from "./markdown.ts";
@@ -58,16 +58,14 @@ const aboutLimits: {
   waiters: ["Waiting steps that one event wakes", formatCount],
 };
 
-/** Returns the lines of the section. */
-export function makeLimitsSection(): string[] {
+/** Returns the lines below the title. */
+export function makeLimitsText(): string[] {
   const rows = Object.entries(aboutLimits).map(([name, [about, show]]) => [
     about,
     show(limits[name as keyof typeof limits]),
   ]);
   rows.push(["Destination patterns of a token", formatCount(maxPatterns)]);
   return [
-    "## Limits",
-    "",
     "A request that exceeds a limit is refused with 412 or 413, and the error names the limit.",
     "",
     ...makeTable(["Limit", "At most"], rows),

@@ -90,7 +90,7 @@ export default defineConfig({
     outline: [2, 3],
     sidebar: groups.map(({ title, pages: listed }) => ({
       text: title,
-      collapsed: title === "Internals",
+      collapsed: ["API requests", "Internals"].includes(title),
       items: Object.entries(listed).map(([text, file]) => ({ text, link: `/${pages.get(file)}` })),
     })),
   },
