@@ -1,4 +1,4 @@
-# The server as an image: not root, and with nothing to write but /data. See docs/guides/operating.md.
+# The server as an image: not root, and with nothing to write but /data. See docs/guides/installing.md.
 #
 #   docker build --build-arg SOURCE_COMMIT=$(git rev-parse HEAD) -t waypost .
 #   docker run -p 8080:8080 -v waypost:/data --read-only waypost

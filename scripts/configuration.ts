@@ -41,7 +41,7 @@ the default:
 | a key in the JSON file that \`--config\` or \`WAYPOST_CONFIG\` names | \`{ "grace": "30s" }\` |
 
 - \`waypost config\` prints the value of each setting, and where it was set
-  ([example](guides/operating.md#settings)).
+  ([example](guides/installing.md#settings)).
 - In the file, \`true\` and \`false\` mean \`on\` and \`off\`. A list of strings is joined with commas.
 - The server refuses an unknown flag, key or \`WAYPOST_\` variable, and a value that a setting does not
   accept. It names the setting and exits with code 2.

@@ -10,7 +10,7 @@ import { findProgram } from "../debianPackage.ts";
 import { findFreePort } from "../../freePort.ts";
 import { developmentToken, runWaypost, startDestination, startWaypost, temporaryFolder } from "../waypost.ts";
 
-const guide = readFileSync(join(import.meta.dirname, "../../../docs/guides/operating.md"), "utf8");
+const guide = readFileSync(join(import.meta.dirname, "../../../docs/guides/reverse-proxy.md"), "utf8");
 
 /** Returns the part of the guide between two texts. */
 function cut(from: string, to: string): string {
