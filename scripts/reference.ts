@@ -13,6 +13,7 @@ import { canonicalName } from "../src/engine/core/values/headers.ts";
 import { makeConfigurationPage } from "./configuration.ts";
 import { linkCode, makeErrorsPage } from "./errorPage.ts";
 import { makeTable, toAnchor } from "./markdown.ts";
+import { makeExampleText } from "./referenceExamples.ts";
 import { formatType, makeFieldsTable, type Schema, withDefault } from "./referenceFields.ts";
 import { formatSize, makeLimitsText } from "./referenceLimits.ts";
 
@@ -60,7 +61,11 @@ The body of an error is \`{"error": "…", "code": "…"}\`. [Errors](../errors.
 request can receive \`invalid\`, \`unauthorized\`, \`headers-too-large\`, \`internal\` and \`stopping\`.
 
 [openapi.json](../openapi.json) is the same reference for programs. The [guides](../guides/) explain how to
-use the features. See also:
+use the features.
+
+A test sent the examples to a server. Ids, times and addresses in them are made up, and \`…\` replaces what
+was left out. \`$WAYPOST_URL\` is the URL of the server, such as \`http://127.0.0.1:8080\`, and
+\`$WAYPOST_TOKEN\` the token of the account. See also:
 
 - [Message settings](settings.md)
 - [Shapes](shapes.md): objects that occur in several responses
@@ -113,6 +118,7 @@ function makeRouteText(route: Route, described: DescribedFields): string[] {
     "",
     about,
     "",
+    ...makeExampleText(route),
     ...makeParametersText(operation),
     ...(route.settings ? [aboutSettings[route.settings], ""] : []),
     ...(operation.requestBody ? makeBodyText(route, operation.requestBody) : []),
@@ -293,7 +299,7 @@ const outdated = [
   ...Object.keys(documents).filter((name) => !isWritten(name)),
   ...readdirSync(join(docs, "reference"))
     .map((file) => `reference/${file}`)
-    .filter((name) => documents[name] === undefined),
+    .filter((name) => name.endsWith(".md") && documents[name] === undefined),
 ];
 
 function isWritten(name: string): boolean {

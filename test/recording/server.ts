@@ -13,14 +13,14 @@ export type Server = { url: string; stop(): Promise<void> };
 
 /**
  * Starts the server of a checkout as its own process, with SQLite in a temporary folder. Deliveries to
- * loopback are allowed.
+ * loopback are allowed. `flags` are further settings.
  */
-export async function startServer(checkout: string): Promise<Server> {
+export async function startServer(checkout: string, flags: readonly string[] = []): Promise<Server> {
   const data = mkdtempSync(join(tmpdir(), "waypost-recording-"));
   // Older versions have another main file.
   const files = ["src/server/cli/main.ts", "src/cli/main.ts"].map((file) => join(checkout, file));
   const main = files.find((file) => existsSync(file)) ?? "";
-  const settings = ["--egress-allow", "127.0.0.0/8", "--refused-per-second", "100000"];
+  const settings = ["--egress-allow", "127.0.0.0/8", "--refused-per-second", "100000", ...flags];
   const args = ["start", "--port", "0", "--data", data, ...settings];
   const env = { PATH: process.env["PATH"], WAYPOST_OPERATOR_PASSWORD: operatorPassword };
   const child = spawn(process.execPath, ["--disable-warning=ExperimentalWarning", main, ...args], {

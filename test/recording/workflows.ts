@@ -33,14 +33,14 @@ export type Author = Area & {
   finish(runId: string, result?: string): Promise<Answer>;
 };
 
-/** Makes an account for workflows of one brand, with an endpoint at `/<kind>/<name>.work`. */
+/** Makes an account for workflows of one brand, with an endpoint at `/<kind>/<name>.<label>`. */
 export async function startAuthor(
   session: Session,
   name: string,
-  { brand, kind = "workflow" }: { brand: Brand; kind?: string },
+  { brand, kind = "workflow", label = "work" }: { brand: Brand; kind?: string; label?: string },
 ): Promise<Author> {
   const area = await startArea(session, `${name}-${brand}`);
-  const endpoint = area.url(kind, "work");
+  const endpoint = area.url(kind, label);
   const post = (runId: string, items: Item[], more: Record<string, string> = {}): Promise<Answer> => {
     const batch = items.map(({ destination = endpoint, body, headers = {} }) => ({
       destination,
