@@ -47,6 +47,7 @@ async function readStatistics(api: Api, period: string): Promise<Fields> {
 
 /** The fields of an overview without which its figures would be zero. */
 const overviewFields = {
+  conditions: "objects",
   minutes: "objects",
   unfinished: "object",
   inFlight: "number",
@@ -78,6 +79,7 @@ function describeOverview(overview: Fields): string[] {
   });
   const hosts = readObjects(overview, "worstHosts");
   return [
+    ...describeConditions(overview, now),
     ...formatPairs([
       [
         `last ${minutes.length} min`,
@@ -96,6 +98,31 @@ function describeOverview(overview: Fields): string[] {
     ...(hosts.length > 0 ? ["", ...formatTable(hostColumns, hosts, columnsOfOutput())] : []),
   ];
 }
+
+/** Returns what is wrong, a line each, or that nothing is. */
+function describeConditions(overview: Fields, now: number): string[] {
+  const conditions = readObjects(overview, "conditions");
+  const bad = conditions.filter((condition) => readLine(condition, "level") !== "note").length;
+  const title =
+    bad === 0 ? "Nothing needs attention." : `${bad} ${bad === 1 ? "thing needs" : "things need"} attention:`;
+  return [
+    bad === 0 ? title : styled("bold", title),
+    ...conditions.map((condition) => {
+      const level = readLine(condition, "level");
+      const since = formatAge(condition, "since", now);
+      const by = describeActor(readObject(condition, "by"));
+      const origin = [since && `began ${since}`, by && `by ${by}`].filter(Boolean).join(", ");
+      const text = readLine(condition, "text");
+      const shownLevel = styled(level === "problem" ? "red" : "dim", level.padEnd(7));
+      return `  ${shownLevel}  ${text}${origin && ` (${origin})`}`;
+    }),
+    "",
+  ];
+}
+
+/** Returns who made a change, or "" if that is not known. */
+const describeActor = (by: Fields): string =>
+  readLine(by, "user") || readLine(by, "token") || readLine(by, "kind");
 
 const hostColumns = [
   { title: "WORST HOSTS", show: (host: Fields) => readLine(host, "host"), shrinks: true },

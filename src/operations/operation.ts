@@ -1,6 +1,7 @@
 import type { Clock } from "../engine/clock/clock.ts";
 import type { RouteContext, Route } from "../api/route/route.ts";
-import type { HostFailures } from "../engine/core/node/failingLanes.ts";
+import type { Condition } from "../engine/core/explain/conditions.ts";
+import type { Account } from "../engine/core/model/account.ts";
 import type { AccountId, Millis, NodeId } from "../engine/core/values/basics.ts";
 import type { Delivery } from "../engine/core/model/delivery.ts";
 import type { Outcome } from "../engine/core/model/attempt.ts";
@@ -30,8 +31,8 @@ export type ServerParts = {
   isOnHold(): boolean;
   /** Aborted when the server stops. */
   stop: AbortSignal;
-  /** Returns the hosts of an account whose last attempts by this node have all failed. */
-  listFailingHosts(account: AccountId): readonly HostFailures[];
+  /** Returns what is wrong for an account, the most urgent first. */
+  listConditions(account: Account): Promise<readonly Condition[]>;
   /** How long history is kept. */
   retention: Retention;
   /** Receives the number of rows that were removed because the disk has little room. */
@@ -58,6 +59,8 @@ export type RunningOperation = {
 export type ServedOperation = {
   routes: readonly Route[];
   run?(parts: ServerParts): RunningOperation;
+  /** Returns what is wrong with its own things of an account. */
+  findConditions?(store: Store, account: AccountId, now: Millis): Promise<readonly Condition[]>;
   /** Removes what it keeps for an account. */
   clearAccount?(store: Store, account: AccountId): Promise<void>;
 };

@@ -42,6 +42,8 @@ import { Dispatcher } from "../engine/delivery/dispatcher.ts";
 import type { Egress } from "../engine/delivery/http/egress.ts";
 import { routes } from "../operations/routes.ts";
 import { createSessionRoutes } from "../operations/console/routes.ts";
+import type { ConditionSources } from "./conditions.ts";
+import { createConditions } from "./conditions.ts";
 import { served } from "../operations/served.ts";
 import { readReplicaHealth } from "../operations/backup/replica/settings.ts";
 import { createTasks } from "../engine/upkeep/tasks.ts";
@@ -177,20 +179,20 @@ async function serveStore(
   const newId = createIdGenerator(systemRandom);
   const { present, created } = await findOrCreateAccounts(opened, firstAccounts);
   if (created.length === 0 && present.every(isDeleted)) log.warn(noAccountWarning);
+  const { lostBatches } = opened;
   const notReadyReason = (): string | null => findNotReadyReason(health);
   const observation = observe(settings, {
-    ...{ store, node, log, replica: opened.readReplica, lostBatches: opened.lostBatches, notReadyReason },
+    ...{ store, node, log, replica: opened.readReplica, lostBatches, notReadyReason },
     inFlight: () => work.dispatcher.inFlight,
     isOnHold: () => work.holdWatch.isOnHold,
   });
-  const work = createWork(settings, { store, log, newId, node, egress, observation });
+  const work = createWork(settings, {
+    ...{ store, log, newId, node, egress, observation, notReadyReason, lostBatches },
+  });
   const createAdmin = (actor: Actor) =>
     createServerAdmin(store, {
-      logRetention: settings.logRetention,
-      actor,
-      keys,
+      ...{ logRetention: settings.logRetention, actor, keys, url },
       newSecret: () => newId("sig", systemClock.now()),
-      url,
       egress: pickEgressSettings(settings),
     });
   /** Uses the port that was opened, which differs from the setting if that is 0. */
@@ -250,9 +252,10 @@ type WorkParts = {
   node: NodeId;
   egress: Egress;
   observation: Observation;
-};
+} & Pick<ConditionSources, "notReadyReason" | "lostBatches">;
 
-function createWork(settings: ServerConfig, { store, log, newId, node, egress, observation }: WorkParts) {
+function createWork(settings: ServerConfig, parts: WorkParts) {
+  const { store, log, newId, node, egress, observation, notReadyReason, lostBatches } = parts;
   const clock = systemClock;
   const capacityLimits = readCapacityLimits(settings, log);
   const longWork = createLongWork();
@@ -279,15 +282,19 @@ function createWork(settings: ServerConfig, { store, log, newId, node, egress, o
   const prices = toPrices(settings);
   const stopping = new AbortController();
   const isShared = settings.databaseUrl !== "";
+  const disk = async () => (await toApiSettings(settings).disk?.()) ?? null;
+  const isOnHold = (): boolean => holdWatch.isOnHold;
+  const listConditions = createConditions({
+    ...{ store, node, now: () => clock.now(), notReadyReason, isOnHold, lostBatches, disk },
+    ...{ replica: observation.replica, deliveries: dispatcher.deliveries, operations: served },
+  });
   const operations = served.flatMap(
     ({ run }) =>
       run?.({
         ...{ store, clock, node, isShared, logFailure, deliver: deliverer.deliver, stop: stopping.signal },
         ...{ retention, sender: dispatcher, onRepair: createRepairLog(log), repairs: settings.selfCheck },
         onRemovedEarly: (rows) => void (observation.metrics.removedEarly += rows),
-        isOnHold: () => holdWatch.isOnHold,
-        listFailingHosts: (account) => dispatcher.deliveries.listFailingHosts(account),
-        disk: async () => (await toApiSettings(settings).disk?.()) ?? null,
+        ...{ isOnHold, listConditions, disk },
       }) ?? [],
   );
   const scheduler = new MaintenanceScheduler({
@@ -309,7 +316,8 @@ function createWork(settings: ServerConfig, { store, log, newId, node, egress, o
     logFailure,
   });
   const closeConnections = (): Promise<void> => deliverer.close();
-  return { egress, longWork, dispatcher, scheduler, holdWatch, operations, closeConnections, stopping };
+  const background = { dispatcher, scheduler, holdWatch, operations, stopping };
+  return { egress, longWork, listConditions, closeConnections, ...background };
 }
 
 type ApiServices = { store: Store; work: Work; log: Logger; observation: Observation; hosts: OwnHosts };
@@ -337,6 +345,7 @@ const createApiParts = (settings: ServerConfig, { store, work, log, observation,
     ...(store.upkeep.disk?.isLow() && { diskLow: true }),
   }),
   isOnHold: () => work.holdWatch.isOnHold,
+  listConditions: work.listConditions,
   counted: createAccessCounters(
     () => systemClock.now(),
     settings.databaseUrl === "" ? undefined : { store, ...systemClock },

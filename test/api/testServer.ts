@@ -3,6 +3,8 @@ import { type OutgoingHttpHeaders, request as httpRequest } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { FastifyInstance, InjectOptions } from "fastify";
 import { afterAll, beforeAll, beforeEach, onTestFinished } from "vitest";
+import type { ConditionFacts, ServerFacts } from "../../src/engine/core/explain/conditions.ts";
+import type { RouteContext } from "../../src/api/route/route.ts";
 import type { RequestLine } from "../../src/api/route/requestLog.ts";
 import type { AccessCounters } from "../../src/api/auth/accessCounters.ts";
 import type { OwnHosts } from "../../src/api/auth/ownHosts.ts";
@@ -14,6 +16,8 @@ import { createSessionRoutes } from "../../src/operations/console/routes.ts";
 import { createApi } from "../../src/api/server/fastify.ts";
 import { SiteFiles } from "../../src/server/site/siteFiles.ts";
 import type { SitePack } from "../../src/server/site/sitePack.ts";
+import { served } from "../../src/operations/served.ts";
+import { createConditions } from "../../src/server/conditions.ts";
 import { createServerAdmin } from "../../src/server/accountAdmin.ts";
 import type { LongWork } from "../../src/engine/core/node/longWork.ts";
 import { readConfig } from "../../src/settings/config.ts";
@@ -64,6 +68,14 @@ export type TestServer = {
   lines: RequestLine[];
   deliveries: Delivery[];
   clock: { now: Millis };
+  /** The facts of this node that conditions depend on. A test changes them. */
+  seen: {
+    disk: ServerFacts["disk"];
+    isHeld: boolean;
+    failing: ConditionFacts["failing"];
+    inFlight: ConditionFacts["inFlight"];
+  };
+  listConditions: RouteContext["listConditions"];
   stop(): void;
   /**
    * Sends a request with the token of the first account. The value of a header may be a list, as over the
@@ -192,6 +204,19 @@ async function openServer(options: Options): Promise<TestServer> {
     hosts,
   });
   const logLine = (_status: number, line: () => RequestLine): void => void lines.push(line());
+  const seen: TestServer["seen"] = { disk: null, isHeld: false, failing: [], inFlight: [] };
+  const listConditions = createConditions({
+    store: options.wrap?.(store) ?? store,
+    node: "nod_1",
+    now: () => clock.now,
+    notReadyReason: () => (stopping ? "the server is stopping" : null),
+    isOnHold: () => seen.isHeld,
+    lostBatches: () => 0,
+    replica: () => null,
+    disk: async () => seen.disk,
+    deliveries: { listFailingHosts: () => seen.failing, listInFlight: () => seen.inFlight },
+    operations: served,
+  });
   const api = createApi({
     routes,
     store: options.wrap?.(store) ?? store,
@@ -245,6 +270,7 @@ async function openServer(options: Options): Promise<TestServer> {
     ...(options.refusedHost && { refusedHost: options.refusedHost }),
     log: (_status, line) => void lines.push(line()),
     notReadyReason: () => (stopping ? "the server is stopping" : null),
+    listConditions,
     thisNode: { id: "nod_1", startedAt: testTime },
     version: "1.2.3",
     health: () => ({ pending: deliveries.length }),
@@ -258,6 +284,8 @@ async function openServer(options: Options): Promise<TestServer> {
     lines,
     deliveries,
     clock,
+    seen,
+    listConditions,
     stop: () => void (stopping = true),
     ask: (method, url, more = {}) =>
       fastPath === "on" && onFastPath.test(`${method} ${url}`)

@@ -80,6 +80,12 @@ test("a disk that fills up refuses new messages, sends accepted ones, and loses 
     retryAfter: "1",
     error: expect.stringMatching(/^disk: the disk of the server is almost full/),
   });
+  const overview = (await send("GET", "/v2/overview")).body as { conditions: object[] };
+  expect(overview.conditions[0]).toMatchObject({
+    kind: "server.refusing",
+    level: "problem",
+    text: "The server refuses new messages: its disk is almost full",
+  });
   expect(accepted.length).toBeGreaterThan(20);
   expect((await send("GET", "/v2/health")).body).toMatchObject({ status: "ok", diskLow: true });
 

@@ -8,6 +8,7 @@ import type { PlanName } from "../../engine/core/model/accountTerms.ts";
 import type { Actor } from "../../engine/core/model/auditEntry.ts";
 import type { Verb } from "../../engine/core/model/rights.ts";
 import type { WebhookSource } from "../../engine/core/model/webhookSource.ts";
+import type { Condition } from "../../engine/core/explain/conditions.ts";
 import type { LongWork } from "../../engine/core/node/longWork.ts";
 import type { Filter } from "../../engine/core/search/filter.ts";
 import type { AccountId, Brand, Bytes, Millis, NodeId } from "../../engine/core/values/basics.ts";
@@ -75,6 +76,8 @@ export interface RouteContext {
   disk?(): Promise<{ free: number; total: number } | null>;
   /** Returns the metrics of the server, in a format that a client with this Accept header can read. */
   metrics?(accept: string | undefined): { contentType: string; text: string };
+  /** Returns what is wrong for an account, the most urgent first. */
+  listConditions(account: Account): Promise<readonly Condition[]>;
   /** Returns the figures for the health report. */
   health(): Record<string, unknown>;
   /** Reports whether all deliveries are on hold. Default: they are not. */

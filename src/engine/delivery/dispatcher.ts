@@ -297,11 +297,13 @@ export class Dispatcher {
       delivery.unsendable === undefined
         ? this.#options.deliver(delivery, responseRoom)
         : failUnsendable(delivery);
+    const now = this.#options.clock.now();
     const running: Running = {
       delivery,
       lane,
       call,
-      leasedAt: this.#options.clock.now(),
+      sentAt: now,
+      leasedAt: now,
       index: notRunning,
       responseRoom,
       isSettled: false,

@@ -1,5 +1,6 @@
 import type { TakenCapacity } from "../core/admission/capacity.ts";
 import { hasCapacity, laneName } from "../core/admission/capacity.ts";
+import type { HostInFlight } from "../core/explain/conditions.ts";
 import type { HostFailures } from "../core/node/failingLanes.ts";
 import { FailingLanes } from "../core/node/failingLanes.ts";
 import type { AccountId, MessageId, Millis } from "../core/values/basics.ts";
@@ -12,14 +13,16 @@ import { abortedError } from "./deliveryError.ts";
 import { BodyByteBudget } from "./http/bodyBytes.ts";
 
 /**
- * A running delivery. `leasedAt` is when its lease was last taken or renewed, by this node's clock. `index`
- * is its position in the list of running deliveries, or `notRunning`. `responseRoom` is the memory of its
- * response. `isSettled`: its message has finished, and its outcome need not be stored.
+ * A running delivery. `sentAt` is when it began, and `leasedAt` when its lease was last taken or renewed, by
+ * this node's clock. `index` is its position in the list of running deliveries, or `notRunning`.
+ * `responseRoom` is the memory of its response. `isSettled`: its message has finished, and its outcome need
+ * not be stored.
  */
 export type Running = {
   delivery: Delivery;
   lane: string;
   call: DeliveryCall;
+  sentAt: Millis;
   leasedAt: Millis;
   index: number;
   responseRoom: { close(): void };
@@ -102,6 +105,23 @@ export class RunningDeliveries {
     for (const [lane, failures] of this.failingLanes.all)
       if (lane.startsWith(prefix)) found.push({ host: lane.slice(prefix.length), ...failures });
     return found;
+  }
+
+  /** Returns what is in flight of an account, by host. */
+  listInFlight(account: AccountId): HostInFlight[] {
+    const prefix = laneName(account, "");
+    const byHost = new Map<string, HostInFlight>();
+    for (const { lane, sentAt } of this.#list) {
+      if (!lane.startsWith(prefix)) continue;
+      const host = lane.slice(prefix.length);
+      const known = byHost.get(host);
+      byHost.set(host, {
+        host,
+        count: (known?.count ?? 0) + 1,
+        since: Math.min(known?.since ?? sentAt, sentAt),
+      });
+    }
+    return [...byHost.values()];
   }
 
   /** Removes a delivery in constant time: the last one takes its position. */

@@ -4,11 +4,13 @@ import type { AccountId, Millis } from "../../engine/core/values/basics.ts";
 export const alertEvents = [
   "deadLetter.created",
   "host.failing",
+  "host.hanging",
   "host.recovered",
   "queue.blocked",
   "key.blocked",
   "schedule.late",
   "schedule.refused",
+  "schedule.failing",
   "source.rejecting",
   "storage.low",
   "disk.low",

@@ -1,20 +1,19 @@
 import type { Alert, AlertEvent, AlertNotice, AlertSetting, ServerAlertSetting } from "./alert.ts";
-import { droppedEvent } from "./alert.ts";
+import { alertEvents, droppedEvent } from "./alert.ts";
 import type { Account } from "../../engine/core/model/account.ts";
 import type { AccountId, Millis } from "../../engine/core/values/basics.ts";
-import type { LogRow } from "../../engine/core/model/logRow.ts";
-import type { Schedule } from "../../engine/core/model/schedule.ts";
-import type { StoredMessage } from "../../engine/core/model/message.ts";
+import type {
+  Condition,
+  ConditionFacts,
+  ConditionKind,
+  ServerFacts,
+} from "../../engine/core/explain/conditions.ts";
+import { conditionWindow, findDiskCondition, isStorageLow } from "../../engine/core/explain/conditions.ts";
 import { fingerprint } from "../../engine/core/values/fingerprint.ts";
 import { isSuccessStatus } from "../../engine/core/values/status.ts";
 import { hour, minute, second } from "../../engine/core/values/time.ts";
-import type { HostFailures } from "../../engine/core/node/failingLanes.ts";
-import type { Attempted, HostAttempts } from "../../engine/core/accounts/hostStatistics.ts";
-import {
-  readAttemptHost,
-  sumAttemptsByHost,
-  wasAccepted,
-} from "../../engine/core/accounts/hostStatistics.ts";
+import type { Attempted } from "../../engine/core/accounts/hostStatistics.ts";
+import { readAttemptHost, wasAccepted } from "../../engine/core/accounts/hostStatistics.ts";
 
 // Decides which events cause an alert, how often, and how an alert is repeated. Alerts are not messages: they
 // use no quota, have no dead letters, and cause no other alerts.
@@ -36,7 +35,7 @@ const alertRetention: Millis = 7 * 24 * hour;
  * How far back events are looked for, and how long an alert is not repeated. A server that was down tells
  * about what happened before.
  */
-export const alertWindow: Millis = hour;
+export const alertWindow = conditionWindow;
 /** A node that sends an alert has this long before another node may send it. */
 const alertLease: Millis = minute;
 /** The timeout of a request with an alert. */
@@ -48,30 +47,17 @@ const longestText = 500;
 
 /** A dead letter, as far as alerts need it. */
 type FailedFact = { url: string; status: number | null; error: string | null };
-/** The oldest message that waits at a gate with this name. `since`: when it was due. */
-type BlockedFact = { gate: "queue" | "key"; name: string; since: Millis };
-/** A source with rejections within the window. */
-type RejectingFact = { id: string; name: string; rejections: number; reason: string };
-
-/** The state of an account on which its alerts depend. Every list is bounded. */
+/** The stored facts that cause alerts besides the conditions of an account. Both lists are bounded. */
 export type AlertFacts = {
-  /** Dead letters of the window, and whether there are more. */
+  /** Dead letters of the window. */
   deadLetters: readonly FailedFact[];
   /** The newest log entries. */
   log: readonly Attempted[];
-  /** The hosts whose last attempts by this node have failed. The log of a busy account covers little time. */
-  failing: readonly HostFailures[];
-  blocked: readonly BlockedFact[];
-  schedules: readonly Pick<Schedule, "id" | "dueAt" | "paused" | "lastAt" | "passedOver" | "remedy">[];
-  sources: readonly RejectingFact[];
-  storage: { used: number; max: number };
-  /** The disk of the server. Null if it is not this account's. */
-  disk: { free: number; total: number } | null;
 };
 
-type Situation = {
+type Situation = AlertFacts & {
   account: Pick<Account, "lastRotation"> & { alerts: AlertSetting };
-  facts: AlertFacts;
+  conditions: readonly Condition[];
   /** The alerts of the account that are kept, the newest first. */
   earlier: readonly Alert[];
   now: Millis;
@@ -85,10 +71,9 @@ export const findNotices = (situation: Situation): FoundAlerts =>
   pickNotices(
     [
       ...findDeadLetterNotices(situation),
-      ...findHostNotices(situation),
-      ...findGateNotices(situation),
-      ...findScheduleNotices(situation),
-      ...findOtherNotices(situation),
+      ...findConditionNotices(situation),
+      ...findRecoveredHosts(situation),
+      ...findRotationNotice(situation),
     ],
     { ...situation, events: situation.account.alerts.events },
   );
@@ -136,8 +121,8 @@ export const toAlertId = ({ event, subject }: Pick<AlertNotice, "event" | "subje
 
 const formatCount = (count: number): string => `${count} message${count === 1 ? "" : "s"}`;
 
-function findDeadLetterNotices({ facts }: Situation): AlertNotice[] {
-  const groups = Map.groupBy(facts.deadLetters, ({ url, status, error }) =>
+function findDeadLetterNotices({ deadLetters }: Situation): AlertNotice[] {
+  const groups = Map.groupBy(deadLetters, ({ url, status, error }) =>
     // Without the query, which often differs for each message.
     [url.replace(/\?.*$/su, ""), status ?? error ?? "no response"].join(" "),
   );
@@ -149,141 +134,67 @@ function findDeadLetterNotices({ facts }: Situation): AlertNotice[] {
   }));
 }
 
-/** The fewest attempts to a host from which it counts as failing. */
-const fewestAttempts = 3;
+/** The events of conditions whose name differs from the kind: a paused queue blocks its messages, too. */
+const eventsOfKinds: Partial<Record<ConditionKind, AlertEvent>> = {
+  "queue.paused": "queue.blocked",
+  "key.paused": "key.blocked",
+  "storage.full": "storage.low",
+};
+/** The events that cause an alert only after the time that the account has set. */
+const patientEvents: ReadonlySet<AlertEvent> = new Set([
+  "host.failing",
+  "host.hanging",
+  "queue.blocked",
+  "key.blocked",
+  "schedule.late",
+]);
 
-function findHostNotices(situation: Situation): AlertNotice[] {
-  const { facts, earlier, account } = situation;
-  const inLog = new Map(sumAttemptsByHost(facts.log).map((host) => [host.host, host]));
-  const byNode = new Map(facts.failing.map((host) => [host.host, host]));
-  return [...new Set([...inLog.keys(), ...byNode.keys()])].flatMap((host): AlertNotice[] => {
-    const attempts = facts.log.filter((row) => readAttemptHost(row) === host);
-    if (isFailing(attempts, byNode.get(host), situation)) {
-      const known = inLog.get(host);
-      const text = `${host} has failed for ${formatSpan(account.alerts.after)} or longer`;
-      return [
-        { event: "host.failing", subject: host, text: known ? `${text}: ${formatFailure(known)}` : text },
-      ];
-    }
-    const last = earlier.find(({ subject, event }) => subject === host && event.startsWith("host."));
-    const isWell = attempts.some((row) => wasAccepted(row) && row.time > (last?.createdAt ?? Infinity));
-    return last?.event === "host.failing" && isWell
-      ? [{ event: "host.recovered", subject: host, text: `${host} accepts deliveries again` }]
+const toEvent = (kind: ConditionKind): AlertEvent | undefined =>
+  eventsOfKinds[kind] ?? alertEvents.find((event) => event === kind);
+
+/** Returns the notices about conditions. Something that works as it was set up causes none. */
+const findConditionNotices = ({ conditions, account: { alerts }, now }: Situation): AlertNotice[] =>
+  conditions.flatMap(({ kind, level, subject, text, since, count }): AlertNotice[] => {
+    const event = toEvent(kind);
+    if (event === undefined || level === "note") return [];
+    if (patientEvents.has(event) && (since ?? now) > now - alerts.after) return [];
+    return [{ event, subject, text, ...(count !== null && { count }) }];
+  });
+
+/** Returns the notices about hosts that are well again after an alert that they failed. */
+function findRecoveredHosts({ log, conditions, earlier }: Situation): AlertNotice[] {
+  const troubled = new Set(
+    conditions.flatMap(({ kind, subject }) => (kind === "host.failing" ? subject : [])),
+  );
+  const latest = new Map<string, Alert>();
+  for (const alert of earlier)
+    if (isAboutRecovery(alert.event) && !latest.has(alert.subject)) latest.set(alert.subject, alert);
+  return [...latest.values()].flatMap(({ event, subject, createdAt }): AlertNotice[] => {
+    const isWell = log.some(
+      (row) => readAttemptHost(row) === subject && wasAccepted(row) && row.time > createdAt,
+    );
+    return event === "host.failing" && isWell && !troubled.has(subject)
+      ? [{ event: "host.recovered", subject, text: `${subject} accepts deliveries again` }]
       : [];
   });
 }
 
-/**
- * Reports whether a host has accepted nothing since `after` or longer, in spite of several attempts.
- * `attempts` are those of all nodes in the newest part of the log, and `ofNode` is what this node has seen.
- */
-function isFailing(
-  attempts: AlertFacts["log"],
-  ofNode: HostFailures | undefined,
-  { account: { alerts }, now }: Pick<Situation, "account" | "now">,
-): boolean {
-  const lastSuccess = Math.max(0, ...attempts.flatMap((row) => (wasAccepted(row) ? [row.time] : [])));
-  const inLog = attempts.flatMap(({ time }) => (time > lastSuccess ? [time] : []));
-  const seen = ofNode && ofNode.since > lastSuccess ? ofNode : null;
-  const times = [...inLog, ...(seen ? [seen.since, seen.last] : [])];
-  return (
-    Math.max(...times) > now - alertWindow &&
-    Math.max(inLog.length, seen?.failures ?? 0) >= fewestAttempts &&
-    Math.min(...times) <= now - alerts.after
-  );
-}
+const isAboutRecovery = (event: AlertNotice["event"]): boolean =>
+  event === "host.failing" || event === "host.recovered";
 
-const formatFailure = ({ lastFailure }: HostAttempts): string =>
-  typeof lastFailure?.status === "number"
-    ? `status ${lastFailure.status}`
-    : (lastFailure?.error ?? "no response");
-
-const formatSpan = (span: Millis): string => `${Math.round(span / minute)} min`;
-
-/** Returns when a message that waits at a gate was due. `last` is its newest log entry if it had attempts. */
-export const readDueTime = (
-  { notBefore }: Pick<StoredMessage, "notBefore">,
-  last: Pick<LogRow, "nextDueAt"> | null,
-): Millis => Math.max(notBefore, last?.nextDueAt ?? 0);
-
-const findGateNotices = ({ facts, account: { alerts }, now }: Situation): AlertNotice[] =>
-  facts.blocked
-    .filter(({ since }) => since <= now - alerts.after)
-    .map(({ gate, name, since }) => ({
-      event: `${gate}.blocked`,
-      subject: name,
-      text: `${gate} ${name}: a message has waited for ${formatSpan(now - since)}`,
-    }));
-
-function findScheduleNotices({ facts, account: { alerts }, now }: Situation): AlertNotice[] {
-  return facts.schedules.flatMap(({ id, dueAt, paused, lastAt, passedOver }): AlertNotice[] => {
-    const isLate = !paused && dueAt !== null && dueAt <= now - alerts.after;
-    const isRefused = passedOver !== undefined && lastAt !== null && lastAt > now - alertWindow;
-    return [
-      ...(isLate
-        ? [{ event: "schedule.late" as const, subject: id, text: `schedule ${id} has not fired` }]
-        : []),
-      ...(isRefused
-        ? [
-            {
-              event: "schedule.refused" as const,
-              subject: id,
-              text: `schedule ${id} published nothing: ${passedOver}`,
-            },
-          ]
-        : []),
-    ];
-  });
-}
-
-/** From this share on, a quota or a disk is near its limit. */
-const nearLimit = 0.9;
-
-const isStorageLow = ({ used, max }: AlertFacts["storage"]): boolean => used >= nearLimit * max;
-
-const findDiskNotices = (disk: AlertFacts["disk"]): AlertNotice[] =>
-  disk !== null && disk.total - disk.free >= nearLimit * disk.total
-    ? [
-        {
-          event: "disk.low",
-          subject: "disk",
-          text: `${disk.free} of ${disk.total} bytes of the disk are free`,
-        },
-      ]
-    : [];
-
-function findOtherNotices({ facts, account, now }: Situation): AlertNotice[] {
-  const { storage, sources } = facts;
+function findRotationNotice({ account, now }: Situation): AlertNotice[] {
   const rotatedAt = account.lastRotation?.at;
-  const notices: (AlertNotice | false)[] = [
-    isStorageLow(storage) && {
-      event: "storage.low",
-      subject: "storage",
-      text: `${storage.used} of ${storage.max} bytes are used; at the limit, publishes are refused`,
-    },
-    ...findDiskNotices(facts.disk),
-    rotatedAt !== undefined &&
-      Math.abs(now - rotatedAt) < alertWindow && {
-        event: "signingKey.rotated",
-        subject: new Date(rotatedAt).toISOString(),
-        text: "the signing keys were rotated",
-      },
-    ...sources.map(({ id, name, rejections, reason }): AlertNotice => ({
-      event: "source.rejecting",
-      subject: id,
-      count: rejections,
-      text: `source ${name || id} rejected ${rejections} calls within an hour: ${reason}`,
-    })),
-  ];
-  return notices.filter((notice) => notice !== false);
+  if (rotatedAt === undefined || Math.abs(now - rotatedAt) >= alertWindow) return [];
+  const subject = new Date(rotatedAt).toISOString();
+  return [{ event: "signingKey.rotated", subject, text: "the signing keys were rotated" }];
 }
 
 /** The bytes that an account uses, and its limit. */
-export type AccountStorage = Pick<Account, "id" | "name"> & AlertFacts["storage"];
+export type AccountStorage = Pick<Account, "id" | "name"> & ConditionFacts["storage"];
 
 type ServerSituation = Pick<Situation, "earlier" | "now"> & {
   alerts: ServerAlertSetting;
-  disk: AlertFacts["disk"];
+  disk: ServerFacts["disk"];
   accounts: readonly AccountStorage[];
 };
 
@@ -294,7 +205,12 @@ export function findServerNotices({ alerts, disk, accounts, ...filter }: ServerS
     subject: id,
     text: `account ${name}: ${used} of ${max} bytes are used; at the limit, publishes are refused`,
   }));
-  return pickNotices([...findDiskNotices(disk), ...full], { ...filter, events: alerts.events });
+  const low = findDiskCondition(disk).map(({ subject, text }): AlertNotice => ({
+    event: "disk.low",
+    subject,
+    text,
+  }));
+  return pickNotices([...low, ...full], { ...filter, events: alerts.events });
 }
 
 /** Returns a new alert. */

@@ -1,9 +1,10 @@
-import type { AccountStorage, AlertFacts } from "./pickAlerts.ts";
+import type { AccountStorage } from "./pickAlerts.ts";
 import { findServerNotices } from "./pickAlerts.ts";
 import { readLimit } from "../../engine/core/accounts/plans.ts";
 import { signWithSecret } from "../../engine/core/accounts/signingKeys.ts";
 import { hasStorageQuota } from "../../engine/core/limits/storageQuota.ts";
 import type { ServerAlertSetting } from "./alert.ts";
+import type { ServerFacts } from "../../engine/core/explain/conditions.ts";
 import type { Millis } from "../../engine/core/values/basics.ts";
 import { serverAccount } from "../../engine/core/values/basics.ts";
 import { hour, minute } from "../../engine/core/values/time.ts";
@@ -17,9 +18,9 @@ const storageInterval: Millis = 5 * minute;
 export class ServerAlerts {
   /** When the storage of all accounts was last read. */
   #storageReadAt: Millis = -Infinity;
-  readonly #options: AlertSender & { disk(): Promise<AlertFacts["disk"]> };
+  readonly #options: AlertSender & { disk(): Promise<ServerFacts["disk"]> };
 
-  constructor(options: AlertSender & { disk(): Promise<AlertFacts["disk"]> }) {
+  constructor(options: AlertSender & { disk(): Promise<ServerFacts["disk"]> }) {
     this.#options = options;
   }
 

@@ -15,7 +15,7 @@ import {
   setServerAlerts,
   takeAlert,
 } from "./commands.ts";
-import type { StoredAlertFacts } from "./facts.ts";
+import type { AlertFacts } from "./pickAlerts.ts";
 import { readAlertFacts } from "./facts.ts";
 
 declare module "../../engine/core/decision/command.ts" {
@@ -64,9 +64,8 @@ export const alerts = {
     /** Returns where the alerts of the server as a whole are sent, or null. */
     serverAlerts: async (): Promise<ServerAlertSetting | null> =>
       (await reads.rows("serverSettings", [["alerts"]]))[0]?.alerts ?? null,
-    /** Returns what the alerts of an account depend on. */
-    alertFacts: (account: AccountId, now: Millis): Promise<StoredAlertFacts> =>
-      readAlertFacts(reads, account, now),
+    /** Returns what the alerts of an account depend on besides its conditions. */
+    alertFacts: (account: AccountId, now: Millis): Promise<AlertFacts> => readAlertFacts(reads, account, now),
   }),
   secretTerms: ["alerts"],
 } satisfies StoredOperation;

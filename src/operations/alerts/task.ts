@@ -1,15 +1,13 @@
-import type { AlertFacts } from "./pickAlerts.ts";
 import { findNotices } from "./pickAlerts.ts";
 import { findForbiddenHost } from "../../engine/core/accounts/allowedHosts.ts";
-import { formatRefusal } from "../../api/http/remedies.ts";
-import { readLimit, readPlan } from "../../engine/core/accounts/plans.ts";
 import { pickSigningKeys, signWithSecret } from "../../engine/core/accounts/signingKeys.ts";
 import type { AlertSetting } from "./alert.ts";
 import type { Account } from "../../engine/core/model/account.ts";
-import type { AccountId, Millis } from "../../engine/core/values/basics.ts";
+import type { Millis } from "../../engine/core/values/basics.ts";
 import { second } from "../../engine/core/values/time.ts";
 import type { AlertSender } from "./sending.ts";
 import { tellReceiver } from "./sending.ts";
+import type { ServerParts } from "../operation.ts";
 import type { MaintenanceTask } from "../../engine/upkeep/scheduler.ts";
 import { ServerAlerts } from "./serverTask.ts";
 
@@ -18,14 +16,8 @@ const accountsAtOnce = 20;
 /** The time between two looks at the accounts with alerts. */
 const checkInterval: Millis = 15 * second;
 
-/**
- * `disk` returns the bytes of the disk of the server, or null. `listFailingHosts` returns what this node has
- * seen of the hosts of an account.
- */
-export type AlertTaskOptions = AlertSender & {
-  disk(): Promise<AlertFacts["disk"]>;
-  listFailingHosts(account: AccountId): AlertFacts["failing"];
-};
+/** `disk` returns the bytes of the disk of the server, or null. */
+export type AlertTaskOptions = AlertSender & Pick<ServerParts, "disk" | "listConditions">;
 
 /** An account with a URL for alerts. */
 type AlertedAccount = Account & { alerts: AlertSetting };
@@ -68,7 +60,11 @@ export function createAlertTask(options: AlertTaskOptions): MaintenanceTask {
 
 async function tellAccount(account: AlertedAccount, options: AlertTaskOptions): Promise<void> {
   const { alerts } = account;
-  const facts = await readFacts(account, options);
+  const { store, clock, listConditions } = options;
+  const [facts, conditions] = await Promise.all([
+    store.read.alertFacts(account.id, clock.now()),
+    listConditions(account),
+  ]);
   await tellReceiver(
     {
       account: account.id,
@@ -77,34 +73,8 @@ async function tellAccount(account: AlertedAccount, options: AlertTaskOptions): 
       refusal: findForbiddenHost(account, alerts.url)?.unsendable ?? null,
       pickKeys: (now) =>
         alerts.secret === undefined ? pickSigningKeys(account, now) : signWithSecret(alerts.secret),
-      findNotices: (earlier, now) => findNotices({ account, facts, earlier, now }),
+      findNotices: (earlier, now) => findNotices({ account, conditions, ...facts, earlier, now }),
     },
     options,
   );
-}
-
-async function readFacts(
-  account: AlertedAccount,
-  { store, clock, disk, listFailingHosts }: AlertTaskOptions,
-): Promise<AlertFacts> {
-  const [stored, sums] = await Promise.all([
-    store.read.alertFacts(account.id, clock.now()),
-    store.read.storedBytes([account.id], null),
-  ]);
-  return {
-    ...stored,
-    schedules: stored.schedules.map(withRemedy),
-    failing: listFailingHosts(account.id),
-    storage: { used: sums[0]?.bytes ?? 0, max: readLimit(account, "storageBytes") },
-    // The disk belongs to the operator. An account without a plan is the operator's own.
-    disk: readPlan(account) === "selfHosted" ? await disk() : null,
-  };
-}
-
-/** Returns a schedule with the command or request that helps after its last firing was skipped. */
-function withRemedy(schedule: AlertFacts["schedules"][number]): AlertFacts["schedules"][number] {
-  const { passedOver, remedy } = schedule;
-  return passedOver === undefined
-    ? schedule
-    : { ...schedule, passedOver: formatRefusal({ message: passedOver, remedy }) };
 }

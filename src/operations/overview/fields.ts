@@ -11,7 +11,11 @@ import {
   text,
   texts,
   time,
+  word,
 } from "../../api/fields/field.ts";
+import { actorFields } from "../../api/fields/actor.ts";
+import type { Condition } from "../../engine/core/explain/conditions.ts";
+import { conditionKinds, conditionLevels } from "../../engine/core/explain/conditions.ts";
 import type { GateKind } from "../../engine/core/admission/gate.ts";
 import { gateKinds, parseGate } from "../../engine/core/admission/gate.ts";
 import type { HostAttempts } from "../../engine/core/accounts/hostStatistics.ts";
@@ -20,6 +24,8 @@ import type { Point } from "../../engine/core/accounts/statistics.ts";
 import type { CountUpTo, HeldAtGate, HostSituation, Situation } from "./situation.ts";
 import { maxSituationCount, situationMinutes } from "./situation.ts";
 
+/** The conditions that an overview lists. */
+const maxConditions = 100;
 /** The names of paused things that an overview lists. */
 const maxNames = 20;
 /** The hosts that an overview lists. */
@@ -141,7 +147,32 @@ const runFields: FieldsOf<Situation> = {
   failed: object(countFields)("Workflow runs that failed and still exist.", ({ failedRuns }) => failedRuns),
 };
 
+/** The fields of something that is wrong. */
+const conditionFields: FieldsOf<Condition> = {
+  kind: word(conditionKinds)("The kind of the problem.", ({ kind }) => kind),
+  level: word(conditionLevels)(
+    "problem: something does not work. warning: something waits for a person, or will stop working. note: " +
+      "it works as it was set up, and somebody may want to know.",
+    ({ level }) => level,
+  ),
+  subject: longText(
+    "The thing that it is about: a host, a queue, a schedule, and so on.",
+    ({ subject }) => subject,
+  ),
+  text: text("A sentence for people.", ({ text }) => text),
+  since: optional(time)("Since when, in Unix milliseconds. Absent if it is not known.", ({ since }) => since),
+  count: optional(count)(
+    "The number of messages that wait, of deliveries in flight, or of rejected calls.",
+    ({ count }) => count,
+  ),
+  by: optional(object(actorFields))(
+    "The person who caused it. Absent if nobody did, or if the audit log has no record of it.",
+    ({ by }) => by,
+  ),
+};
+
 type ShownSituation = Situation & {
+  conditions: readonly Condition[];
   inFlight: number;
   maxStorage: number;
   disk: { free: number; total: number } | null;
@@ -149,6 +180,10 @@ type ShownSituation = Situation & {
 
 /** The fields of the situation of an account. */
 export const situationFields: FieldsOf<ShownSituation> = {
+  conditions: list(conditionFields)(
+    `The problems, the most urgent first, at most ${maxConditions}. The list is empty if there are none.`,
+    ({ conditions }) => conditions.slice(0, maxConditions),
+  ),
   minutes: list(minuteFields)(
     `The last ${situationMinutes} minutes, the current one last.`,
     ({ minutes }) => minutes,

@@ -10,23 +10,25 @@ const overview = route({
   method: "GET",
   path: "/v2/overview",
   tag: "Overview",
-  summary: "Read the figures of an account",
+  summary: "Read what is wrong, and the figures of an account",
   about:
-    "One request with the figures of an account: outcomes of the last minutes, what waits and where, " +
-    "dead letters, pauses, runs, and the hosts that fail. Every figure is read with a limit, so the " +
-    "request takes milliseconds also with millions of messages.",
+    "One request with what is wrong for an account, and its figures: outcomes of the last minutes, what " +
+    "waits and where, dead letters, pauses, runs, and the hosts that fail. Every figure is read with a " +
+    "limit, so the request takes milliseconds also with millions of messages.",
   answers: { 200: { about: "The situation of the account.", schema: toSchema(situationFields) } },
   refusals: [],
-  handle: async ({ account, context: { store, now, disk } }) => {
+  handle: async ({ account, context: { store, now, disk, listConditions } }) => {
     const at = now();
-    const [situation, inFlight, free] = await Promise.all([
+    const [situation, conditions, inFlight, free] = await Promise.all([
       store.read.situation(account.id, at),
+      listConditions(account),
       store.read.countInFlight(account.id, at),
       // The disk belongs to the operator. An account without a plan is the operator's own.
       readPlan(account) === "selfHosted" ? (disk?.() ?? null) : null,
     ]);
     const maxStorage = readLimits(account).storageBytes;
-    return { status: 200, body: toJson(situationFields, { ...situation, inFlight, maxStorage, disk: free }) };
+    const shown = { ...situation, conditions, inFlight, maxStorage, disk: free };
+    return { status: 200, body: toJson(situationFields, shown) };
   },
 });
 

@@ -1,5 +1,6 @@
 import type { ServedOperation } from "../operation.ts";
 import { sourceCalls } from "./calls.ts";
+import { findSourceConditions } from "./conditions.ts";
 import { sources as routes } from "./routes.ts";
 
 const batchSize = 100;
@@ -7,6 +8,7 @@ const batchSize = 100;
 /** Sources of webhooks: what their owner changes, and the calls of their senders. */
 export const sources: ServedOperation = {
   routes: [...routes, ...sourceCalls],
+  findConditions: findSourceConditions,
   clearAccount: async ({ read, execute }, account) => {
     const list = () => read.listResources("sources", { account, limit: batchSize, bodies: false });
     for (let rows = await list(); rows.length > 0; rows = await list())

@@ -20,6 +20,7 @@ const makeRunning = (id: string, host = "app.example"): Running => {
     delivery,
     lane,
     call: { outcome: new Promise(() => undefined), abort: () => undefined },
+    sentAt: 0,
     leasedAt: 0,
     index: notRunning,
     responseRoom: { close: () => undefined },

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { toAlertId } from "../../../src/operations/alerts/pickAlerts.ts";
 import type { AlertNotice } from "../../../src/operations/alerts/alert.ts";
 import type { OpenStore } from "../../engine/store/storeFixture.ts";
-import { makeAccount, makeLogQuery, StoreFixture } from "../../engine/store/storeFixture.ts";
+import { makeAccount, StoreFixture } from "../../engine/store/storeFixture.ts";
 
 const alerts = { url: "https://ops.example/hook", after: 300_000, events: ["host.failing"] } as const;
 const notice: AlertNotice = { event: "host.failing", subject: "a.example", text: "t", count: 2 };
@@ -135,46 +135,16 @@ export function describeAlerts(open: OpenStore): void {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       await fixture.store.execute("createAccount", makeAccount("other"));
-      await fixture.store.execute("pauseLimiter", { account: "acc", id: "queue:q" });
-      const start = fixture.clock.now;
-      await fixture.send({ queue: "q" });
       await fixture.publishFailing({ url: "https://bad.example/x" });
       const facts = await fixture.store.read.alertFacts("acc", fixture.clock.now);
       expect(facts).toMatchObject({
-        blocked: [{ gate: "queue", name: "q", since: start }],
         deadLetters: [{ url: "https://bad.example/x" }],
-        schedules: [],
-        sources: [],
       });
       expect(facts.log.some(({ attempt }) => attempt?.host === "bad.example")).toBe(true);
       const others = await fixture.store.read.alertFacts("other", fixture.clock.now);
-      expect(others).toEqual({ blocked: [], deadLetters: [], log: [], schedules: [], sources: [] });
+      expect(others).toEqual({ deadLetters: [], log: [] });
       const later = await fixture.store.read.alertFacts("acc", fixture.clock.now + 61 * minute);
       expect(later.deadLetters).toEqual([]);
-    });
-
-    test("know since when the oldest message that waits at a gate was due", async () => {
-      const fixture = await StoreFixture.open(open);
-      await fixture.account();
-      const { clock, store } = fixture;
-      const start = clock.now;
-      const readSince = async () =>
-        (await store.read.alertFacts("acc", clock.now)).blocked.map(({ name, since }) => [name, since]);
-      const retried = await fixture.sent({
-        flowControl: { key: "k", parallelism: 1, rate: null, period: null },
-      });
-      await fixture.settle(retried, { status: 500 });
-      const log = await store.read.log(makeLogQuery({ filter: { messageIds: [retried.message.id] } }));
-      const retryAt = log.events.find(({ state }) => state === "RETRY")?.row?.nextDueAt ?? 0;
-      for (const id of ["queue:q", "key:k"]) await store.execute("pauseLimiter", { account: "acc", id });
-      await fixture.send({ queue: "q", delay: 10 * minute });
-      expect(await readSince()).toEqual([]);
-      clock.now = Math.max(retryAt, start + 10 * minute) + minute;
-      await fixture.claim();
-      expect(await readSince()).toEqual([
-        ["q", start + 10 * minute],
-        ["k", retryAt],
-      ]);
     });
   });
 }

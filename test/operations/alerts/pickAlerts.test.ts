@@ -1,4 +1,7 @@
 import { describe, expect, test } from "vitest";
+import type { Gate } from "../../../src/engine/core/admission/gate.ts";
+import type { Condition, ConditionFacts, ServerFacts } from "../../../src/engine/core/explain/conditions.ts";
+import { findConditions, makeCondition } from "../../../src/engine/core/explain/conditions.ts";
 import type { AlertFacts, FoundAlerts } from "../../../src/operations/alerts/pickAlerts.ts";
 import {
   countDropped,
@@ -20,27 +23,36 @@ import { hour, minute, second } from "../../../src/engine/core/values/time.ts";
 
 const now = Math.floor(1_800_000_000_000 / hour) * hour + 30 * minute;
 
-const quiet: AlertFacts = {
+type Facts = Pick<AlertFacts, "deadLetters"> &
+  Pick<ConditionFacts, "log" | "failing" | "gates" | "schedules" | "storage"> &
+  Pick<ServerFacts, "disk">;
+
+const quiet: Facts = {
   deadLetters: [],
   log: [],
   failing: [],
-  blocked: [],
+  gates: [],
   schedules: [],
-  sources: [],
   storage: { used: 0, max: 100 },
   disk: null,
 };
 
 function findAll(
-  facts: Partial<AlertFacts>,
-  { earlier = [], events = alertEvents, at = now, lastRotation }: FindOptions = {},
+  known: Partial<Facts>,
+  { earlier = [], events = alertEvents, at = now, lastRotation, others = [] }: FindOptions = {},
 ): FoundAlerts {
+  const { deadLetters, disk, ...facts } = { ...quiet, ...known };
+  const server = {
+    ...{ refuses: null, isHeld: false, lostBatches: 0, lostNodes: [], copy: null, disk, isOperators: true },
+  };
+  const found = findConditions({ ...facts, server, inFlight: [], pauses: [] }, at);
   const alerts = { url: "https://ops.example/", after: 5 * minute, events };
   const account = { alerts, ...(lastRotation && { lastRotation }) };
-  return findNotices({ account, facts: { ...quiet, ...facts }, earlier, now: at });
+  const conditions = [...found, ...others];
+  return findNotices({ account, conditions, deadLetters, log: facts.log, earlier, now: at });
 }
 
-const find = (facts: Partial<AlertFacts>, options: FindOptions = {}): AlertNotice[] =>
+const find = (facts: Partial<Facts>, options: FindOptions = {}): AlertNotice[] =>
   findAll(facts, options).notices;
 
 type FindOptions = {
@@ -48,10 +60,19 @@ type FindOptions = {
   events?: readonly AlertEvent[];
   at?: number;
   lastRotation?: { at: number; key: string };
+  /** Conditions of operations. */
+  others?: readonly Condition[];
 };
 
 const listEvents = (notices: readonly AlertNotice[]): string[] =>
   notices.map(({ event, subject }) => `${event} ${subject}`);
+
+const makeGate = (gate: Gate, dueAt: number): Facts["gates"][number] => ({
+  gate,
+  limiter: null,
+  held: { count: 1, more: false },
+  dueAt,
+});
 
 const attempts = (host: string, results: readonly (readonly [ago: number, status: number])[]) =>
   results.map(([ago, status]) => ({
@@ -59,7 +80,8 @@ const attempts = (host: string, results: readonly (readonly [ago: number, status
     status,
     error: null,
     attempt: { host, startedAt: now - ago, duration: 5, node: "nod" },
-  })) as unknown as AlertFacts["log"];
+    tags: [],
+  })) as unknown as Facts["log"];
 
 describe("an alert is created for", () => {
   test("dead letters, by URL and cause, with their number", () => {
@@ -151,7 +173,7 @@ describe("an alert is created for", () => {
       [6 * minute, 500],
       [2 * minute, 500],
     ]);
-    const settled = { time: now - minute, status: null, error: null, settledHost: "a.example" };
+    const settled = { time: now - minute, status: null, error: null, settledHost: "a.example", tags: [] };
     expect(listEvents(find({ log: failed }))).toEqual(["host.failing a.example"]);
     expect(find({ log: [...failed, settled] })).toEqual([]);
     const notice: AlertNotice = { event: "host.failing", subject: "a.example", text: "" };
@@ -179,30 +201,31 @@ describe("an alert is created for", () => {
   test("gates, schedules, sources, limits and keys", () => {
     const notices = find(
       {
-        blocked: [
-          { gate: "queue", name: "slow", since: now - 6 * minute },
-          { gate: "queue", name: "busy", since: now - minute },
-          { gate: "key", name: "carrier", since: now - hour },
+        gates: [
+          makeGate({ kind: "queue", name: "slow" }, now - 6 * minute),
+          makeGate({ kind: "queue", name: "busy" }, now - minute),
+          makeGate({ kind: "key", name: "carrier" }, now - hour),
         ],
         schedules: [
           { id: "late", dueAt: now - 6 * minute, paused: false, lastAt: null },
           { id: "paused", dueAt: now - 6 * minute, paused: true, lastAt: null },
           { id: "refused", dueAt: now + hour, paused: false, lastAt: now - minute, passedOver: "full" },
         ],
-        sources: [{ id: "src_1", name: "github", rejections: 3, reason: "signature" }],
         storage: { used: 90, max: 100 },
         disk: { free: 10, total: 100 },
       },
-      { lastRotation: { at: now - minute, key: "secret" } },
+      {
+        lastRotation: { at: now - minute, key: "secret" },
+        others: [
+          makeCondition({ kind: "source.rejecting", level: "problem", subject: "src_1", text: "", count: 3 }),
+          makeCondition({ kind: "source.paused", level: "note", subject: "src_2", text: "" }),
+        ],
+      },
     );
     expect(listEvents(notices)).toEqual([
-      ...["queue.blocked slow", "key.blocked carrier", "schedule.late late", "schedule.refused refused"],
-      ...[
-        "storage.low storage",
-        "disk.low disk",
-        `signingKey.rotated ${new Date(now - minute).toISOString()}`,
-      ],
-      "source.rejecting src_1",
+      ...["schedule.late late", "schedule.refused refused", "queue.blocked slow", "key.blocked carrier"],
+      ...["storage.low storage", "disk.low disk", "source.rejecting src_1"],
+      `signingKey.rotated ${new Date(now - minute).toISOString()}`,
     ]);
     expect(JSON.stringify(notices)).not.toContain("secret");
     expect(find({ storage: { used: 89, max: 100 }, disk: { free: 11, total: 100 } })).toEqual([]);

@@ -23,9 +23,10 @@ function createTask(
 ) {
   const clock = { now: () => testServer.clock.now, sleep: () => Promise.resolve() };
   const disk = () => Promise.resolve(bytes);
+  testServer.seen.disk = bytes;
   return createAlertTask({
     ...{ store: testServer.store, clock, deliver, disk, stop, isOnHold: () => isOnHold },
-    listFailingHosts: () => [],
+    listConditions: testServer.listConditions,
   });
 }
 

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { makeAccount, StoreFixture } from "../../engine/store/storeFixture.ts";
+import { minute } from "../../../src/engine/core/values/time.ts";
+import { makeAccount, makeLogQuery, StoreFixture } from "../../engine/store/storeFixture.ts";
 import type { OpenStore } from "../../engine/store/storeFixture.ts";
 import { makeRunStart, makeRunStep } from "../../engine/store/contract/runs.ts";
 
@@ -26,6 +27,60 @@ export function describeSituation(open: OpenStore): void {
       expect(situation.minutes).toHaveLength(15);
       expect(situation.held.queue).toEqual({ ...none, oldestAt: null });
       expect(await fixture.store.read.hosts("acc")).toEqual([]);
+    });
+
+    test("shows since when the oldest message that waits at a gate was due", async () => {
+      const fixture = await StoreFixture.open(open);
+      await fixture.account();
+      const { clock, store } = fixture;
+      const start = clock.now;
+      const readSince = async () =>
+        (await store.read.conditionFacts("acc")).gates.map(({ gate, dueAt }) => [gate.name, dueAt]);
+      const retried = await fixture.sent({
+        flowControl: { key: "k", parallelism: 1, rate: null, period: null },
+      });
+      await fixture.settle(retried, { status: 500 });
+      const log = await store.read.log(makeLogQuery({ filter: { messageIds: [retried.message.id] } }));
+      const retryAt = log.events.find(({ state }) => state === "RETRY")?.row?.nextDueAt ?? 0;
+      for (const id of ["queue:q", "key:k"]) await store.execute("pauseLimiter", { account: "acc", id });
+      await fixture.send({ queue: "q", delay: 10 * minute });
+      expect(await readSince()).toEqual([
+        ["k", null],
+        ["q", null],
+      ]);
+      clock.now = Math.max(retryAt, start + 10 * minute) + minute;
+      await fixture.claim();
+      expect(await readSince()).toEqual([
+        ["q", start + 10 * minute],
+        ["k", retryAt],
+      ]);
+    });
+
+    test("has the facts of its conditions, of the own account alone, with who paused what", async () => {
+      const fixture = await StoreFixture.open(open);
+      await fixture.account();
+      const { store } = fixture;
+      await store.execute("createAccount", makeAccount("other"));
+      const start = fixture.clock.now;
+      for (const account of ["acc", "other"]) await store.execute("pauseLimiter", { account, id: "queue:q" });
+      fixture.clock.now += 1_000;
+      await fixture.send({ queue: "q" });
+      await fixture.send({ queue: "q" });
+      const facts = await store.read.conditionFacts("acc");
+      expect(facts).toMatchObject({
+        gates: [
+          {
+            gate: { kind: "queue", name: "q" },
+            limiter: { paused: true },
+            held: { count: 2, more: false },
+            dueAt: start + 1_000,
+          },
+        ],
+        schedules: [],
+      });
+      expect((await store.read.conditionFacts("other")).gates).toMatchObject([
+        { gate: { kind: "queue", name: "q" }, held: { count: 0, more: false }, dueAt: null },
+      ]);
     });
 
     test("counts a delivery that a step settled as an attempt that has not failed", async () => {

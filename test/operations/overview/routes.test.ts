@@ -52,6 +52,63 @@ describe("GET /v2/overview", () => {
     });
   });
 
+  describe("shows what is wrong", () => {
+    const read = async (server: TestServer, by = token) =>
+      (await server.ask("GET", "/v2/overview", { token: by })).body.conditions;
+
+    test("a paused queue with who paused it, of the own account alone", async () => {
+      const server = await createTestServer();
+      expect(await read(server)).toEqual([]);
+      await server.ask("POST", "/v2/queues/q/pause");
+      const note = { kind: "queue.paused", level: "note", subject: "q", text: "Queue q is paused" };
+      expect(await read(server)).toMatchObject([note]);
+      await server.ask("POST", "/v2/enqueue/q/https://e.example/x");
+      expect(await read(server)).toEqual([
+        {
+          ...note,
+          level: "warning",
+          text: "Queue q is paused: 1 message waits",
+          since: testTime,
+          count: 1,
+          by: { kind: "token", token: "main", address: "127.0.0.1" },
+        },
+      ]);
+      expect(await read(server, otherToken)).toEqual([]);
+    });
+
+    test("a server that refuses, to every account", async () => {
+      const server = await createTestServer();
+      server.stop();
+      server.seen.isHeld = true;
+      for (const by of [token, otherToken])
+        expect(await read(server, by)).toMatchObject([
+          { kind: "server.refusing", level: "problem", subject: "server" },
+          { kind: "deliveries.held", level: "problem" },
+        ]);
+    });
+
+    test("hosts that fail, hosts that hang, and sources that reject", async () => {
+      const server = await createTestServer();
+      const since = testTime - 60_000;
+      server.seen.failing = [{ host: "bad.example", failures: 5, since, last: testTime }];
+      server.seen.inFlight = [{ host: "slow.example", count: 45, since }];
+      const { body: source } = await server.ask("POST", "/v2/sources", {
+        body: JSON.stringify({
+          destination: "https://e.example/x",
+          name: "shop",
+          verification: { scheme: "github", secret: "s3cret-s3cret" },
+        }),
+      });
+      const { pathname } = new URL(source.url);
+      expect((await server.ask("POST", pathname, { body: "{}" })).status).toBe(401);
+      expect(await read(server)).toMatchObject([
+        { kind: "host.failing", subject: "bad.example", since },
+        { kind: "host.hanging", subject: "slow.example", since, count: 45 },
+        { kind: "source.rejecting", subject: source.sourceId, count: 1 },
+      ]);
+    });
+  });
+
   test("names paused schedules and sources", async () => {
     const server = await createTestServer();
     const headers = { "svc-cron": "0 0 1 1 *", "svc-schedule-id": "daily" };

@@ -68,6 +68,7 @@ describe("a source", () => {
       longWork: createLongWork(),
       log: () => {},
       notReadyReason: () => null,
+      listConditions: async () => [],
       health: () => ({}),
       publicUrl: "https://queue.example/base",
     });

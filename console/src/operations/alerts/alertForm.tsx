@@ -12,11 +12,13 @@ export type AlertScope = "account" | "server";
 const accountEvents = {
   "deadLetter.created": "a message became a dead letter",
   "host.failing": "a host fails",
+  "host.hanging": "a host answers nothing",
   "host.recovered": "a host has recovered",
   "queue.blocked": "messages wait too long for a queue",
   "key.blocked": "messages wait too long for a key",
   "schedule.late": "a schedule fires late",
   "schedule.refused": "a schedule could not publish",
+  "schedule.failing": "the last message of a schedule failed",
   "source.rejecting": "a source rejects calls",
   "storage.low": "the storage of the account is almost full",
   "disk.low": "the disk is almost full",

@@ -1,40 +1,24 @@
 import type { UseQueryResult } from "@tanstack/react-query";
 import { Play } from "lucide-react";
+import { useState } from "react";
 import type { Response } from "../../api/client.ts";
-import { send } from "../../api/client.ts";
 import { useRead } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
-import { Button } from "../../parts/basics.tsx";
+import { Button, Time } from "../../parts/basics.tsx";
 import { Shortened } from "../../parts/cells.tsx";
 import { PageLink } from "../../parts/link.tsx";
 import { Loaded, Panel } from "../../parts/panel.tsx";
 import { Glyph } from "../../parts/state.tsx";
-import type { StateName } from "../../parts/stateName.ts";
 import { SkeletonRows } from "../../parts/trouble.tsx";
-import { fillStatus, formatCount, formatMany, splitUrl } from "../../parts/words.ts";
+import { formatCount, formatMany } from "../../parts/words.ts";
 import { Page } from "../../shell/shell.tsx";
 import { useDo } from "../../shell/toasts.tsx";
 import { FirstMessage } from "./firstMessage.tsx";
+import type { Need } from "./needs.ts";
+import { needsAttention, toConditionNeed, toDeadNeed, toRestNeed, toRunNeed } from "./needs.ts";
 import { OverviewFigures } from "./overviewFigures.tsx";
 
-type RunGroup = Response<"GET /v2/workflows/dlq/groups">["groups"][number];
-type DeadGroup = Response<"GET /v2/dlq/groups">["groups"][number];
-
-/** A problem: what it is, how many messages or runs have it, and the button that helps. */
-type Need = {
-  key: string;
-  glyph: StateName;
-  title: string;
-  about: string;
-  count?: number;
-  unit?: string;
-  to: string;
-} & (
-  | { verb: string; search?: Record<string, string> }
-  | { resume: () => Promise<unknown>; undo: () => Promise<unknown>; verb: string; done: string }
-);
-
-/** The first page. It shows what is paused or failing, and the button that helps. */
+/** The first page. It shows what is wrong, and the button that helps. */
 export function OverviewPage() {
   const overview = useRead("GET /v2/overview");
   const runGroups = useRead("GET /v2/workflows/dlq/groups", { query: {} });
@@ -43,16 +27,24 @@ export function OverviewPage() {
   const all = [overview, runGroups, deadGroups, log] as const;
   const isWaiting = all.some(({ isPending }) => isPending);
   const parts = [
-    ["the queues, the keys and the figures", overview],
+    ["what is wrong, and the figures", overview],
     ["the dead letters", deadGroups],
     ["the failed runs", runGroups],
   ] as const;
+  const conditions = overview.data?.conditions ?? [];
+  const dead = deadGroups.data?.groups ?? [];
+  const runs = runGroups.data?.groups ?? [];
+  const rest =
+    deadGroups.data && runGroups.data
+      ? toRestNeed(overview.data?.deadLetters ?? 0, [...dead, ...runs])
+      : null;
   const needs = [
-    ...(overview.data?.paused.queues.names ?? []).map(toQueueNeed),
-    ...(overview.data?.paused.keys.names ?? []).map(toKeyNeed),
-    ...(deadGroups.data?.groups ?? []).map(toDeadNeed),
-    ...(runGroups.data?.groups ?? []).map(toRunNeed),
+    ...conditions.filter(needsAttention).map(toConditionNeed),
+    ...dead.map(toDeadNeed),
+    ...runs.map(toRunNeed),
+    ...(rest ? [rest] : []),
   ];
+  const notes = conditions.filter((one) => !needsAttention(one)).map(toConditionNeed);
   return (
     <Page title="Overview">
       {isWaiting ? (
@@ -62,7 +54,7 @@ export function OverviewPage() {
           </div>
         </Panel>
       ) : (
-        <Parts needs={needs} overview={overview} parts={parts} isNew={log.data?.events.length === 0} />
+        <Parts {...{ needs, notes, overview, parts }} isNew={log.data?.events.length === 0} />
       )}
     </Page>
   );
@@ -70,11 +62,14 @@ export function OverviewPage() {
 
 const Parts = ({
   needs,
+  notes,
   overview,
   parts,
   isNew,
 }: {
   needs: readonly Need[];
+  /** Things that work as they were set up, and that somebody may want to know. */
+  notes: readonly Need[];
   /** The parts of the overview, by their names. Some may be unread. */
   parts: readonly (readonly [name: string, query: UseQueryResult])[];
   /** Whether nothing was published yet. */
@@ -86,15 +81,8 @@ const Parts = ({
       count={needs.length}
       unread={parts.filter(([, { data }]) => data === undefined).map(([name]) => name)}
     />
-    {needs.length > 0 && (
-      <section className="panel" aria-label="Needs attention">
-        <ul className="needs">
-          {needs.slice(0, 8).map((need) => (
-            <NeedRow key={need.key} need={need} />
-          ))}
-        </ul>
-      </section>
-    )}
+    <NeedList label="Needs attention" needs={needs} />
+    <NeedList label="Good to know" needs={notes} />
     {isNew && <FirstMessage />}
     <Loaded query={overview} what="The figures">
       {(data) => <OverviewFigures data={data} />}
@@ -106,13 +94,13 @@ const Parts = ({
 function Answer({ count, unread }: { count: number; unread: readonly string[] }) {
   const [title, about] =
     count > 0
-      ? [
-          `${formatMany(count, "problem needs", "problems need")} attention`,
-          "Paused queues and keys, and failures by cause.",
-        ]
+      ? [`${formatMany(count, "problem needs", "problems need")} attention`, "The most urgent is first."]
       : unread.length > 0
         ? ["The overview is not complete", "Something may need attention."]
-        : ["Nothing needs attention", "No queue or key is paused, and no message or run has failed."];
+        : [
+            "Nothing needs attention",
+            "New messages are accepted, hosts respond, nothing is blocked, and nothing has failed.",
+          ];
   return (
     <div className="answer">
       <h2>{title}</h2>
@@ -124,9 +112,32 @@ function Answer({ count, unread }: { count: number; unread: readonly string[] })
   );
 }
 
+/** The rows of a list that are shown before all are asked for. */
+const firstRows = 8;
+
+function NeedList({ label, needs }: { label: string; needs: readonly Need[] }) {
+  const [isWhole, setWhole] = useState(false);
+  if (needs.length === 0) return null;
+  return (
+    <section className="panel" aria-label={label}>
+      <ul className="needs">
+        {(isWhole ? needs : needs.slice(0, firstRows)).map((need) => (
+          <NeedRow key={need.key} need={need} />
+        ))}
+      </ul>
+      {!isWhole && needs.length > firstRows && (
+        <Button kind="ghost" onClick={() => setWhole(true)}>
+          Show {formatCount(needs.length - firstRows)} more
+        </Button>
+      )}
+    </section>
+  );
+}
+
 function NeedRow({ need }: { need: Need }) {
   const may = useMay();
   const act = useDo();
+  const { remedy, place } = need;
   return (
     <li>
       <Glyph state={need.glyph} />
@@ -135,69 +146,30 @@ function NeedRow({ need }: { need: Need }) {
           <Shortened text={need.title} />
         </div>
         <div className="l2">
-          <Shortened text={need.about} />
+          {need.about !== undefined && <Shortened text={need.about} />}
+          {need.since !== undefined && (
+            <>
+              Began <Time at={need.since} />
+            </>
+          )}
+          {need.by !== undefined && `, by ${need.by}`}
         </div>
       </div>
       <div className="big">
         {need.count !== undefined && formatCount(need.count)}
         <small>{need.unit}</small>
       </div>
-      {"resume" in need && may.manage ? (
-        <Button icon={Play} onClick={() => void act(need.resume, need.done, need.undo)}>
-          {need.verb}
+      {remedy && may.manage ? (
+        <Button icon={Play} onClick={() => void act(remedy.resume, remedy.done, remedy.undo)}>
+          {remedy.verb}
         </Button>
       ) : (
-        <PageLink className="btn" to={need.to} search={"search" in need ? need.search : {}}>
-          {"resume" in need ? "Open" : need.verb}
-        </PageLink>
+        place && (
+          <PageLink className="btn" to={place.to} search={place.search ?? {}}>
+            {remedy ? "Open" : "Show"}
+          </PageLink>
+        )
       )}
     </li>
   );
 }
-
-const toQueueNeed = (name: string): Need => ({
-  key: `queue ${name}`,
-  glyph: "paused",
-  title: `Queue ${name} is paused`,
-  about: "It sends no messages until you resume it.",
-  verb: "Resume queue",
-  resume: () => send("POST /v2/queues/{name}/resume", { params: { name } }),
-  undo: () => send("POST /v2/queues/{name}/pause", { params: { name } }),
-  done: `Queue ${name} is resumed`,
-  to: `/queues/${encodeURIComponent(name)}`,
-});
-
-const toKeyNeed = (key: string): Need => ({
-  key: `key ${key}`,
-  glyph: "paused",
-  title: `Key ${key} is paused`,
-  about: "Its messages wait until you resume it.",
-  verb: "Resume key",
-  resume: () => send("POST /v2/flowControl/{key}/resume", { params: { key } }),
-  undo: () => send("POST /v2/flowControl/{key}/pause", { params: { key } }),
-  done: `Key ${key} is resumed`,
-  to: "/keys",
-});
-
-const toDeadNeed = ({ url, responseStatus, error, count, dlqId }: DeadGroup): Need => ({
-  key: `dead ${dlqId}`,
-  glyph: "failed",
-  title: `${splitUrl(url).host} ${responseStatus === undefined ? "does not respond" : `responds with ${responseStatus}`}`,
-  about: [splitUrl(url).path, fillStatus(error, responseStatus)].filter(Boolean).join(": "),
-  count,
-  unit: "failed",
-  verb: "Show",
-  to: "/dead-letters",
-  search: { url },
-});
-
-const toRunNeed = ({ workflowUrl, stepName, error, count, dlqId }: RunGroup): Need => ({
-  key: `run ${dlqId}`,
-  glyph: "failed",
-  title: `Runs of ${splitUrl(workflowUrl).path || workflowUrl} failed${stepName === undefined ? "" : ` at “${stepName}”`}`,
-  about: error,
-  count,
-  unit: count === 1 ? "run" : "runs",
-  verb: "Show",
-  to: "/failed-runs",
-});

@@ -31,6 +31,8 @@ import {
   worthRemovingAt,
 } from "../../core/accounts/usage.ts";
 import { operations } from "../../../operations/stored.ts";
+import type { StoredConditionFacts } from "../queries/conditionFacts.ts";
+import { readConditionFacts } from "../queries/conditionFacts.ts";
 import type { DeadLetterPage, DeadLetterQuery, FailureGroupPage } from "../queries/deadLetters.ts";
 import { listDeadLetters } from "../queries/deadLetters.ts";
 import type { LogPage } from "../queries/logs.ts";
@@ -225,6 +227,9 @@ function createDeadLetterQueries(storageReads: StorageReads) {
 
 /** Queries of what an account has to do, and how it goes. */
 const createSituationQueries = (storageReads: StorageReads) => ({
+  /** Returns what the conditions of an account depend on. */
+  conditionFacts: (account: AccountId): Promise<StoredConditionFacts> =>
+    readConditionFacts(storageReads, account),
   /** Returns the number of calls that each of these sources has accepted. */
   sourceCalls: async (account: AccountId, ids: readonly string[]): Promise<ReadonlyMap<string, number>> =>
     sumSourceCalls(await storageReads.rows("usage", listSourceCountKeys(account, ids))),

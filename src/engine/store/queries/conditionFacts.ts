@@ -1,0 +1,134 @@
+import { hostLogEntries } from "../../core/accounts/hostStatistics.ts";
+import type { Gate } from "../../core/admission/gate.ts";
+import { formatGate, gateKinds, hasLimiter, listGateBounds, parseGate } from "../../core/admission/gate.ts";
+import { toLimiterKey } from "../../core/admission/limiter.ts";
+import type { ConditionFacts, GateFact, PauseFact } from "../../core/explain/conditions.ts";
+import type { LogRow } from "../../core/model/logRow.ts";
+import type { StoredMessage } from "../../core/model/message.ts";
+import type { Schedule } from "../../core/model/schedule.ts";
+import type { AccountId, MessageId, Millis } from "../../core/values/basics.ts";
+import type { HeldCount, StorageReads } from "../layout/storageReads.ts";
+
+/** The stored part of the facts on which conditions depend. */
+export type StoredConditionFacts = Pick<ConditionFacts, "log" | "gates" | "pauses"> & {
+  schedules: readonly Pick<Schedule, "id" | "dueAt" | "paused" | "lastAt" | "passedOver" | "remedy">[];
+};
+
+/** The most held messages of each kind of gate that are counted. */
+const maxHeld = 1_000;
+/** The most gates of each kind whose oldest message is read. */
+const maxWaitlists = 100;
+const maxPaused = 1_000;
+const maxSchedules = 1_000;
+/** The newest entries of the audit log among which the pauses are. */
+const maxAudit = 500;
+
+/** Reads what the conditions of an account depend on. Every read is bounded, and none reads a body. */
+export async function readConditionFacts(
+  storageReads: StorageReads,
+  account: AccountId,
+): Promise<StoredConditionFacts> {
+  const whole = { account, bodies: false as const };
+  const [log, held, paused, schedules] = await Promise.all([
+    storageReads.range("log", { ...whole, descending: true, limit: hostLogEntries }),
+    Promise.all(gateKinds.map((kind) => countHeld(storageReads, account, kind))),
+    storageReads.pausedLimiters({ account, limit: maxPaused }),
+    storageReads.range("schedules", { ...whole, limit: maxSchedules }),
+  ]);
+  const [gates, pauses] = await Promise.all([
+    readGates(storageReads, { account, held: held.flat(), paused }),
+    paused.length > 0 ? readPauses(storageReads, account) : [],
+  ]);
+  return { log, gates, pauses, schedules };
+}
+
+type Counted = { held: HeldCount; more: boolean };
+
+/** Returns the waitlists of a kind of gate, those with the oldest messages first. */
+async function countHeld(
+  storageReads: StorageReads,
+  account: AccountId,
+  kind: Gate["kind"],
+): Promise<Counted[]> {
+  const { after, before } = listGateBounds(kind);
+  const held = await storageReads.countHeld({ account, from: after, to: before, limit: maxHeld });
+  // The count ends within the last waitlist that it came to, and it is not known which one that was.
+  const more = held.reduce((sum, { count }) => sum + count, 0) >= maxHeld;
+  return held
+    .toSorted((a, b) => (a.oldestId < b.oldestId ? -1 : 1))
+    .slice(0, maxWaitlists)
+    .map((one) => ({ held: one, more }));
+}
+
+type Found = { account: AccountId; held: readonly Counted[]; paused: readonly string[] };
+
+async function readGates(storageReads: StorageReads, { account, held, paused }: Found): Promise<GateFact[]> {
+  const byGate = new Map(held.map((one) => [one.held.waitlist, one]));
+  const gates = [...new Set([...byGate.keys(), ...paused])].map(parseGate);
+  const limited = gates.filter(hasLimiter);
+  const [limiters, dueTimes] = await Promise.all([
+    storageReads.rows(
+      "limiters",
+      limited.map((gate) => toLimiterKey({ account, gate })),
+    ),
+    readDueTimes(
+      storageReads,
+      account,
+      held.map((one) => one.held.oldestId),
+    ),
+  ]);
+  const limiterOf = new Map(limiters.map((limiter) => [limiter.id, limiter]));
+  return gates.map((gate) => {
+    const id = formatGate(gate);
+    const waiting = byGate.get(id);
+    const limiter = limiterOf.get(id) ?? null;
+    // The counter of a limiter is exact, and the read above has a limit.
+    const counted = limiter ? { count: limiter.waiting, more: false } : null;
+    return {
+      gate,
+      limiter,
+      held: counted ?? { count: waiting?.held.count ?? 0, more: waiting?.more ?? false },
+      dueAt: waiting === undefined ? null : (dueTimes.get(waiting.held.oldestId) ?? null),
+    };
+  });
+}
+
+/** Returns when messages that wait at a gate were due. Messages that have left the gate are missing. */
+async function readDueTimes(
+  storageReads: StorageReads,
+  account: AccountId,
+  ids: readonly MessageId[],
+): Promise<ReadonlyMap<MessageId, Millis>> {
+  const keys = ids.map((id) => [account, id] as const);
+  const [states, messages] = await Promise.all([
+    storageReads.rows("messages", keys),
+    storageReads.rows("storedMessages", keys, { bodies: false }),
+  ]);
+  const byId = new Map(messages.map((message) => [message.id, message]));
+  const times = await Promise.all(
+    states.map(async ({ id, attempts }): Promise<[MessageId, Millis][]> => {
+      const message = byId.get(id);
+      if (!message) return [];
+      const range = { account, descending: true, limit: 1, bodies: false } as const;
+      const [last = null] = attempts > 0 ? await storageReads.messageLog(id, range) : [];
+      return [[id, readDueTime(message, last)]];
+    }),
+  );
+  return new Map(times.flat());
+}
+
+/** Returns when a message that waits at a gate was due. `last` is its newest log entry if it had attempts. */
+const readDueTime = (
+  { notBefore }: Pick<StoredMessage, "notBefore">,
+  last: Pick<LogRow, "nextDueAt"> | null,
+): Millis => Math.max(notBefore, last?.nextDueAt ?? 0);
+
+async function readPauses(storageReads: StorageReads, account: AccountId): Promise<PauseFact[]> {
+  const entries = await storageReads.range("audit", { account, descending: true, limit: maxAudit });
+  return entries.flatMap(({ what, object, time, by }): PauseFact[] => {
+    if (object === null) return [];
+    if (what === "queue.pause") return [{ gate: { kind: "queue", name: object }, time, by }];
+    if (what === "flowControl.pause") return [{ gate: { kind: "key", name: object }, time, by }];
+    return [];
+  });
+}

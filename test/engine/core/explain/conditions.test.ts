@@ -1,0 +1,248 @@
+import { describe, expect, test } from "vitest";
+import type { Condition, ConditionFacts, GateFact } from "../../../../src/engine/core/explain/conditions.ts";
+import { findConditions } from "../../../../src/engine/core/explain/conditions.ts";
+import { hour, minute, second } from "../../../../src/engine/core/values/time.ts";
+
+const now = 1_800_000_000_000;
+
+const quiet: ConditionFacts = {
+  server: {
+    ...{ refuses: null, isHeld: false, lostBatches: 0, lostNodes: [], copy: null, disk: null },
+    isOperators: true,
+  },
+  storage: { used: 0, max: 1_000 },
+  log: [],
+  failing: [],
+  inFlight: [],
+  gates: [],
+  pauses: [],
+  schedules: [],
+};
+
+const find = (facts: Partial<ConditionFacts>): Condition[] => findConditions({ ...quiet, ...facts }, now);
+const list = (facts: Partial<ConditionFacts>): string[] =>
+  find(facts).map(({ level, kind, subject }) => `${level} ${kind} ${subject}`);
+
+type Attempt = { host?: string; ago?: number; status?: number; duration?: number; tags?: readonly string[] };
+const makeAttempt = ({
+  host = "shop.example",
+  ago = 0,
+  status = 200,
+  duration = 5,
+  tags = [],
+}: Attempt): ConditionFacts["log"][number] => ({
+  time: now - ago,
+  status,
+  error: null,
+  attempt: { ...{ host, node: "nod", startedAt: now - ago, connect: null, firstByte: null }, duration },
+  tags,
+});
+
+const limiter = {
+  ...{ paused: false, parallelism: null, running: 0, rate: null, period: second, windowStart: 0 },
+};
+const makeGate = (kind: "queue" | "key", more: Partial<GateFact> = {}): GateFact => ({
+  gate: { kind, name: "mail" },
+  limiter,
+  held: { count: 3, more: false },
+  dueAt: now - 10 * minute,
+  ...more,
+});
+
+describe("a quiet account", () => {
+  test("has no conditions", () => expect(list({})).toEqual([]));
+
+  test("has none because of single failures, short waits and hosts that respond", () => {
+    expect(
+      list({
+        log: [makeAttempt({ status: 500 }), makeAttempt({ ago: second, status: 500 })],
+        gates: [makeGate("queue", { dueAt: now - 30 * second })],
+        inFlight: [{ host: "shop.example", count: 40, since: now - 10 * second }],
+      }),
+    ).toEqual([]);
+  });
+});
+
+describe("the server", () => {
+  const server = { ...quiet.server, isOperators: false };
+
+  test("refuses: every account sees it, before anything else", () => {
+    const refusing = { ...server, refuses: "its disk is almost full", isHeld: true };
+    expect(list({ server: refusing, storage: { used: 1_000, max: 1_000 } })).toEqual([
+      "problem server.refusing server",
+      "problem deliveries.held server",
+      "problem storage.full storage",
+    ]);
+    expect(find({ server: refusing })[0]?.text).toBe(
+      "The server refuses new messages: its disk is almost full",
+    );
+  });
+
+  test("has lost something, or has little room: only the operator sees it", () => {
+    const bad = {
+      ...server,
+      ...{ lostBatches: 2, lostNodes: ["nod_2"], copy: { lag: 2 * minute, isComplete: true } },
+      disk: { free: 5, total: 100 },
+    };
+    expect(list({ server: bad })).toEqual([]);
+    expect(list({ server: { ...bad, isOperators: true } })).toEqual([
+      "problem changes.lost database",
+      "warning disk.low disk",
+      "warning node.lost nod_2",
+      "warning copy.behind copy",
+    ]);
+    const well = { ...bad, ...{ lostBatches: 0, lostNodes: [] }, isOperators: true };
+    const copy = { lag: second, isComplete: true };
+    expect(list({ server: { ...well, copy, disk: { free: 11, total: 100 } } })).toEqual([]);
+    expect(list({ server: { ...well, copy: { ...copy, isComplete: false }, disk: null } })).toEqual([
+      "warning copy.behind copy",
+    ]);
+  });
+});
+
+describe("a host", () => {
+  test("fails after three failures in a row, since the first of them", () => {
+    const log = [3, 2, 1].map((ago) => makeAttempt({ ago: ago * second, status: 503 }));
+    expect(find({ log })).toEqual([
+      {
+        kind: "host.failing",
+        level: "problem",
+        subject: "shop.example",
+        text: "shop.example has accepted nothing for 3 s: status 503",
+        since: now - 3 * second,
+        count: null,
+        by: null,
+      },
+    ]);
+    expect(list({ log: [...log, makeAttempt({})] })).toEqual([]);
+    expect(list({ log: [3, 2, 1].map((ago) => makeAttempt({ ago: 2 * hour + ago, status: 503 })) })).toEqual(
+      [],
+    );
+  });
+
+  test("fails by what this node has seen, although the log of a busy account has forgotten it", () => {
+    const failing = [{ host: "shop.example", failures: 10, since: now - 5 * minute, last: now - second }];
+    expect(list({ failing })).toEqual(["problem host.failing shop.example"]);
+    expect(list({ failing, log: [makeAttempt({})] })).toEqual([]);
+  });
+
+  test("hangs if it answers nothing for longer than it usually takes", () => {
+    const inFlight = [{ host: "shop.example", count: 45, since: now - 30 * second }];
+    expect(find({ inFlight })).toMatchObject([
+      {
+        kind: "host.hanging",
+        text: "shop.example has answered none of 45 deliveries in flight for 30 s",
+        count: 45,
+        since: now - 30 * second,
+      },
+    ]);
+    const before = makeAttempt({ ago: minute, duration: 100 });
+    expect(list({ inFlight, log: [before] })).toEqual(["problem host.hanging shop.example"]);
+    // A timeout is not an answer.
+    expect(list({ inFlight, log: [before, makeAttempt({ status: 504 })] })).toHaveLength(1);
+    expect(list({ inFlight, log: [makeAttempt({ ago: second })] })).toEqual([]);
+    expect(list({ inFlight, log: [makeAttempt({ ago: minute, duration: 9 * second })] })).toEqual([]);
+  });
+});
+
+describe("a queue or a key", () => {
+  const paused = { ...limiter, paused: true };
+
+  test("is paused, with its author and its time, and causes a note if no message waits", () => {
+    const by = { kind: "token", token: "tok_1", address: "192.0.2.1" } as const;
+    const pauses = [
+      { gate: { kind: "queue", name: "mail" }, time: now - 3 * hour, by },
+      { gate: { kind: "queue", name: "mail" }, time: now - 9 * hour, by: { ...by, token: "tok_2" } },
+      { gate: { kind: "key", name: "mail" }, time: now - 8 * hour, by: { ...by, token: "tok_3" } },
+    ] as const;
+    expect(find({ gates: [makeGate("queue", { limiter: paused })], pauses })).toEqual([
+      {
+        kind: "queue.paused",
+        level: "warning",
+        subject: "mail",
+        text: "Queue mail is paused: 3 messages wait",
+        since: now - 3 * hour,
+        count: 3,
+        by,
+      },
+    ]);
+    const empty = makeGate("key", { limiter: paused, held: { count: 0, more: false }, dueAt: null });
+    expect(find({ gates: [empty] })).toMatchObject([
+      { kind: "key.paused", level: "note", text: "Key mail is paused", since: null, by: null },
+    ]);
+  });
+
+  test("is blocked if nothing passes it", () => {
+    expect(find({ gates: [makeGate("queue")] })).toMatchObject([
+      { kind: "queue.blocked", level: "warning", text: "Queue mail: 3 messages wait, the oldest for 10 min" },
+    ]);
+    const elsewhere = makeAttempt({ ago: minute, tags: ["queue:other", "key:mail"] });
+    expect(list({ gates: [makeGate("queue")], log: [elsewhere] })).toEqual(["warning queue.blocked mail"]);
+  });
+
+  test("is limited, which is a note, if messages pass it", () => {
+    const passed = makeAttempt({ ago: minute, tags: ["queue:mail"] });
+    expect(list({ gates: [makeGate("queue")], log: [passed] })).toEqual(["note queue.limited mail"]);
+    const refused = { ...passed, status: 500 };
+    expect(list({ gates: [makeGate("queue")], log: [refused] })).toEqual(["warning queue.blocked mail"]);
+  });
+
+  test("with a rate says when its messages will have been sent", () => {
+    const rated = { ...limiter, rate: 2, period: minute, windowStart: now - 30 * second };
+    const gate = makeGate("key", { limiter: rated, held: { count: 118, more: false } });
+    expect(find({ gates: [gate] })).toMatchObject([
+      {
+        kind: "key.limited",
+        level: "note",
+        text:
+          "Key mail sends as fast as its limits allow: 118 messages wait, the oldest for 10 min. The last " +
+          "one is sent in about 59 min",
+      },
+    ]);
+    const idle = { ...rated, windowStart: now - hour };
+    expect(list({ gates: [{ ...gate, limiter: idle }] })).toEqual(["warning key.blocked mail"]);
+  });
+});
+
+test("limits of the account and of the server are named with what they hold", () => {
+  const held = { limiter: null, held: { count: 1, more: false }, dueAt: now - 2 * minute };
+  expect(
+    find({
+      gates: [
+        { gate: { kind: "account", name: "" }, ...held },
+        { gate: { kind: "capacity", name: "shop.example" }, ...held },
+      ],
+    }).map(({ kind, subject, text }) => [kind, subject, text]),
+  ).toEqual([
+    ["limit.blocked", "account", "The account's limit: 1 message waits, the oldest for 2 min"],
+    [
+      "limit.blocked",
+      "shop.example",
+      "The server's capacity for the host shop.example: 1 message waits, the oldest for 2 min",
+    ],
+  ]);
+});
+
+describe("a schedule", () => {
+  const daily = { id: "daily", dueAt: now + hour, paused: false, lastAt: now - minute };
+
+  test("is late, was refused, fails, or is paused", () => {
+    const failed = makeAttempt({ ago: second, status: 404, tags: ["schedule:daily"] });
+    expect(list({ schedules: [daily], log: [makeAttempt({ tags: ["schedule:daily"] })] })).toEqual([]);
+    expect(list({ schedules: [{ ...daily, dueAt: now - 2 * minute }] })).toEqual([
+      "problem schedule.late daily",
+    ]);
+    expect(find({ schedules: [{ ...daily, passedOver: "the URL group is gone" }] })).toMatchObject([
+      { kind: "schedule.refused", text: "Schedule daily published nothing: the URL group is gone" },
+    ]);
+    expect(find({ schedules: [daily], log: [failed] })).toMatchObject([
+      { kind: "schedule.failing", text: "The last message of schedule daily failed: status 404" },
+    ]);
+    expect(list({ schedules: [daily], log: [failed, makeAttempt({ tags: ["schedule:daily"] })] })).toEqual(
+      [],
+    );
+    expect(list({ schedules: [{ ...daily, paused: true, dueAt: null }] })).toEqual([
+      "note schedule.paused daily",
+    ]);
+  });
+});
