@@ -29,7 +29,7 @@ const opening = `# Configuration
 
 All settings of the server. A server starts without any of them. The settings of a message are in the
 [reference](reference/settings.md), the limits of an account in
-[accounts](guides/accounts.md#plans-and-limits).
+[plans and limits](guides/plans-and-limits.md).
 
 A setting can be set in three places. A flag overrides a variable, which overrides the file, which overrides
 the default:

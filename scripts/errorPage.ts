@@ -52,7 +52,7 @@ the code of this page, and its \`code\` is the name of the status:
 
 The files of the [web console](guides/console.md) and the [port for metrics](guides/monitoring.md) respond
 with plain text instead. [Why is this waiting?](guides/why-is-this-waiting.md) explains why a message is not
-delivered yet, and [dead letters](guides/dead-letters-and-logs.md) explain why a delivery failed.
+delivered yet, and [dead letters](guides/dead-letters.md) explain why a delivery failed.
 
 ## Codes
 `;

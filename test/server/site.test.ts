@@ -30,8 +30,8 @@ test(
     expect(await page.evaluate("document.documentElement.classList.contains('dark')")).toBe(false);
     await page.keyboard.press("Control+k");
     await page.locator(".VPLocalSearchBox input").fill("dead letter");
-    await page.locator(".VPLocalSearchBox a.result", { hasText: "Dead letters and logs" }).last().click();
-    await page.getByRole("heading", { level: 1, name: "Dead letters and logs" }).waitFor();
+    await page.locator(".VPLocalSearchBox a.result", { hasText: "Replay a dead letter" }).first().click();
+    await page.getByRole("heading", { level: 1, name: "Dead letters" }).waitFor();
 
     const links = await page
       .locator("aside.VPSidebar a")
