@@ -65,7 +65,8 @@ use the features.
 
 A test sent the examples to a server. Ids, times and addresses in them are made up, and \`…\` replaces what
 was left out. \`$WAYPOST_URL\` is the URL of the server, such as \`http://127.0.0.1:8080\`, and
-\`$WAYPOST_TOKEN\` the token of the account. See also:
+\`$WAYPOST_TOKEN\` the token of the account. \`$ACCOUNT\` and \`$PASSWORD\` are its name and its password. See
+also:
 
 - [Message settings](settings.md)
 - [Shapes](shapes.md): objects that occur in several responses

@@ -127,7 +127,7 @@ export async function showSchedules(recorder: Recorder): Promise<void> {
   await recorder.show(area, "GET /v2/schedules/{scheduleId}", report);
   await recorder.show(area, "PATCH /v2/schedules/{scheduleId}", {
     ...report,
-    body: { settings: { "Svc-Cron": "0 10 * * 1-5" } },
+    body: { settings: { "Svc-Retries": "5" } },
   });
   await recorder.show(area, "POST /v2/schedules/{scheduleId}/run", report);
   for (const method of ["PATCH", "POST"])
