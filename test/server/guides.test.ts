@@ -24,7 +24,7 @@ import { startDestination, temporaryFolder } from "./waypost.ts";
 
 const home = join(import.meta.dirname, "../..");
 const documents = [
-  ...["README.md", "docs/quickstart.md", "docs/production-checklist.md"],
+  ...["README.md", "docs/quickstart.md", "docs/quickstart-workflow.md", "docs/production-checklist.md"],
   ...readdirSync(join(home, "docs/guides")).map((name) => `docs/guides/${name}`),
 ];
 /** Documents that `npm test` also follows. The long tests follow the others. */

@@ -1,8 +1,8 @@
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { expect, onTestFinished, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { callbackSchema, failureCallbackSchema } from "../../../src/api/views/callbackSchemas.ts";
 import { openApi } from "../../../src/api/server/openapi.ts";
 import { makeCallbackInput } from "../../../src/engine/core/sending/callback.ts";
@@ -13,13 +13,14 @@ import { hashBody, signJwt } from "../../../src/engine/delivery/signature.ts";
 import { makeDelivery, httpDestination, start } from "./http/destination.ts";
 import { findFreePort } from "../../freePort.ts";
 
-// Compares deliveries with the receiving guide and the webhooks of the OpenAPI document.
+// Compares deliveries with the guides for receivers and the webhooks of the OpenAPI document.
 
-const guide = readFileSync(join(import.meta.dirname, "../../../docs/guides/receiving.md"), "utf8");
+const readGuide = (name: string): string =>
+  readFileSync(join(import.meta.dirname, "../../../docs/guides", name), "utf8");
 
 /** Returns the names in the first column of the tables of a section: cells that have only names. */
-function namesIn(section: string): string[] {
-  const [, text = ""] = guide.split(`\n## ${section}\n`);
+function namesIn(guide: string, section: string): string[] {
+  const [, text = ""] = readGuide(guide).split(`\n## ${section}\n`);
   const [body = ""] = text.split("\n## ");
   const cells = [...body.matchAll(/^\| (`[^`|]+`(?:, `[^`|]+`)*) \|/gm)].map(([, cell = ""]) => cell);
   return cells.flatMap((cell) => [...cell.matchAll(/`([^`]+)`/g)].map(([, name = ""]) => name));
@@ -59,7 +60,7 @@ test.each(["svc", "upstash"] as const)(
       ...makeDelivery(`http://127.0.0.1:${port}/`, { ...full, brand }),
       standardKeys: ["sig_1"],
     });
-    const shown = new Set(namesIn("The request").map((name) => name.toLowerCase()));
+    const shown = new Set(namesIn("receiving.md", "The request").map((name) => name.toLowerCase()));
     expect(
       [...new Set(names.map((name) => name.replace(/^upstash-/, "svc-")))].filter((name) => !shown.has(name)),
     ).toEqual([]);
@@ -99,7 +100,7 @@ test("every field of a callback is in the guide and the OpenAPI document", () =>
     ) as Record<string, unknown>;
   };
   const body = bodyWith("dlq_1");
-  expect(Object.keys(body).toSorted()).toEqual(namesIn("Callbacks").toSorted());
+  expect(Object.keys(body).toSorted()).toEqual(namesIn("callbacks.md", "The body").toSorted());
   expect(Object.keys(failureCallbackSchema.shape).toSorted()).toEqual(Object.keys(body).toSorted());
   expect(failureCallbackSchema.strict().parse(body)).toEqual(body);
   expect(callbackSchema.strict().safeParse(bodyWith(null)).success).toBe(true);
@@ -109,46 +110,67 @@ test("every field of a callback is in the guide and the OpenAPI document", () =>
   ]);
 });
 
-test("the guide's receiver in TypeScript accepts only correctly signed requests", async () => {
-  const [, source = ""] = /```ts\n(.*?)```/s.exec(guide) ?? [];
-  const folder = mkdtempSync(join(tmpdir(), "waypost-guide-"));
-  onTestFinished(() => rmSync(folder, { recursive: true }));
-  writeFileSync(join(folder, "receiver.mts"), source);
-  const port = await findFreePort();
-  const at = `http://127.0.0.1:${port}`;
-  const env = {
-    PUBLIC_URL: at,
-    PORT: String(port),
-    WAYPOST_CURRENT_SIGNING_KEY: "sig_1",
-    WAYPOST_NEXT_SIGNING_KEY: "sig_2",
-  };
-  const receiver = spawn(process.execPath, [join(folder, "receiver.mts")], { env, stdio: "ignore" });
-  onTestFinished(() => void receiver.kill("SIGKILL"));
-  const url = `${at}/a?b=%20c`;
-  const send = async (
-    changes: Partial<Parameters<typeof signJwt>[0]>,
-    name = "Svc-Signature",
-  ): Promise<number> => {
-    const signature = signJwt({
-      brand: "svc",
-      url,
-      bodyHash: hashBody(Buffer.from("hello")),
-      signingKey: "sig_1",
-      now: Date.now(),
-      id: "jwt_1",
-      ...changes,
+const receivers = [
+  { language: "TypeScript", file: "receiver.mts", command: [process.execPath] },
+  { language: "Python", file: "receiver.py", command: ["python3"] },
+  { language: "Go", file: "receiver.go", command: ["go", "run"] },
+];
+/** Reports whether this machine has a program. CI is sure to have only Node.js. */
+const isInstalled = ([program = ""]: string[]): boolean =>
+  spawnSync(program, ["--help"], { stdio: "ignore" }).error === undefined;
+
+describe.each(receivers)("the receiver in $language", ({ language, file, command }) => {
+  test.skipIf(!isInstalled(command))("accepts only correctly signed requests", async () => {
+    const [, source = ""] =
+      new RegExp(`<!-- file: ${file} -->\n\`\`\`\\w+\n(.*?)\`\`\``, "s").exec(
+        readGuide(`verify-${language.toLowerCase()}.md`),
+      ) ?? [];
+    const folder = mkdtempSync(join(tmpdir(), "waypost-guide-"));
+    onTestFinished(() => rmSync(folder, { recursive: true }));
+    writeFileSync(join(folder, file), source);
+    const port = await findFreePort();
+    const at = `http://127.0.0.1:${port}`;
+    const env = {
+      PATH: process.env["PATH"],
+      HOME: folder,
+      PUBLIC_URL: at,
+      PORT: String(port),
+      WAYPOST_CURRENT_SIGNING_KEY: "sig_1",
+      WAYPOST_NEXT_SIGNING_KEY: "sig_2",
+    };
+    const [program = "", ...options] = command;
+    const running = spawn(program, [...options, join(folder, file)], {
+      env,
+      stdio: "ignore",
+      detached: true,
     });
-    return (await fetch(url, { method: "POST", body: "hello", headers: { [name]: signature } })).status;
-  };
-  await expect.poll(() => send({}).catch(() => 0)).toBe(204);
-  expect(await send({ signingKey: "sig_2", brand: "upstash" }, "Upstash-Signature")).toBe(204);
-  const forged = [
-    { signingKey: "sig_3" },
-    { signingKey: "" },
-    { bodyHash: hashBody(Buffer.from("other")) },
-    { url: `${at}/other` },
-    { now: Date.now() - 301_000 },
-  ];
-  expect(await Promise.all(forged.map((changes) => send(changes)))).toEqual(forged.map(() => 401));
-  expect((await fetch(url, { method: "POST", body: "hello" })).status).toBe(401);
+    onTestFinished(() => void process.kill(-(running.pid ?? 0), "SIGKILL"));
+    const url = `${at}/a?b=%20c`;
+    const send = async (
+      changes: Partial<Parameters<typeof signJwt>[0]>,
+      name = "Svc-Signature",
+    ): Promise<number> => {
+      const signature = signJwt({
+        brand: "svc",
+        url,
+        bodyHash: hashBody(Buffer.from("hello")),
+        signingKey: "sig_1",
+        now: Date.now(),
+        id: "jwt_1",
+        ...changes,
+      });
+      return (await fetch(url, { method: "POST", body: "hello", headers: { [name]: signature } })).status;
+    };
+    await expect.poll(() => send({}).catch(() => 0), { timeout: 30_000 }).toBe(204);
+    expect(await send({ signingKey: "sig_2", brand: "upstash" }, "Upstash-Signature")).toBe(204);
+    const forged = [
+      { signingKey: "sig_3" },
+      { signingKey: "" },
+      { bodyHash: hashBody(Buffer.from("other")) },
+      { url: `${at}/other` },
+      { now: Date.now() - 301_000 },
+    ];
+    expect(await Promise.all(forged.map((changes) => send(changes)))).toEqual(forged.map(() => 401));
+    expect((await fetch(url, { method: "POST", body: "hello" })).status).toBe(401);
+  });
 });

@@ -7,7 +7,7 @@ type InUse = { onNode: number; toHost: number; ofAccount: number };
 type BytesInUse = InUse & { size: number };
 
 /**
- * Returns the rule of docs/lifecycle.md ("Fair capacity") that one more call breaks, or null. It is computed
+ * Returns the rule of docs/gates.md ("Fair capacity") that one more call breaks, or null. It is computed
  * from the simulation's own counts, before the call is added to them.
  */
 export function findBrokenShare(
