@@ -57,8 +57,9 @@ the query parameter \`svc_token\`. A name \`Svc-…\` or \`svc…\` can also be 
 \`upstash-…\` or \`qstash…\`. Responses are JSON, and fields may be added. Responses to reads have an
 \`ETag\`. A request with \`If-None-Match\` gets status 304 without a body if the response has not changed.
 
-The body of an error is \`{"error": "…", "code": "…"}\`. [Errors](../errors.md) explains each code. Any
-request can receive \`invalid\`, \`unauthorized\`, \`headers-too-large\`, \`internal\` and \`stopping\`.
+The body of an error is \`{"error": "…", "code": "…", "docs": "…"}\`. [Errors](../errors.md) explains
+each field and code. Any request can receive \`invalid\`, \`unauthorized\`, \`headers-too-large\`,
+\`internal\` and \`stopping\`.
 
 [openapi.json](../openapi.json) is the same reference for programs. The [guides](../guides/) explain how to
 use the features.

@@ -146,7 +146,7 @@ class AdmittedRequest implements AdmittedBody, TimedRequest {
   respond(body: Buffer, answered: (response: PlainResponse | null) => void): void {
     this.#answered = answered;
     this.#fast.answerTimes.begin(this);
-    const refuse = (error: unknown): void => this.#end(toRefusalResponse(this.#target, error));
+    const refuse = (error: unknown): void => this.#end(this.#refuse(error));
     try {
       this.#runRoute(body.length === 0 ? noBytes : body).then(
         (response) => this.#end(toLoggedResponse(response)),
@@ -158,7 +158,20 @@ class AdmittedRequest implements AdmittedBody, TimedRequest {
   }
 
   refuseLate(refusal: Refusal): void {
-    this.#answer(toRefusalResponse(this.#target, refusal));
+    this.#answer(this.#refuse(refusal));
+  }
+
+  #refuse(error: unknown): LoggedResponse {
+    const problem = toProblem(error);
+    const { status, fault } = problem;
+    const { rawHeaders } = this.#admitted.head;
+    const { brand } = this.#fast.parts;
+    return {
+      status,
+      fault,
+      headers: problemHeaders(this.#target.path, problem),
+      body: problemBody({ target: this.#target, rawHeaders, brand }, problem),
+    };
   }
 
   #end(response: LoggedResponse): void {
@@ -253,14 +266,3 @@ const toLoggedResponse = ({ status, body, ignored = [], headers = {} }: RouteRes
   fault: null,
   headers: ignored.length > 0 ? { "Waypost-Ignored": formatIgnored(ignored), ...headers } : headers,
 });
-
-function toRefusalResponse(target: Target, error: unknown): LoggedResponse {
-  const problem = toProblem(error);
-  const { status, fault } = problem;
-  return {
-    status,
-    fault,
-    headers: problemHeaders(target.path, problem),
-    body: problemBody(target.path, problem),
-  };
-}

@@ -1,7 +1,10 @@
 import { STATUS_CODES } from "node:http";
+import type { Brand } from "../../engine/core/values/basics.ts";
 import type { ErrorCode } from "../../engine/core/values/errors.ts";
 import { Refusal, errorCodes } from "../../engine/core/values/errors.ts";
 import { formatRefusal } from "./remedies.ts";
+import type { Target } from "./target.ts";
+import { readShownBrand } from "./target.ts";
 import { rateLimitHeaders } from "./rateLimitHeaders.ts";
 
 /**
@@ -17,12 +20,26 @@ export type Problem = {
   retryAfter?: number;
 };
 
+/** A request that failed, and the brand of requests that show none. */
+export type FailedRequest = { target: Target; rawHeaders: readonly string[]; brand?: Brand | undefined };
+
 /**
  * Returns the body of a refusal. Account endpoints have their own form: their `code` is the name of the
- * status, as their clients expect, and `errorCode` is what `code` is elsewhere.
+ * status, as their clients expect, and `errorCode` is what `code` is elsewhere. Applications compare the
+ * bodies of the compatible API, so these do not link to the documentation.
  */
-export const problemBody = (path: string, { status, error, code }: Problem): Record<string, string> =>
-  isAccountPath(path) ? { code: formatStatusName(status), message: error, errorCode: code } : { error, code };
+export function problemBody(
+  { target, rawHeaders, brand }: FailedRequest,
+  { status, error, code }: Problem,
+): Record<string, string> {
+  const docs = readShownBrand(target, rawHeaders, brand) === "svc" && { docs: linkErrorPage(code) };
+  return isAccountPath(target.path)
+    ? { code: formatStatusName(status), message: error, errorCode: code, ...docs }
+    : { error, code, ...docs };
+}
+
+/** Returns the path of the documentation of a code on this server. */
+export const linkErrorPage = (code: ErrorCode): string => `/docs/errors#${code}`;
 
 /** Returns the name of a status as the account endpoints write it, such as `bad-request`. */
 export const formatStatusName = (status: number): string =>

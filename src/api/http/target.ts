@@ -2,7 +2,8 @@ import { Refusal } from "../../engine/core/values/errors.ts";
 import { limits } from "../../engine/core/values/limits.ts";
 import { isName } from "../../engine/core/values/name.ts";
 import { parseUrl } from "../../engine/core/values/url.ts";
-import { parseBrandedName, findTokenBrand } from "./brand.ts";
+import type { Brand } from "../../engine/core/values/basics.ts";
+import { findTokenBrand, parseBrandedHeader, parseBrandedName, pickBrand } from "./brand.ts";
 
 /**
  * A request target split at its first `?`. It is not decoded, so the unchanged parts keep all their bytes.
@@ -52,6 +53,26 @@ export function splitQuery(query: string | null): Query {
 export const hasSetting = (query: string | null, setting: string): boolean =>
   query !== null &&
   query.split("&").some((piece) => parseBrandedName(splitParameter(piece).name)?.name === setting);
+
+/**
+ * Returns the brand that the headers, the query or the path of a request show, or the fallback. Unlike
+ * `splitQuery`, this never throws, so it can read a request that was refused.
+ */
+export function readShownBrand(
+  { path, query }: Target,
+  rawHeaders: readonly string[],
+  fallback?: Brand,
+): Brand {
+  const ofPath: Brand[] = /^\/v2\/qstash(\/|$)/i.test(path) ? ["upstash"] : [];
+  const ofHeaders = rawHeaders.flatMap((name, at) =>
+    at % 2 === 0 ? (parseBrandedHeader(name)?.brand ?? []) : [],
+  );
+  const ofQuery = (query ?? "").split("&").flatMap((piece) => {
+    const { name } = splitParameter(piece);
+    return parseBrandedName(name)?.brand ?? findTokenBrand(name) ?? [];
+  });
+  return pickBrand([...ofPath, ...ofHeaders, ...ofQuery], fallback);
+}
 
 /** Returns the name of a parameter, decoded and in lower case, and its value as written. */
 function splitParameter(piece: string): { name: string; value: string } {

@@ -1,13 +1,13 @@
 import { STATUS_CODES } from "node:http";
 import type { IncomingMessage, Server } from "node:http";
 import type { Duplex } from "node:stream";
-import type { Millis } from "../../engine/core/values/basics.ts";
+import type { Brand, Millis } from "../../engine/core/values/basics.ts";
 import { PacedSocket, afterResponses } from "../route/pipelining.ts";
 import type { PlainService } from "../fastPublish/sockets.ts";
 import type { Problem } from "../http/problems.ts";
-import { toParseProblem } from "../http/problems.ts";
+import { problemBody, toParseProblem } from "../http/problems.ts";
 
-type IdleWatch = Pick<PlainService, "wakeWhenIdle">;
+type IdleWatch = Pick<PlainService, "wakeWhenIdle"> & { brand?: Brand };
 
 /** Accepts the requests that Node would refuse by itself or drop silently. */
 export function acceptEveryRequest(server: Server, context: IdleWatch): void {
@@ -43,10 +43,13 @@ export function respondToBytes(error: Error & { code?: string }, socket: Duplex,
  */
 const closeGrace: Millis = 2_000;
 
-function respondRaw(socket: Duplex, { status, error, code }: Problem, { wakeWhenIdle }: IdleWatch): void {
-  const body = JSON.stringify({ error, code });
+/** Bytes that are not a request have no path and no headers. */
+const unknown = { target: { path: "", query: null }, rawHeaders: [] };
+
+function respondRaw(socket: Duplex, problem: Problem, { wakeWhenIdle, brand }: IdleWatch): void {
+  const body = JSON.stringify(problemBody({ ...unknown, brand }, problem));
   const head = [
-    `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}`,
+    `HTTP/1.1 ${problem.status} ${STATUS_CODES[problem.status] ?? ""}`,
     "Content-Type: application/json; charset=utf-8",
     `Content-Length: ${Buffer.byteLength(body)}`,
     "Connection: close",

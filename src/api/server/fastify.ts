@@ -4,7 +4,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest, onSendHookHandler }
 import { answerInTime, answerTime, bulkAnswerTime, bulkWorkTime } from "../http/answerTime.ts";
 import { readRequestId, requestIdHeader } from "../http/requestId.ts";
 import { limits } from "../../engine/core/values/limits.ts";
-import type { AccountId, Millis } from "../../engine/core/values/basics.ts";
+import type { AccountId, Brand, Millis } from "../../engine/core/values/basics.ts";
 import { noBytes } from "../../engine/core/values/basics.ts";
 import type { ConsoleSessions } from "../auth/consoleSessions.ts";
 import type { AdmissionParts } from "../admission/policy.ts";
@@ -79,6 +79,10 @@ export type ApiOptions = Omit<RouteContext, "logTails"> &
  */
 export function createApi(options: ApiOptions): FastifyInstance {
   const { maxBody = limits.messageBytes } = options;
+  const refuse = (error: unknown, request: FastifyRequest, reply: FastifyReply): void => {
+    const problem = toProblem(error, request.routeOptions?.bodyLimit ?? maxBody);
+    sendProblem(request, reply, { problem, brand: options.brand });
+  };
   const api = Fastify({
     http: serverOptions,
     ...timing,
@@ -97,8 +101,7 @@ export function createApi(options: ApiOptions): FastifyInstance {
       maxParamLength: serverOptions.maxHeaderSize,
       querystringParser: () => ({}),
     },
-    frameworkErrors: (error, request, reply) =>
-      sendProblem(request, reply, toProblem(error, request.routeOptions?.bodyLimit ?? maxBody)),
+    frameworkErrors: refuse,
     clientErrorHandler: (error, socket) =>
       afterResponses(socket, () => respondToBytes(error, socket, options)),
   });
@@ -127,9 +130,7 @@ export function createApi(options: ApiOptions): FastifyInstance {
   acceptEveryRequest(api.server, options);
   for (const row of rows) addRoute(api, row, { options, context, admission });
   addResponseHooks(api, options, responseLimits);
-  api.setErrorHandler((error, request, reply) =>
-    sendProblem(request, reply, toProblem(error, request.routeOptions?.bodyLimit ?? maxBody)),
-  );
+  api.setErrorHandler(refuse);
   return api;
 }
 
@@ -290,12 +291,20 @@ function toIncoming(request: FastifyRequest, options: ApiOptions): IncomingReque
   };
 }
 
-function sendProblem(request: FastifyRequest, reply: FastifyReply, problem: Problem): void {
-  const { path } = splitTarget(request.originalUrl);
+function sendProblem(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { problem, brand }: { problem: Problem; brand: Brand | undefined },
+): void {
+  const target = splitTarget(request.originalUrl);
+  const { rawHeaders } = request.raw;
   request.fault = problem.fault;
   if (isLargeBodyComing(request.raw)) reply.header("Connection", "close");
   reply.header(requestIdHeader, request.id);
-  void reply.code(problem.status).headers(problemHeaders(path, problem)).send(problemBody(path, problem));
+  void reply
+    .code(problem.status)
+    .headers(problemHeaders(target.path, problem))
+    .send(problemBody({ target, rawHeaders, brand }, problem));
 }
 
 function toRequestLine(request: FastifyRequest, reply: FastifyReply): RequestLine {

@@ -45,7 +45,8 @@ export function openApi(routes: readonly Route[]): Json {
         "`svc-retries`. If both are given, the header wins. The settings of the other brand, such as " +
         "`Upstash-Retries` and `upstash-retries`, have the same effect. Every error is a JSON object with " +
         "the text `error` and the code `code`. Errors of the account endpoints have `message` and " +
-        "`errorCode` instead, and their `code` is the name of the status.",
+        "`errorCode` instead, and their `code` is the name of the status. `docs` is the path of the page " +
+        "that explains the code, unless the request uses `Upstash-` settings.",
       license: { name: "Apache-2.0", identifier: "Apache-2.0" },
     },
     servers: [{ url: "/" }],

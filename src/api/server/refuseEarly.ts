@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Brand } from "../../engine/core/values/basics.ts";
 import type { AdmissionPolicy } from "../admission/policy.ts";
 import { hasConsoleCookie } from "../auth/consoleRequest.ts";
 import { findAddress } from "../http/address.ts";
@@ -15,6 +16,7 @@ import { splitQuery, splitTarget } from "../http/target.ts";
 type EarlyRefusalContext = {
   context: {
     corsOrigins?: readonly string[];
+    brand?: Brand;
     log(status: number, line: () => RequestLine): void;
   } & RequestCounter;
   admission: AdmissionPolicy;
@@ -46,7 +48,8 @@ export function refuseEarly(
   const refusal = admission.excess(findAddress(request.socket.remoteAddress));
   if (refusal === null) return false;
   const problem = toProblem(refusal);
-  const text = JSON.stringify(problemBody(target.path, problem));
+  const { rawHeaders } = request;
+  const text = JSON.stringify(problemBody({ target, rawHeaders, brand: context.brand }, problem));
   const described = {
     "content-type": "application/json; charset=utf-8",
     "content-length": Buffer.byteLength(text),

@@ -1,4 +1,4 @@
-import { parseDuration } from "../../engine/core/values/duration.ts";
+import { formatDuration, longestDuration, parseDuration } from "../../engine/core/values/duration.ts";
 import { Refusal } from "../../engine/core/values/errors.ts";
 import { limits } from "../../engine/core/values/limits.ts";
 import type { FlowControl } from "../../engine/core/model/sendSettings.ts";
@@ -36,7 +36,10 @@ export function parseKey(text: string): string {
 
 /** Returns a duration in milliseconds. */
 export function readDuration(text: string): Millis {
-  return parseDuration(text) ?? refuseText(text, "is not a duration; use a value such as 30s, 10m or 1d12h");
+  const example = "use a value such as 30s, 10m or 1d12h";
+  return (
+    parseDuration(text) ?? refuseText(text, `is not a duration of at most ${longestDuration}; ${example}`)
+  );
 }
 
 /** Returns a deduplication window in milliseconds. */
@@ -65,7 +68,7 @@ export const parseFlowControlValue = memoize((text): Readonly<Omit<FlowControl, 
     if (name === "period")
       found.set(
         name,
-        parseDuration(value) || refuseText(text, "has a period that is not a duration of 1s or more"),
+        parseDuration(value) || refuseText(text, `has a period that is not a duration from ${periods}`),
       );
     else if (name !== "parallelism" && name !== "rate") refuseText(text, expectedLimits);
     else
@@ -80,6 +83,8 @@ export const parseFlowControlValue = memoize((text): Readonly<Omit<FlowControl, 
     period: found.get("period") ?? null,
   };
 });
+
+const periods = `1s to ${formatDuration(limits.period)}`;
 
 const parseCount = (text: string): number | null => (/^[1-9]\d{0,11}$/.test(text) ? Number(text) : null);
 

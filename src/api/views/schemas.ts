@@ -39,10 +39,19 @@ const errorCode = z
       "action on many entries may have been done in part.",
   );
 
+const docs = z
+  .string()
+  .optional()
+  .describe(
+    "The path of the page on this server that explains the code, such as `/docs/errors#too-large`. Absent " +
+      "if the request uses the prefix `Upstash-`.",
+  );
+
 /** The body of every error response, except those of the account endpoints. */
 export const refusalSchema = z.object({
   error: z.string().describe("The field, the problem, and how to fix it."),
   code: errorCode,
+  docs,
 });
 
 /** The body of an error response of the account endpoints. */
@@ -50,4 +59,5 @@ export const accountErrorSchema = z.object({
   code: z.string().describe("The name of the status, such as `bad-request`."),
   message: z.string().describe("The field, the problem, and how to fix it."),
   errorCode,
+  docs,
 });

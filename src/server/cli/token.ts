@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import { hashToken, makeRandomToken } from "../../api/auth/token.ts";
 import { findAccount } from "./account.ts";
-import { parseDuration } from "../../engine/core/values/duration.ts";
+import { longestDuration, parseDuration } from "../../engine/core/values/duration.ts";
 import { Refusal } from "../../engine/core/values/errors.ts";
 import type { Millis } from "../../engine/core/values/basics.ts";
 import type { Token } from "../../engine/core/model/rights.ts";
@@ -90,7 +90,10 @@ function parseExpiry(text: string | undefined, now: Millis): Millis | null {
   if (text === undefined) return null;
   const span = parseDuration(text);
   if (span === null)
-    throw new Refusal("invalid", `--expires: "${text}" is not a duration; use a value such as 12h or 30d`);
+    throw new Refusal(
+      "invalid",
+      `--expires: "${text}" is not a duration of at most ${longestDuration}; use a value such as 12h or 30d`,
+    );
   return now + span;
 }
 

@@ -17,7 +17,10 @@ test("a half-closed connection is answered and then closed; a body that breaks o
   silent.socket.end();
   expect(await whole.closed()).toMatch(/^HTTP\/1.1 200 OK\r\n/);
   expect(await broken.closed()).toMatch(
-    /^HTTP\/1.1 400 Bad Request\r\n[^]*\{"error":"request: not valid HTTP[^"]*","code":"invalid"\}$/,
+    new RegExp(
+      String.raw`^HTTP/1.1 400 Bad Request\r\n[^]*\{"error":"request: not valid HTTP[^"]*",` +
+        String.raw`"code":"invalid","docs":"/docs/errors#invalid"\}$`,
+    ),
   );
   expect(await silent.closed()).toBe("");
   expect(bodies(server)).toEqual(["whole"]);
@@ -34,7 +37,9 @@ test("a silent connection gets 408, an idle one is closed, an unfinished body ge
   await used.write(request("used"));
   expect((await used.answer()).head).toContain("Keep-Alive: timeout=0");
   await begun.write(request("begun").slice(0, -1));
-  const last = String.raw`\{"error":"request: it did not arrive in time","code":"request-timeout"\}$`;
+  const last =
+    String.raw`\{"error":"request: it did not arrive in time",` +
+    String.raw`"code":"request-timeout","docs":"/docs/errors#request-timeout"\}$`;
   expect(await silent.closed()).toMatch(new RegExp(String.raw`^HTTP/1.1 408 Request Timeout\r\n[^]*${last}`));
   expect(await used.closed()).toBe("");
   await pause(50);

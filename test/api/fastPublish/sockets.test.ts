@@ -2,6 +2,7 @@ import { fc } from "../../seeds.ts";
 import { expect, test } from "vitest";
 import { token } from "../testServer.ts";
 import { bodies, open, pause, request } from "./rawConnection.ts";
+import { codeFields } from "../errorFields.ts";
 
 test("publishes on one connection are answered in turn, each in one piece or a few", async () => {
   const server = await open();
@@ -80,7 +81,7 @@ test.each(["svc-label=%ff", "svc-delay=%zz", "upstash-delay=%"])(
       expect(refused.status).toBe(400);
       expect(JSON.parse(refused.body)).toEqual({
         error: expect.stringMatching(/^[\w-]+: \S/),
-        code: "invalid",
+        ...(query.startsWith("svc-") ? codeFields("invalid") : { code: "invalid" }),
       });
       await talk.write(request("still here"));
       expect((await talk.answer()).status).toBe(200);

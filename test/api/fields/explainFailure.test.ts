@@ -1,7 +1,8 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import type { HeaderList } from "../../../src/engine/core/values/basics.ts";
-import { explainFailure } from "../../../src/api/fields/explainFailure.ts";
+import { explainFailure, listKnownFailures } from "../../../src/api/fields/explainFailure.ts";
+import { canonicalName } from "../../../src/engine/core/values/headers.ts";
 import { bytes } from "../../engine/core/commandRunner.ts";
 
 type Given = { status?: number; error?: string; body?: string; headers?: HeaderList };
@@ -80,6 +81,25 @@ describe("an error of the server is explained:", () => {
     expect(explain({ error: "aborted" })).toBeNull();
   });
 });
+
+describe("documents show a known failure by a text that it is recognized by:", () => {
+  const { errors, responses } = listKnownFailures();
+  test.each(errors)("$shown", ({ shown, ofRun, explanation }) => {
+    expect(explain({ error: shown.replaceAll("…", "x") }, { ofRun })).toBe(explanation);
+  });
+  test.each(responses)("$shown", ({ shown, ofRun, explanation }) => {
+    expect(explain(toResponse(shown), { ofRun })).toBe(explanation);
+  });
+});
+
+/** The response of a failure that is shown by a status, by a header, or by a text of the body. */
+function toResponse(shown: string): Given {
+  const status = Number.parseInt(shown, 10);
+  const [name = "", value] = shown.split(": ");
+  if (status > 0) return { status };
+  if (value === "true") return { status: 489, headers: [[canonicalName(name), value]] };
+  return { status: 400, body: shown };
+}
 
 describe("a status is explained:", () => {
   test.each([

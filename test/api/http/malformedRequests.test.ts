@@ -4,6 +4,7 @@ import { describe, expect, test } from "vitest";
 import type { Store } from "../../../src/engine/store/store.ts";
 import { createTestServer, token } from "../testServer.ts";
 import { listen, parseReply, request, send } from "../wire.ts";
+import { codeFields } from "../errorFields.ts";
 
 const authorization = `Authorization: Bearer ${token}`;
 
@@ -48,7 +49,7 @@ describe("over a connection", () => {
     expect(reply.head).toMatch(/content-type: application\/json/i);
     expect(JSON.parse(reply.body)).toEqual({
       error: expect.stringMatching(/^\w+: \S/),
-      code: codes[status],
+      ...codeFields(codes[status] ?? ""),
     });
   });
 
@@ -106,7 +107,8 @@ describe("over a connection", () => {
     await closed;
     const statuses = [...received.join("").matchAll(/HTTP\/1\.1 (\d+)/g)].map(([, status]) => status);
     expect(statuses).toEqual(["200", "503"]);
-    expect(received.join("")).toContain('{"error":"the server is stopping; retry later","code":"stopping"}');
+    const stopping = { error: "the server is stopping; retry later", ...codeFields("stopping") };
+    expect(received.join("")).toContain(JSON.stringify(stopping));
   });
 });
 

@@ -5,6 +5,7 @@ import { routes } from "../../../src/operations/routes.ts";
 import type { Store } from "../../../src/engine/store/store.ts";
 import { createTestServer, operatorPassword, otherToken, shareTestServer, token } from "../testServer.ts";
 import { listen, request, send } from "../wire.ts";
+import { codeFields } from "../errorFields.ts";
 
 const urlOf = (path: string): string =>
   path.replace("{destination}", "https://e.example/x").replace(/\{\w+\}/g, "1800000000000-0");
@@ -38,8 +39,13 @@ const authorization = `Authorization: Bearer ${token}`;
 /** Returns the body of an error. The account endpoints have other fields. */
 const makeBody = (path: string, { status, error, code }: { status: string; error: unknown; code: string }) =>
   /^\/v2\/(svc|qstash|admin)\//.test(path)
-    ? { code: status, message: error, errorCode: code }
-    : { error, code };
+    ? {
+        code: status,
+        message: error,
+        errorCode: code,
+        ...(!path.startsWith("/v2/qstash/") && { docs: codeFields(code).docs }),
+      }
+    : { error, ...codeFields(code) };
 const asHolder = {
   token: null,
   headers: { authorization: `Basic ${Buffer.from("acc_1:pass").toString("base64")}` },
@@ -72,7 +78,7 @@ describe.each(guarded)("$name", ({ row, url }) => {
       status: 401,
       headers: { "www-authenticate": "Bearer" },
     });
-    expect(reply.body).toEqual({ error: expect.stringMatching(error), code: "unauthorized" });
+    expect(reply.body).toEqual({ error: expect.stringMatching(error), ...codeFields("unauthorized") });
     expect(lines).toMatchObject([{ status: 401, account: null }]);
   });
 
@@ -218,7 +224,7 @@ test.each([
   const { ask } = shared();
   expect(await ask("GET", url, { token: null })).toMatchObject({
     status: 404,
-    body: { error: expect.stringMatching(/^path: does not exist/), code: "not-found" },
+    body: { error: expect.stringMatching(/^path: does not exist/), ...codeFields("not-found") },
   });
 });
 

@@ -5,6 +5,7 @@ import type { Store } from "../../../src/engine/store/store.ts";
 import { token } from "../testServer.ts";
 import { parseReply, request, send } from "../wire.ts";
 import { hangingServer, limit, SteppedAlarms } from "./hangingServer.ts";
+import { codeFields } from "../errorFields.ts";
 
 const forever = <T>(): Promise<T> => new Promise(() => undefined);
 
@@ -29,7 +30,7 @@ test.each(paths)("a publish on $path that is not stored in time is answered", as
     error:
       "storage unavailable: the request may or may not have been stored; check before you retry; " +
       "a repeat with the same deduplication id creates no second message",
-    code: "outcome-unknown",
+    ...codeFields("outcome-unknown"),
   });
   expect(lines.at(-1)?.fault).toBe("the request was not answered within 14 s");
 });
@@ -42,7 +43,7 @@ test.each(paths)("the look-up of a token counts in the time of a request on $pat
   expect(parseReply(await sent)).toMatchObject({ status: 503 });
   expect(JSON.parse(parseReply(await sent).body)).toEqual({
     error: "storage unavailable: nothing was stored; retry later",
-    code: "unavailable",
+    ...codeFields("unavailable"),
   });
 });
 

@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import { createTestServer, token } from "../testServer.ts";
 import { listen, request, send } from "../wire.ts";
 import { authorization, publish } from "./publishOverWire.ts";
+import { codeFields } from "../errorFields.ts";
 
 describe("a destination in the path", () => {
   test.each([
@@ -84,7 +85,7 @@ describe("a destination in the path", () => {
   ])("%s is refused with %i", async (target, status, error) => {
     const { reply, json } = await publish(target);
     const code = status === 404 ? "not-found" : "invalid";
-    expect({ status: reply.status, json }).toEqual({ status, json: { error, code } });
+    expect({ status: reply.status, json }).toEqual({ status, json: { error, ...codeFields(code) } });
   });
 
   test("is refused if it exceeds the limit", async () => {
@@ -114,7 +115,7 @@ describe("a publish over the wire", () => {
     const { json } = await publish("https://e.example", [authorization, "sVc-reTries: x"]);
     expect(json).toEqual({
       error: 'sVc-reTries: "x" is not a whole number of 0 or more',
-      code: "invalid",
+      ...codeFields("invalid"),
     });
   });
 
@@ -126,7 +127,7 @@ describe("a publish over the wire", () => {
     ]);
     expect(json).toEqual({
       error: "Svc-Callback-Retrys: unknown setting; did you mean Svc-Callback-Retries?",
-      code: "invalid",
+      ...codeFields("invalid"),
     });
   });
 

@@ -132,7 +132,11 @@ describe("any request", () => {
         const refusal = /^\/v2\/(svc|qstash|admin)(\/|$)/.test(path)
           ? { code: words, message: words, errorCode: code }
           : { error: words, code };
-        if (status >= 400) expect(JSON.parse(text)).toEqual(refusal);
+        if (status >= 400) {
+          const { docs, ...refused } = JSON.parse(text) as Record<string, string>;
+          expect(refused).toEqual(refusal);
+          expect([undefined, `/docs/errors#${refused["errorCode"] ?? refused["code"]}`]).toContain(docs);
+        }
         lines.splice(0);
       }),
       { numRuns: 1_500 },

@@ -3,6 +3,7 @@ import type { TestServer } from "../../api/testServer.ts";
 import { testTime, createTestServer } from "../../api/testServer.ts";
 import type { Made } from "./sourceRequests.ts";
 import { github, make, rejectionsOf } from "./sourceRequests.ts";
+import { codeFields } from "../../api/errorFields.ts";
 
 const rejectedOf = async (server: TestServer, { sourceId }: Made): Promise<number> =>
   (await server.ask("GET", `/v2/sources/${sourceId}`)).body.rejected as number;
@@ -22,7 +23,7 @@ describe("calls that are rejected", () => {
     expect(reply.status).toBe(401);
     expect(reply.body).toEqual({
       error: "call: not accepted; the owner of this URL can see why",
-      code: "unauthorized",
+      ...codeFields("unauthorized"),
     });
     const [rejection] = await rejectionsOf(server, made);
     expect(rejection).toMatchObject({

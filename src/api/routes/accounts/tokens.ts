@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { isId } from "../../../engine/core/values/ids.ts";
-import { parseDuration } from "../../../engine/core/values/duration.ts";
+import { longestDuration, parseDuration } from "../../../engine/core/values/duration.ts";
 import { Refusal } from "../../../engine/core/values/errors.ts";
 import { limits } from "../../../engine/core/values/limits.ts";
 import type { Millis } from "../../../engine/core/values/basics.ts";
@@ -55,7 +55,10 @@ function readExpiry(expires: number | string | undefined, now: Millis): Millis |
   if (typeof expires === "number") return expires;
   const span = parseDuration(expires);
   if (span === null)
-    throw new Refusal("invalid", "expires: is not a duration; use a value such as 12h or 30d");
+    throw new Refusal(
+      "invalid",
+      `expires: is not a duration of at most ${longestDuration}; use a value such as 12h or 30d`,
+    );
   return now + span;
 }
 

@@ -218,7 +218,7 @@ const pin = makeKeyRoute({
       .transform((text, context) => {
         const period = parseDuration(text);
         if (!period)
-          context.addIssue({ code: "custom", message: "is not a duration of 1s or more, such as 60 or 1m" });
+          context.addIssue({ code: "custom", message: "is not a duration from 1s to 7d, such as 60 or 1m" });
         return period || z.NEVER;
       })
       .optional()

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { parseDuration, parseGoDuration } from "../../../engine/core/values/duration.ts";
+import { longestDuration, parseDuration, parseGoDuration } from "../../../engine/core/values/duration.ts";
 import { Refusal } from "../../../engine/core/values/errors.ts";
 import { limits, memory } from "../../../engine/core/values/limits.ts";
 import type { AccountId, Bytes, Millis } from "../../../engine/core/values/basics.ts";
@@ -151,7 +151,8 @@ function readTimeout(text: string): Millis {
   if (wait !== null) return wait;
   throw new Refusal(
     "invalid",
-    `timeout: ${JSON.stringify(shorten(text))} is not a duration; use a value such as 30s, 10m, 2h or 7d`,
+    `timeout: ${JSON.stringify(shorten(text))} is not a duration of at most ${longestDuration}; ` +
+      "use a value such as 30s, 10m, 2h or 7d",
   );
 }
 

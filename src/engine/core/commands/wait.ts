@@ -8,6 +8,7 @@ import {
   noRoomRefusal,
   pickOwnFailureCallback,
 } from "../workflows/history.ts";
+import { formatDuration } from "../values/duration.ts";
 import { limits } from "../values/limits.ts";
 import type { Account } from "../model/account.ts";
 import type { WithoutBody } from "../model/message.ts";
@@ -105,7 +106,7 @@ function checkWait(account: Account, { wait: span }: WaitPost): void {
   if (span <= maxDelay) return;
   throw new Refusal(
     "limit-exceeded",
-    `timeout: ${span / 1000} seconds exceeds the limit of ${maxDelay / 1000}`,
+    `timeout: ${formatDuration(span)} exceeds the limit of ${formatDuration(maxDelay)}`,
     { remedy: findRaise(account, "delay") },
   );
 }

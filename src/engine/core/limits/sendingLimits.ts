@@ -5,6 +5,7 @@ import type { Account } from "../model/account.ts";
 import type { CallbackSettings, FlowControl, SendSettings } from "../model/sendSettings.ts";
 import type { MessageInput } from "../model/message.ts";
 import type { Millis } from "../values/basics.ts";
+import { formatDuration } from "../values/duration.ts";
 import { limits } from "../values/limits.ts";
 import type { Refused } from "../values/errors.ts";
 
@@ -44,11 +45,11 @@ function findDelayRefusal(
   now: Millis,
 ): Refused | null {
   const maxDelay = readLimits(account).delay;
-  const limit = { value: maxDelay / 1000, owner: account, name: "delay" } as const;
-  if ((delay ?? 0) > maxDelay) return limitExceeded("delay", `${(delay ?? 0) / 1000} seconds`, limit);
+  const limit = { value: formatDuration(maxDelay), owner: account, name: "delay" } as const;
+  if ((delay ?? 0) > maxDelay) return limitExceeded("delay", formatDuration(delay ?? 0), limit);
   const fromNow = (notBefore ?? now) - now;
   return fromNow > maxDelay
-    ? limitExceeded("not-before", `${Math.round(fromNow / 1000)} seconds from now`, limit)
+    ? limitExceeded("not-before", `${formatDuration(fromNow)} from now`, limit)
     : null;
 }
 
@@ -86,8 +87,8 @@ function findSettingsRefusal(
   if (headerBytes > limits.headerBytes)
     return limitExceeded("headers", `${headerBytes} bytes`, { value: limits.headerBytes });
   if ((timeout ?? 0) > accountLimits.timeout)
-    return limitExceeded("timeout", `${(timeout ?? 0) / 1000} seconds`, {
-      value: accountLimits.timeout / 1000,
+    return limitExceeded("timeout", formatDuration(timeout ?? 0), {
+      value: formatDuration(accountLimits.timeout),
       owner: account,
       name: "timeout",
     });
@@ -107,7 +108,7 @@ export function findFlowControlRefusal({
   // those above, which another plan would accept.
   if ((period ?? 0) > limits.period)
     return {
-      ...limitExceeded("period", `${(period ?? 0) / 1000} seconds`, { value: limits.period / 1000 }),
+      ...limitExceeded("period", formatDuration(period ?? 0), { value: formatDuration(limits.period) }),
       refused: "invalid",
     };
   return null;
@@ -123,8 +124,8 @@ export function findParallelismRefusal(account: Account, parallelism: number): R
 
 /** A limit of the server, or of the account `owner` under the name `name`. */
 type ExceededLimit =
-  | { value: number; owner?: undefined }
-  | { value: number; owner: Account; name: LimitName };
+  | { value: number | string; owner?: undefined }
+  | { value: number | string; owner: Account; name: LimitName };
 
 const limitExceeded = (field: string, amount: string, limit: ExceededLimit): Refused => ({
   refused: "limit-exceeded",

@@ -1,8 +1,10 @@
 import type { Millis } from "./basics.ts";
 import { day, hour, minute, second } from "./time.ts";
 
-/** The longest duration: 100 years, far below the value at which whole milliseconds lose precision. */
+/** The longest duration, far below the value at which whole milliseconds lose precision. */
 const maxDuration: Millis = 100 * 365 * day;
+/** The longest duration as `parseDuration` reads it. */
+export const longestDuration = "100y";
 
 /** Longer texts are not parsed. A text that is longer than this has superfluous digits, as in `0000…01s`. */
 const maxTextLength = 64;
@@ -35,9 +37,9 @@ export function parseDuration(text: string): Millis | null {
   );
 }
 
-/** Returns a duration of whole seconds as `parseDuration` reads it, such as `1d12h`. */
+/** Returns a duration as `parseDuration` reads it, such as `1d12h`. It is rounded up to whole seconds. */
 export function formatDuration(duration: Millis): string {
-  let rest = duration;
+  let rest = Math.ceil(duration / second) * second;
   let text = "";
   for (const unit of ["d", "h", "m", "s"]) {
     const length = units.get(unit) ?? Number.NaN;

@@ -5,6 +5,7 @@ import { makeReadOnlyToken, makeToken } from "../../../../src/api/auth/token.ts"
 import type { Store } from "../../../../src/engine/store/store.ts";
 import type { TestServer } from "../../testServer.ts";
 import { createTestServer, token } from "../../testServer.ts";
+import { codeFields } from "../../errorFields.ts";
 
 const urlOf = (path: string): string =>
   path.replace("{destination}", "https://e.example/x").replace(/\{\w+\}/g, "1800000000000-0");
@@ -63,7 +64,7 @@ describe.each(guarded)("$name", ({ method, url, changes, verb, looks, isForSteps
         status: 403,
         body: {
           error: expect.stringMatching(`requires '${missing}'.*; this token has only '${may}'`),
-          code: "forbidden",
+          ...codeFields("forbidden"),
         },
       });
     // A second rotation of the keys must be forced.
@@ -89,7 +90,7 @@ describe.each(guarded)("$name", ({ method, url, changes, verb, looks, isForSteps
           error: expect.stringContaining(
             verb === "publish" ? "only to https://other.example/*" : "requires 'manage'",
           ),
-          code: "forbidden",
+          ...codeFields("forbidden"),
         },
       });
     if (verb === "publish" && looks) {
@@ -105,7 +106,7 @@ describe.each(guarded)("$name", ({ method, url, changes, verb, looks, isForSteps
     if (verb !== "read")
       expect({ status, body }).toEqual({
         status: 403,
-        body: { error: expect.stringMatching(/^token: read-only/), code: "forbidden" },
+        body: { error: expect.stringMatching(/^token: read-only/), ...codeFields("forbidden") },
       });
     else expect([200, 400, 404]).toContain(status);
     expect(
@@ -123,7 +124,7 @@ describe.each(guarded)("$name", ({ method, url, changes, verb, looks, isForSteps
     if (isStream || (changes && !forPassive && !(isForSteps && /wait|notify/.test(url))))
       expect({ status, body }).toEqual({
         status: 403,
-        body: { error: expect.stringContaining("waypost account enable acc_1"), code: "forbidden" },
+        body: { error: expect.stringContaining("waypost account enable acc_1"), ...codeFields("forbidden") },
       });
     else expect([200, 400, 404]).toContain(status);
   });

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { testTime, createTestServer, token } from "../../testServer.ts";
 import { listen, parseReply, request, send } from "../../wire.ts";
+import { codeFields } from "../../errorFields.ts";
 
 const url = "https://e.example/hook";
 
@@ -104,7 +105,10 @@ describe("the path of an enqueue", () => {
   ])("%s is refused with %i", async (target, status, error) => {
     const answer = await enqueue(target);
     const code = status === 404 ? "not-found" : "invalid";
-    expect({ status: answer.status, json: answer.json }).toEqual({ status, json: { error, code } });
+    expect({ status: answer.status, json: answer.json }).toEqual({
+      status,
+      json: { error, ...codeFields(code) },
+    });
     expect(answer.server.deliveries).toEqual([]);
   });
 

@@ -179,14 +179,14 @@ describe("a publish beyond a limit of the account", () => {
       { delay: 10 * second },
       { delay: 10 * second + 1 },
       "limit-exceeded",
-      "delay: 10.001 seconds exceeds the limit of 10",
+      "delay: 11s exceeds the limit of 10s",
     ],
     [
       "delay",
       { notBefore: noon + 10 * second },
       { notBefore: noon + 11 * second },
       "limit-exceeded",
-      "not-before: 11 seconds from now",
+      "not-before: 11s from now",
     ],
     ["retries", { retries: 2 }, { retries: 3 }, "limit-exceeded", "retries: 3 exceeds the limit of 2"],
     [
@@ -194,7 +194,7 @@ describe("a publish beyond a limit of the account", () => {
       { timeout: 5 * second },
       { timeout: 6 * second },
       "limit-exceeded",
-      "timeout: 6 seconds exceeds the limit of 5",
+      "timeout: 6s exceeds the limit of 5s",
     ],
     [
       "messageBytes",

@@ -113,7 +113,7 @@ describe("a created schedule", () => {
     [
       "a delay that is too long",
       { letter: { delay: 367 * 24 * hour } },
-      /^delay: 31708800 seconds exceeds the limit of 31622400$/,
+      /^delay: 367d exceeds the limit of 366d$/,
     ],
     [
       "a body that is too large",
