@@ -1,8 +1,8 @@
 import { globSync, readFileSync } from "node:fs";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { expect, test } from "vitest";
 
-// The pictures of the documentation have one style, and can be read in the column of the site.
+// The pictures of the documentation have one style, can be read in the column of the site, and are on a page.
 
 const home = join(import.meta.dirname, "..");
 const read = (file: string): string => readFileSync(join(home, file), "utf8");
@@ -25,4 +25,12 @@ test("all drawings have the same colors in the dark theme", () => {
   const styles = drawings.map((file) => /<style>.*<\/style>/s.exec(read(file))?.[0]);
   expect(new Set(styles).size).toBe(1);
   expect(styles[0]).toContain("prefers-color-scheme: dark");
+});
+
+test("every picture is on a page", () => {
+  const pages = globSync(["README.md", "docs/**/*.md"], { cwd: home }).map(read).join("\n");
+  const unused = globSync("docs/pictures/*", { cwd: home }).filter(
+    (file) => !pages.includes(`pictures/${basename(file)})`),
+  );
+  expect(unused).toEqual([]);
 });
