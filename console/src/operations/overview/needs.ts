@@ -27,9 +27,6 @@ export type Need = {
   remedy?: Remedy;
 };
 
-/** Reports whether somebody must look at a condition. A note says that something works as it was set up. */
-export const needsAttention = ({ level }: Condition): boolean => level !== "note";
-
 const glyphs: Readonly<Record<Condition["level"], StateName>> = {
   problem: "failed",
   warning: "held",
@@ -45,11 +42,22 @@ export const toConditionNeed = (condition: Condition): Need => {
     glyph: kind.endsWith(".paused") ? "paused" : glyphs[level],
     title: text,
     ...(since !== undefined && { since }),
-    ...(by && { by: by.user ?? by.token ?? by.kind }),
+    ...(by && { by: describeActor(by) }),
     ...(count !== undefined && { count, unit: units[kind] ?? "waiting" }),
     place: findPlace(condition),
     ...(remedy && { remedy }),
   };
+};
+
+const describeActor = ({ kind, token, user }: NonNullable<Condition["by"]>): string =>
+  user ?? (token === undefined ? actors[kind] : token === "main" ? "the main token" : `token ${token}`);
+
+const actors: Readonly<Record<NonNullable<Condition["by"]>["kind"], string>> = {
+  token: "a token",
+  password: "the password of the account",
+  operator: "the operator",
+  commandLine: "the command line",
+  server: "the server",
 };
 
 const units: Partial<Record<Condition["kind"], string>> = {

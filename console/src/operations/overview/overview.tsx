@@ -15,7 +15,7 @@ import { Page } from "../../shell/shell.tsx";
 import { useDo } from "../../shell/toasts.tsx";
 import { FirstMessage } from "./firstMessage.tsx";
 import type { Need } from "./needs.ts";
-import { needsAttention, toConditionNeed, toDeadNeed, toRestNeed, toRunNeed } from "./needs.ts";
+import { toConditionNeed, toDeadNeed, toRestNeed, toRunNeed } from "./needs.ts";
 import { OverviewFigures } from "./overviewFigures.tsx";
 
 /** The first page. It shows what is wrong, and the button that helps. */
@@ -38,13 +38,16 @@ export function OverviewPage() {
     deadGroups.data && runGroups.data
       ? toRestNeed(overview.data?.deadLetters ?? 0, [...dead, ...runs])
       : null;
+  const listNeeds = (level: (typeof conditions)[number]["level"]): Need[] =>
+    conditions.filter((one) => one.level === level).map(toConditionNeed);
   const needs = [
-    ...conditions.filter(needsAttention).map(toConditionNeed),
+    ...listNeeds("problem"),
     ...dead.map(toDeadNeed),
     ...runs.map(toRunNeed),
     ...(rest ? [rest] : []),
+    ...listNeeds("warning"),
   ];
-  const notes = conditions.filter((one) => !needsAttention(one)).map(toConditionNeed);
+  const notes = listNeeds("note");
   return (
     <Page title="Overview">
       {isWaiting ? (
@@ -119,7 +122,7 @@ function NeedList({ label, needs }: { label: string; needs: readonly Need[] }) {
   const [isWhole, setWhole] = useState(false);
   if (needs.length === 0) return null;
   return (
-    <section className="panel" aria-label={label}>
+    <Panel title={label}>
       <ul className="needs">
         {(isWhole ? needs : needs.slice(0, firstRows)).map((need) => (
           <NeedRow key={need.key} need={need} />
@@ -130,7 +133,7 @@ function NeedList({ label, needs }: { label: string; needs: readonly Need[] }) {
           Show {formatCount(needs.length - firstRows)} more
         </Button>
       )}
-    </section>
+    </Panel>
   );
 }
 
@@ -148,11 +151,11 @@ function NeedRow({ need }: { need: Need }) {
         <div className="l2">
           {need.about !== undefined && <Shortened text={need.about} />}
           {need.since !== undefined && (
-            <>
-              Began <Time at={need.since} />
-            </>
+            <span>
+              Since <Time at={need.since} />
+              {need.by !== undefined && `, by ${need.by}`}
+            </span>
           )}
-          {need.by !== undefined && `, by ${need.by}`}
         </div>
       </div>
       <div className="big">
