@@ -109,9 +109,9 @@ export function tolerateOutages(patience = Infinity): (run: () => Promise<void>)
 export const pause = (span: number): Promise<void> =>
   systemClock.sleep(systemClock.now() + span, new AbortController().signal);
 
-function parseInterval(given: string | true): number {
-  if (given === true) return 2_000;
-  const seconds = Number(given);
-  if (/^\d+(\.\d+)?$/.test(given) && seconds >= 0.2 && seconds <= 86_400) return seconds * 1000;
-  throw new CommandFailed("usage", `--watch: "${given}" is not a number of seconds from 0.2 to 86400`);
+function parseInterval(value: string | true): number {
+  if (value === true) return 2_000;
+  const seconds = Number(value);
+  if (/^\d+(\.\d+)?$/.test(value) && seconds >= 0.2 && seconds <= 86_400) return seconds * 1000;
+  throw new CommandFailed("usage", `--watch: "${value}" is not a number of seconds from 0.2 to 86400`);
 }

@@ -115,17 +115,17 @@ export function readFilters(
   flags: Readonly<Record<string, unknown>>,
   now: number,
 ): Record<string, NonNullable<ApiQuery[string]>> {
-  const given: Record<string, NonNullable<ApiQuery[string]>> = {};
+  const parameters: Record<string, NonNullable<ApiQuery[string]>> = {};
   for (const { flag, parameter, kind, words = {} } of filters) {
     const value = flags[flag.replaceAll(/-(\w)/g, (_, letter: string) => letter.toUpperCase())];
     if (kind === "time") {
-      if (typeof value === "string") given[parameter] = parseTime(`--${flag}`, value, now);
+      if (typeof value === "string") parameters[parameter] = parseTime(`--${flag}`, value, now);
     } else if (Array.isArray(value))
-      given[parameter] = value.map((one) =>
+      parameters[parameter] = value.map((one) =>
         kind === "number" ? parseWhole(`--${flag}`, String(one)) : toValue(words, String(one)),
       );
   }
-  return given;
+  return parameters;
 }
 
 /** Returns the value that a table prints as this word, or the word itself. */

@@ -75,13 +75,13 @@ async function runList(
   });
 }
 
-type Wanted = { query: ApiQuery; limit: number };
+type ListRange = { query: ApiQuery; limit: number };
 /** `total` and `more` are those of the last page. */
 type Loaded = { page: Fields; rows: readonly Fields[]; isCut: boolean };
 
-async function loadList(api: Api, list: List, wanted: Wanted): Promise<Shown> {
-  const { page, rows, isCut } = await loadRows(api, list, wanted);
-  const shown = rows.slice(0, wanted.limit);
+async function loadList(api: Api, list: List, range: ListRange): Promise<Shown> {
+  const { page, rows, isCut } = await loadRows(api, list, range);
+  const shown = rows.slice(0, range.limit);
   const total = readLine(page, "total");
   const value = list.rows === "items" ? shown : { ...page, [list.rows]: shown };
   return {
@@ -98,7 +98,7 @@ async function loadList(api: Api, list: List, wanted: Wanted): Promise<Shown> {
 }
 
 /** Reads pages until there are enough rows. Fails if the pages do not end. */
-async function loadRows(api: Api, list: List, { query, limit }: Wanted): Promise<Loaded> {
+async function loadRows(api: Api, list: List, { query, limit }: ListRange): Promise<Loaded> {
   let rows: Fields[] = [];
   let cursor = "";
   for (let pages = 1; pages <= maxPages; pages++) {

@@ -105,8 +105,8 @@ async function showTail(api: Api, { followed, shown, settle }: Following): Promi
 
 /** Shows the entries that were written before the stream began, or while there was none. */
 async function showMissed(api: Api, { query, show }: Followed, shown: ShownEntries): Promise<void> {
-  const asked = { ...query, fromDate: shown.missedFrom, order: "earliestFirst", count: maxLogPage };
-  for await (const entries of readLogPages(api, asked))
+  const missedQuery = { ...query, fromDate: shown.missedFrom, order: "earliestFirst", count: maxLogPage };
+  for await (const entries of readLogPages(api, missedQuery))
     for (const entry of entries) if (shown.add(entry)) show(entry);
 }
 

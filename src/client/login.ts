@@ -14,8 +14,8 @@ export function addLoginCommands(program: Command, { environment }: ClientContex
       .command("login")
       .description("store the address and the token of a server for the other commands")
       .argument("[url]", "address of the server, such as https://queue.example.com"),
-  ).action(async (given: string | undefined, flags: OutputFlags) => {
-    const url = parseServerUrl("url", given ?? (canAsk() ? await ask("Address of the server: ") : ""));
+  ).action(async (address: string | undefined, flags: OutputFlags) => {
+    const url = parseServerUrl("url", address ?? (canAsk() ? await ask("Address of the server: ") : ""));
     const token = parseToken(
       "token",
       canAsk() ? await ask("Token: ", { isSecret: true }) : await readFirstLine(),

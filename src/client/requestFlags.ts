@@ -10,7 +10,7 @@ export const collectValues = (value: string, before: readonly string[] = []): st
  * that the server refuses two values of one setting.
  */
 export function toRequestHeaders(
-  given: readonly string[],
+  headerFlags: readonly string[],
   set: Readonly<Record<string, string | undefined>> = {},
 ): Record<string, string[]> {
   const headers: Record<string, string[]> = {};
@@ -18,7 +18,7 @@ export function toRequestHeaders(
     (headers[name.toLowerCase()] ??= []).push(value);
   };
   for (const [name, value] of Object.entries(set)) if (value !== undefined) add(name, value);
-  for (const text of given) {
+  for (const text of headerFlags) {
     const [, name = "", value = ""] = /^([\w!#$%&'*+.^`|~-]+):[ \t]*(.*)$/.exec(text) ?? [];
     if (name === "")
       throw new CommandFailed("usage", `--header: "${text}" is not a header such as 'Svc-Retries: 5'`);

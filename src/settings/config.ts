@@ -92,9 +92,9 @@ type SettingFlags = Partial<Record<ServerSettingName | "config", string>>;
  */
 export function readConfig(flags: SettingFlags, environment: NodeJS.ProcessEnv): ServerConfig {
   requireKnownVariables(environment);
-  const given = collectSettings(settingPlaces, { flags, environment });
+  const settingTexts = collectSettings(settingPlaces, { flags, environment });
   const readSetting = (name: ServerSettingName): unknown => {
-    const { text, from } = given.get(name) ?? { text: serverSettings[name].default, from: null };
+    const { text, from } = settingTexts.get(name) ?? { text: serverSettings[name].default, from: null };
     const result = serverSettings[name].takes.safeParse(text);
     if (result.success) return result.data;
     const problem = [...new Set(result.error.issues.map(({ message }) => message))].join("; ");
@@ -127,9 +127,9 @@ export type ExplainedSetting = { name: ServerSettingName; value: string; from: s
 /** Returns every setting with its value and where it was set. Throws `ConfigRefused` if one is unusable. */
 export function explainConfig(flags: SettingFlags, environment: NodeJS.ProcessEnv): ExplainedSetting[] {
   readConfig(flags, environment);
-  const given = collectSettings(settingPlaces, { flags, environment });
+  const settingTexts = collectSettings(settingPlaces, { flags, environment });
   return serverSettingNames.map((name) => {
-    const { text, from } = given.get(name) ?? { text: "", from: null };
+    const { text, from } = settingTexts.get(name) ?? { text: "", from: null };
     return { name, value: isHidden(name) && text !== "" ? "(hidden)" : text, from };
   });
 }

@@ -186,10 +186,10 @@ export class AdmissionPolicy {
         // Almost every token is cached, and a promise here would cost every publish 1 µs.
         const known = look.isFresh ? null : this.#bearer.getCached(authorization);
         if (route.headerOnly && authorization === undefined && parameter !== null) throw headerOnlyRefusal();
-        const given = { authorization, parameter: route.headerOnly ? null : parameter };
+        const tokens = { authorization, parameter: route.headerOnly ? null : parameter };
         return known
           ? callerWith(known)
-          : this.#bearer.authenticate({ ...given, from, ...look }).then(callerWith);
+          : this.#bearer.authenticate({ ...tokens, from, ...look }).then(callerWith);
       }
     }
   }

@@ -1,7 +1,7 @@
 import type { Account } from "../../engine/core/model/account.ts";
 import { Refusal } from "../../engine/core/values/errors.ts";
 import type { Store } from "../../engine/store/store.ts";
-import type { GivenTokens, Proof } from "./bearer.ts";
+import type { RequestTokens, Proof } from "./bearer.ts";
 import { isSameSecret } from "./token.ts";
 
 const howTo =
@@ -13,7 +13,7 @@ const howTo =
  */
 export function createBasicAuthenticator(
   store: Store,
-): (given: Pick<GivenTokens, "authorization" | "from" | "attempts">) => Promise<Proof> {
+): (request: Pick<RequestTokens, "authorization" | "from" | "attempts">) => Promise<Proof> {
   const names = new AccountNames(store);
   return async ({ authorization, from, attempts }) => {
     const { user, password } = readBasic(authorization, howTo);

@@ -36,7 +36,7 @@ export type SessionIdentity = { name: string; hash: string; opener: SessionCrede
 export type Right = "all" | "read" | Scope;
 
 /** The tokens of a request: the Authorization header as received, and the value of the token parameter. */
-export type GivenTokens = {
+export type RequestTokens = {
   authorization: string | undefined;
   parameter: string | null;
   /** Returns the client that sent the tokens. */
@@ -71,7 +71,7 @@ type Authenticator = {
    */
   lookUp(authorization: string): Promise<unknown>;
   /** Finds the account of a request. Throws `Refusal` if there is no valid token. */
-  authenticate(tokens: GivenTokens): Promise<Proof>;
+  authenticate(tokens: RequestTokens): Promise<Proof>;
 };
 
 /**
@@ -81,7 +81,7 @@ type Authenticator = {
  */
 export function createAuthenticator({ store, now }: { store: Store; now(): Millis }): Authenticator {
   const tokenCache = new TokenCache(store, now);
-  const prove = async (bearer: string | undefined, tokens: GivenTokens): Promise<Proof> => {
+  const prove = async (bearer: string | undefined, tokens: RequestTokens): Promise<Proof> => {
     const { parameter, from, attempts, isFresh } = tokens;
     const byHeader = bearer === undefined ? null : await tokenCache.find(bearer, isFresh);
     if (byHeader && bearer !== undefined) return { ...byHeader, by: "header", token: bearer };
@@ -199,11 +199,11 @@ class TokenCache {
   #lookUpOnce(token: string, tokenHash: string): Promise<Holder | null> {
     const asking = this.#pending.get(tokenHash);
     if (asking) return asking;
-    const asked = this.#lookUpAndCache(token, tokenHash).finally(() => {
-      if (this.#pending.get(tokenHash) === asked) this.#pending.delete(tokenHash);
+    const lookUp = this.#lookUpAndCache(token, tokenHash).finally(() => {
+      if (this.#pending.get(tokenHash) === lookUp) this.#pending.delete(tokenHash);
     });
-    this.#pending.set(tokenHash, asked);
-    return asked;
+    this.#pending.set(tokenHash, lookUp);
+    return lookUp;
   }
 
   async #lookUpAndCache(token: string, tokenHash: string): Promise<Holder | null> {

@@ -114,9 +114,9 @@ class AccountShare {
     while (this.#waiting.length > 0) {
       const waitingCount = this.#waiting.length;
       const askedAt = this.#sharing.now();
-      const wanted = this.#isCurrent(askedAt) ? this.#granted : 0;
+      const recent = this.#isCurrent(askedAt) ? this.#granted : 0;
       const share = await this.#withTimeout(
-        this.#sharing.store.execute("takeBurst", { account: this.#account, needed: waitingCount, wanted }),
+        this.#sharing.store.execute("takeBurst", { account: this.#account, needed: waitingCount, recent }),
       );
       if (share === null || share === "unknown") {
         for (const resolve of this.#waiting.splice(0)) resolve(share);

@@ -28,10 +28,10 @@ export class FastPath {
 
   constructor(
     server: Server,
-    { wakeWhenIdle, ...given }: Omit<FastParts, "answerTimes"> & Pick<PlainService, "wakeWhenIdle">,
+    { wakeWhenIdle, ...options }: Omit<FastParts, "answerTimes"> & Pick<PlainService, "wakeWhenIdle">,
   ) {
-    const { parts, admission } = given;
-    const fast = { ...given, answerTimes: new AnswerTimes(parts) };
+    const { parts, admission } = options;
+    const fast = { ...options, answerTimes: new AnswerTimes(parts) };
     this.#fast = fast;
     this.#service = {
       server,

@@ -45,8 +45,8 @@ export function corsHeaders(
 /** Reports whether a request is a preflight, which asks what a page may send. */
 export const isPreflight = (
   method: string,
-  { origin, "access-control-request-method": asked }: IncomingHttpHeaders,
-): boolean => method === "OPTIONS" && origin !== undefined && asked !== undefined;
+  { origin, "access-control-request-method": requestedMethod }: IncomingHttpHeaders,
+): boolean => method === "OPTIONS" && origin !== undefined && requestedMethod !== undefined;
 
 /**
  * Returns the headers of the answer to a preflight request. They allow the existing methods and all requested
@@ -56,10 +56,12 @@ export function preflightHeaders(
   methods: readonly string[],
   headers: IncomingHttpHeaders,
 ): Record<string, string> {
-  const asked = headers["access-control-request-headers"];
+  const requestedHeaders = headers["access-control-request-headers"];
   return {
     "Access-Control-Allow-Methods": methods.join(", "),
-    ...(asked !== undefined && headerNames.test(asked) ? { "Access-Control-Allow-Headers": asked } : {}),
+    ...(requestedHeaders !== undefined && headerNames.test(requestedHeaders)
+      ? { "Access-Control-Allow-Headers": requestedHeaders }
+      : {}),
     "Access-Control-Max-Age": String(preflightMaxAge),
     Vary: "Origin, Access-Control-Request-Method, Access-Control-Request-Headers",
   };

@@ -292,7 +292,7 @@ const token = new RegExp(
 /** Returns the position where a text stops being JSON: the first token that is not allowed there. */
 function findErrorPosition(text: string): number {
   const open: string[] = [];
-  let wanted = "value";
+  let expected = "value";
   for (let at = 0; ;) {
     token.lastIndex = at;
     const match = token.exec(text);
@@ -300,9 +300,9 @@ function findErrorPosition(text: string): number {
       ? token.lastIndex - (match[1] ?? match[2] ?? "").length
       : at + (/^\s*/.exec(text.slice(at, at + 1_000))?.[0].length ?? 0);
     if (!match) return start;
-    const next = findExpected(wanted, match[2] ?? (match[1]?.startsWith('"') ? "text" : "other"), open);
+    const next = findExpected(expected, match[2] ?? (match[1]?.startsWith('"') ? "text" : "other"), open);
     if (next === null) return start;
-    wanted = next;
+    expected = next;
     at = token.lastIndex;
   }
 }
@@ -310,20 +310,20 @@ function findErrorPosition(text: string): number {
 /**
  * Returns what may follow a token, or null if the token is not allowed here. `open` lists the open brackets.
  */
-function findExpected(wanted: string, found: string, open: string[]): string | null {
+function findExpected(expected: string, found: string, open: string[]): string | null {
   const afterValue = (): string => (open.length === 0 ? "nothing" : "comma or end");
   const inner = open.at(-1);
-  if (wanted.startsWith("value")) {
+  if (expected.startsWith("value")) {
     if (found === "text" || found === "other") return afterValue();
     if (found === "[" || found === "{") {
       open.push(found);
       return found === "[" ? "value or end" : "name or end";
     }
   }
-  if (wanted.startsWith("name") && found === "text") return "colon";
-  if (wanted === "colon" && found === ":") return "value";
-  if (wanted === "comma or end" && found === ",") return inner === "[" ? "value" : "name";
-  if (wanted.endsWith("or end") && found === (inner === "[" ? "]" : "}")) {
+  if (expected.startsWith("name") && found === "text") return "colon";
+  if (expected === "colon" && found === ":") return "value";
+  if (expected === "comma or end" && found === ",") return inner === "[" ? "value" : "name";
+  if (expected.endsWith("or end") && found === (inner === "[" ? "]" : "}")) {
     open.pop();
     return afterValue();
   }

@@ -21,10 +21,10 @@ export const deprecationHeaders = ({ since, sunset, link }: Deprecation): Record
 /** Returns the headers of a refusal: how to authenticate, and when to retry. */
 export function problemHeaders(
   path: string,
-  { status, headers, retryAfter: asked }: Problem,
+  { status, headers, retryAfter: ownRetryAfter }: Problem,
 ): Record<string, string> {
   const scheme = isAccountPath(path) ? 'Basic realm="waypost", charset="UTF-8"' : "Bearer";
-  const retryAfter = asked ?? (status === 503 || (status === 429 && !headers) ? 1 : undefined);
+  const retryAfter = ownRetryAfter ?? (status === 503 || (status === 429 && !headers) ? 1 : undefined);
   return {
     ...headers,
     ...(status === 401 && { "WWW-Authenticate": scheme }),

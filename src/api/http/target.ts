@@ -11,10 +11,10 @@ import { findTokenBrand, parseBrandedHeader, parseBrandedName, pickBrand } from 
 export type Target = { path: string; query: string | null };
 
 /**
- * One parameter of a query string, decoded. `written`: its name as the caller wrote it. `hasPlus`: its value
+ * One parameter of a query string, decoded. `writtenName`: its name as the caller wrote it. `hasPlus`: its value
  * was written with a `+`.
  */
-export type Parameter = { name: string; value: string; written: string; hasPlus: boolean };
+export type Parameter = { name: string; value: string; writtenName: string; hasPlus: boolean };
 
 /**
  * A query string split into the service's own parameters and the caller's. The caller's parameters keep their
@@ -77,8 +77,8 @@ export function readShownBrand(
 /** Returns the name of a parameter, decoded and in lower case, and its value as written. */
 function splitParameter(piece: string): { name: string; value: string } {
   const mark = piece.indexOf("=");
-  const written = mark < 0 ? piece : piece.slice(0, mark);
-  const name = (written.includes("%") ? (percentDecode(written) ?? written) : written).toLowerCase();
+  const rawName = mark < 0 ? piece : piece.slice(0, mark);
+  const name = (rawName.includes("%") ? (percentDecode(rawName) ?? rawName) : rawName).toLowerCase();
   return { name, value: mark < 0 ? "" : piece.slice(mark + 1) };
 }
 
@@ -91,7 +91,12 @@ function takeSetting(piece: string, split: Query): boolean {
     return true;
   }
   if (!parseBrandedName(name)) return false;
-  split.settings.push({ name, value: decodeField(name, value), written: name, hasPlus: value.includes("+") });
+  split.settings.push({
+    name,
+    value: decodeField(name, value),
+    writtenName: name,
+    hasPlus: value.includes("+"),
+  });
   return true;
 }
 
@@ -100,10 +105,10 @@ export function readParameters(query: string | null): Parameter[] {
   const pieces = (query ?? "").split("&").filter((piece) => piece !== "");
   return pieces.map((piece) => {
     const mark = piece.indexOf("=");
-    const written = mark < 0 ? piece : piece.slice(0, mark);
-    const name = decodeField("query", written);
+    const rawName = mark < 0 ? piece : piece.slice(0, mark);
+    const name = decodeField("query", rawName);
     const value = mark < 0 ? "" : piece.slice(mark + 1);
-    return { name, written: name, value: decodeField(name, value), hasPlus: value.includes("+") };
+    return { name, writtenName: name, value: decodeField(name, value), hasPlus: value.includes("+") };
   });
 }
 

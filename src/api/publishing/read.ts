@@ -9,7 +9,7 @@ import type { MessageInput } from "../../engine/core/model/message.ts";
 import type { Store } from "../../engine/store/store.ts";
 import { findTokenBrand, pickBrand } from "../http/brand.ts";
 import { listSenderHeaders, containsToken } from "../settings/forward.ts";
-import type { GivenSetting } from "../settings/givenSetting.ts";
+import type { RawSetting } from "../settings/rawSetting.ts";
 import type { MessageSettings } from "../settings/grammar.ts";
 import {
   listHeaderSettings,
@@ -122,7 +122,7 @@ function readRequestTo(
  */
 export function makePublishRequest(
   purpose: Purpose,
-  layers: readonly (readonly GivenSetting[])[],
+  layers: readonly (readonly RawSetting[])[],
   post: Omit<PostedMessage, "settings">,
 ): PublishRequest {
   const isTrigger = purpose === "triggers";
@@ -146,10 +146,10 @@ export function makePublishRequest(
   };
 }
 
-const nothing: readonly GivenSetting[] = [];
+const nothing: readonly RawSetting[] = [];
 
 /** Returns the settings among stored headers, such as the default headers of a URL group. */
-export const listKeptSettings = (headers: HeaderList | undefined): readonly GivenSetting[] =>
+export const listKeptSettings = (headers: HeaderList | undefined): readonly RawSetting[] =>
   headers?.length ? listHeaderSettings(headers.flat()) : nothing;
 
 /**
@@ -183,12 +183,12 @@ export type GroupTarget = { group: UrlGroup; query: string | null } & Pick<Query
  * the name is not valid or the query does not fit into a URL.
  */
 export async function findGroup(store: Store, account: AccountId, destination: string): Promise<GroupTarget> {
-  const [, path = "", written] = /^([^?]*)(?:\?([^#]*))?/.exec(destination) ?? [];
+  const [, path = "", queryText] = /^([^?]*)(?:\?([^#]*))?/.exec(destination) ?? [];
   const name = parseGroupName(path);
   const group = name === null ? null : await store.read.findResource("urlGroups", account, name);
   if (!group) throw makeDestinationRefusal(path);
   if (group.damaged) throw damagedRefusal("urlGroups", group.name);
-  const { settings, tokenName, rest } = splitQuery(written ?? null);
+  const { settings, tokenName, rest } = splitQuery(queryText ?? null);
   const query = rest === "" ? null : rest;
   if (query !== null) {
     checkQueryLength(query, group);

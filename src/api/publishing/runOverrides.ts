@@ -46,10 +46,10 @@ export function readRunOverrides(
   if (isForMany && runId !== undefined)
     throw new Refusal(
       "invalid",
-      `${workflow?.written["workflow-runid"] ?? "workflow-runid"}: ` +
+      `${workflow?.writtenNames["workflow-runid"] ?? "workflow-runid"}: ` +
         "only valid for a single run; resume the runs one by one",
     );
-  if (runId !== undefined) checkNewRunId(runId, workflow?.written["workflow-runid"]);
+  if (runId !== undefined) checkNewRunId(runId, workflow?.writtenNames["workflow-runid"]);
   const overrides = {
     ...(runId === undefined ? {} : { runId }),
     ...readFieldOverrides(values),
@@ -91,7 +91,7 @@ function findBrokenLimit(account: Account, { retries, retryDelay, delay, flowCon
  */
 function findUnsupported({
   values,
-  written,
+  writtenNames,
   workflow,
   headers,
   callback,
@@ -99,9 +99,9 @@ function findUnsupported({
 }: MessageSettings): string | null {
   const names = Object.keys(values) as MessageSettingName[];
   const name = names.find((one) => !resumeSettings.has(one));
-  if (name !== undefined) return written[name] ?? name;
+  if (name !== undefined) return writtenNames[name] ?? name;
   const [, runSetting] =
-    Object.entries(workflow?.written ?? {}).find(([one]) => one !== "workflow-runid") ?? [];
+    Object.entries(workflow?.writtenNames ?? {}).find(([one]) => one !== "workflow-runid") ?? [];
   const [header] = headers;
   return (
     runSetting ??

@@ -27,11 +27,11 @@ export function readSourceDefaults(
   { headers }: Pick<WebhookSource, "headers">,
   { brand }: Pick<RouteContext, "brand">,
 ): HeaderList {
-  const given = listKeptSettings(headers);
-  if (given.some(({ name }) => name === "header-forward")) return headers;
+  const settings = listKeptSettings(headers);
+  if (settings.some(({ name }) => name === "header-forward")) return headers;
   const prefix =
     pickBrand(
-      given.map((one) => one.brand),
+      settings.map((one) => one.brand),
       brand,
     ) === "svc"
       ? "Svc"
@@ -65,7 +65,7 @@ export async function checkSourceTarget(
   if (deduplicationSetting)
     throw new Refusal(
       "invalid",
-      `settings: ${deduplicationSetting.written} would make all calls duplicates; ` +
+      `settings: ${deduplicationSetting.writtenName} would make all calls duplicates; ` +
         "remove it, since the sender's event id identifies each call",
     );
   const refusal = findSendingRefusal(sourceTarget.owner, input, context.now());

@@ -6,7 +6,7 @@ import type { MessageInput } from "../../engine/core/model/message.ts";
 import type { RunFeatures } from "../../engine/core/model/runPost.ts";
 import { toLatin1, joinHeaders } from "../../engine/core/values/headers.ts";
 import { readForwardedHeader } from "../settings/forward.ts";
-import type { GivenSetting } from "../settings/givenSetting.ts";
+import type { RawSetting } from "../settings/rawSetting.ts";
 import type { MessageSettings } from "../settings/grammar.ts";
 import { refuseWorkflowSettings } from "../settings/grammar.ts";
 import { toRunInput } from "./workflowPost.ts";
@@ -23,9 +23,9 @@ export function toTriggerInput(input: MessageInput, settings: MessageSettings): 
     "workflow-init": true,
     "feature-set": modernFeatures,
   };
-  const { "workflow-runid": runIdAsWritten } = settings.workflow?.written ?? {};
-  const written = runIdAsWritten === undefined ? {} : { "workflow-runid": runIdAsWritten };
-  const { post, ...started } = toRunInput(input, { ...settings, workflow: { values, written } });
+  const { "workflow-runid": runIdAsWritten } = settings.workflow?.writtenNames ?? {};
+  const writtenNames = runIdAsWritten === undefined ? {} : { "workflow-runid": runIdAsWritten };
+  const { post, ...started } = toRunInput(input, { ...settings, workflow: { values, writtenNames } });
   if (post?.kind !== "start") throw new Error("trigger: the message starts no run");
   const triggerHeaders = makeTriggerHeaders(input, unknown);
   return {
@@ -52,9 +52,9 @@ function readTriggerSettings({
   callback,
   failureCallback,
 }: MessageSettings): Partial<WorkflowValues> {
-  for (const [name, written] of Object.entries(workflow?.written ?? {}))
+  for (const [name, writtenName] of Object.entries(workflow?.writtenNames ?? {}))
     if (!triggerSettings.some((one) => one === name))
-      throw new Refusal("invalid", `${written.slice(0, 200)}: set by the trigger itself; remove it`);
+      throw new Refusal("invalid", `${writtenName.slice(0, 200)}: set by the trigger itself; remove it`);
   for (const child of [callback, failureCallback]) if (child) refuseWorkflowSettings(child);
   return workflow?.values ?? {};
 }
@@ -69,11 +69,11 @@ const placeholderRunId = "-";
  * of a workflow handles its own failures there. An empty `failure-callback` counts as not given.
  */
 export const triggerLayers = (
-  layers: readonly (readonly GivenSetting[])[],
+  layers: readonly (readonly RawSetting[])[],
   destination: string,
-): (readonly GivenSetting[])[] => [
-  ...layers.map((given) => given.filter(({ name, value }) => name !== "failure-callback" || value !== "")),
-  [{ brand: "svc", name: "failure-callback", value: destination, written: "Failure-Callback" }],
+): (readonly RawSetting[])[] => [
+  ...layers.map((layer) => layer.filter(({ name, value }) => name !== "failure-callback" || value !== "")),
+  [{ brand: "svc", name: "failure-callback", value: destination, writtenName: "Failure-Callback" }],
 ];
 
 function makeTriggerHeaders(

@@ -32,11 +32,11 @@ export function toRunInput(input: MessageInput, settings: MessageSettings): Mess
   if (input.hideHeaders)
     throw new Refusal(
       "invalid",
-      `${shortenSetting(settings.written["hide-headers"])}: not valid for a workflow run, which needs the ` +
+      `${shortenSetting(settings.writtenNames["hide-headers"])}: not valid for a workflow run, which needs the ` +
         "headers; remove it",
     );
   checkCallbackRunIds(settings, runId);
-  const { values, written } = settings.workflow;
+  const { values, writtenNames } = settings.workflow;
   refuseSettings(
     settings.workflow,
     triggerOnlySettings,
@@ -45,7 +45,7 @@ export function toRunInput(input: MessageInput, settings: MessageSettings): Mess
   if (values["workflow-init"] === undefined)
     throw new Refusal(
       "invalid",
-      `${shortenSetting(written["workflow-runid"])}: ` +
+      `${shortenSetting(writtenNames["workflow-runid"])}: ` +
         "requires Workflow-Init; true starts the run, false continues it",
     );
   return values["workflow-init"]
@@ -62,10 +62,10 @@ const legacyFeatures: RunFeatures = { lazyFetch: false, initialBody: false, dete
 
 function toStartInput(
   input: MessageInput,
-  { values, written }: WorkflowSettings,
+  { values, writtenNames }: WorkflowSettings,
   runId: string,
 ): MessageInput {
-  checkNewRunId(runId, written["workflow-runid"]);
+  checkNewRunId(runId, writtenNames["workflow-runid"]);
   if (input.callback)
     throw new Refusal(
       "invalid",
@@ -74,7 +74,7 @@ function toStartInput(
   if (values["workflow-calltype"] === "toCallback")
     throw new Refusal(
       "invalid",
-      `${shortenSetting(written["workflow-calltype"])}: ` +
+      `${shortenSetting(writtenNames["workflow-calltype"])}: ` +
         "a request to a third party cannot start a run; give Workflow-Init: false",
     );
   const invoke = values["workflow-invoke"] ? readInvoke(input, runId) : null;
@@ -118,7 +118,7 @@ function toContinueInput(input: MessageInput, workflow: WorkflowSettings, runId:
  */
 function checkRunTarget(
   { group, queue, deduplication }: MessageInput,
-  { values, written }: MessageSettings,
+  { values, writtenNames }: MessageSettings,
 ): void {
   if (group !== null)
     throw new Refusal("invalid", "destination: a workflow run cannot use a URL group; give a URL");
@@ -131,7 +131,7 @@ function checkRunTarget(
   const name = values["deduplication-id"] === undefined ? "content-based-deduplication" : "deduplication-id";
   throw new Refusal(
     "invalid",
-    `${shortenSetting(written[name])}: not valid for a workflow run, whose id prevents duplicates; remove it`,
+    `${shortenSetting(writtenNames[name])}: not valid for a workflow run, whose id prevents duplicates; remove it`,
   );
 }
 
@@ -142,27 +142,27 @@ function checkRunTarget(
 function checkCallbackRunIds({ callback, failureCallback }: MessageSettings, runId: string): void {
   for (const child of [callback, failureCallback]) {
     if (!child) continue;
-    const { values, written } = child.workflow ?? { values: {}, written: {} };
+    const { values, writtenNames } = child.workflow ?? { values: {}, writtenNames: {} };
     if ((values["workflow-runid"] ?? runId) !== runId)
       throw new Refusal(
         "invalid",
-        `${shortenSetting(written["workflow-runid"])}: differs from the run of the message; give the same id`,
+        `${shortenSetting(writtenNames["workflow-runid"])}: differs from the run of the message; give the same id`,
       );
     checkCallbackRunIds(child, runId);
   }
 }
 
 function refuseSettings(
-  { written }: WorkflowSettings,
+  { writtenNames }: WorkflowSettings,
   names: readonly WorkflowSettingName[],
   problem: string,
 ): void {
   for (const name of names)
-    if (written[name] !== undefined)
-      throw new Refusal("invalid", `${shortenSetting(written[name])}: ${problem}`);
+    if (writtenNames[name] !== undefined)
+      throw new Refusal("invalid", `${shortenSetting(writtenNames[name])}: ${problem}`);
 }
 
-const shortenSetting = (written = "setting"): string => written.slice(0, 200);
+const shortenSetting = (writtenName = "setting"): string => writtenName.slice(0, 200);
 
 /**
  * Returns the head of the step in a body, or null if the head cannot be read. A body that cannot be read is
@@ -217,8 +217,8 @@ function readInvoke(
   invokedRun: string,
 ): { payload: Bytes; invoker: InvokerPost } {
   checkInvokeDepth(headers);
-  const given = parseObject(invokeSchema, readJson(body, { names: maxNames }), "body");
-  const { workflowRunId, workflowRunCreatedAt: createdAt, workflowUrl, step } = given;
+  const invocation = parseObject(invokeSchema, readJson(body, { names: maxNames }), "body");
+  const { workflowRunId, workflowRunCreatedAt: createdAt, workflowUrl, step } = invocation;
   if (JSON.stringify(step).length > longestStep)
     throw new Refusal(
       "invalid",
@@ -226,7 +226,7 @@ function readInvoke(
     );
   mustBeStep(step);
   checkUrl("body.workflowUrl", workflowUrl);
-  const posted = toHeaderList(given.headers);
+  const posted = toHeaderList(invocation.headers);
   const runId = checkSegment(
     "body.workflowRunId",
     // In version 0.2.9 of the client, this is the invoked run. The headers then name the invoking run.
@@ -235,7 +235,7 @@ function readInvoke(
   const sentWith = readForwardedHeaders("body.headers", posted);
   const failureCallback = readFailureCallback(listHeaderSettings(posted.flat()));
   return {
-    payload: Buffer.from(given.body ?? ""),
+    payload: Buffer.from(invocation.body ?? ""),
     invoker: {
       runId,
       createdAt,

@@ -31,7 +31,7 @@ import { addWarning } from "../http/warnings.ts";
 export type AccountAdmin = {
   accounts(): Promise<readonly Account[]>;
   /** Creates an account with new credentials. */
-  create(asked: { name: string; change: AccountChange }): Promise<Account>;
+  create(newAccount: { name: string; change: AccountChange }): Promise<Account>;
   change(account: AccountId, change: AccountChange): Promise<Account>;
   delete(account: AccountId): Promise<Account>;
   /** Ends the hold of all deliveries. Reports whether there was one. */
@@ -321,7 +321,7 @@ export function readQuery(
   if (unknownSetting)
     throw new Refusal(
       "invalid",
-      `${unknownSetting.written.slice(0, 200)}: this request takes no settings of messages`,
+      `${unknownSetting.writtenName.slice(0, 200)}: this request takes no settings of messages`,
     );
   const hasFields = body.length > 0 && takesFieldsInBody(row);
   if (query.rest === null && !hasFields)

@@ -76,7 +76,7 @@ export type RouteTable = {
 };
 
 /** A row with the segments of its path: as written, and in lower case with null for a parameter. */
-type Row = { route: Route; written: readonly string[]; segments: readonly (string | null)[] };
+type Row = { route: Route; routeSegments: readonly string[]; segments: readonly (string | null)[] };
 
 /** Prepares the rows once, so that finding the routes at a path only compares texts. */
 export function routeTable(routes: readonly Route[]): RouteTable {
@@ -98,8 +98,12 @@ export function routeTable(routes: readonly Route[]): RouteTable {
 }
 
 function toRow(route: Route): Row {
-  const written = routerPath(route.path).split("/");
-  return { route, written, segments: written.map((one) => (one.startsWith(":") ? null : one.toLowerCase())) };
+  const routeSegments = routerPath(route.path).split("/");
+  return {
+    route,
+    routeSegments,
+    segments: routeSegments.map((one) => (one.startsWith(":") ? null : one.toLowerCase())),
+  };
 }
 
 function createFinder(rows: readonly Row[]): RouteTable["find"] {
@@ -118,10 +122,10 @@ function createFinder(rows: readonly Row[]): RouteTable["find"] {
     const ofMethod = fixed.get(method);
     const found = ofMethod?.get(path) ?? ofMethod?.get(path.toLowerCase());
     if (found || !/^[\w./-]+$/.test(path)) return found ?? null;
-    const given = path.split("/");
+    const pathSegments = path.split("/");
     const lower = splitPath(path);
-    const row = withParameters.get(toKey(method, given))?.find((one) => isAt(one, lower));
-    return row ? { route: row.route, params: paramsIn(row, given) } : null;
+    const row = withParameters.get(toKey(method, pathSegments))?.find((one) => isAt(one, lower));
+    return row ? { route: row.route, params: paramsIn(row, pathSegments) } : null;
   };
 }
 
@@ -147,9 +151,9 @@ function bySegments(one: Row, other: Row): number {
   return 0;
 }
 
-const paramsIn = ({ written }: Row, given: readonly string[]): Record<string, string> =>
+const paramsIn = ({ routeSegments }: Row, pathSegments: readonly string[]): Record<string, string> =>
   Object.fromEntries(
-    written.flatMap((one, at) => (one.startsWith(":") ? [[one.slice(1), given[at] ?? ""]] : [])),
+    routeSegments.flatMap((one, at) => (one.startsWith(":") ? [[one.slice(1), pathSegments[at] ?? ""]] : [])),
   );
 
 const withoutEnd = (path: string): string =>
@@ -157,6 +161,6 @@ const withoutEnd = (path: string): string =>
 
 const splitPath = (path: string): string[] => withoutEnd(path).toLowerCase().split("/");
 
-const isAt = ({ segments }: Row, given: readonly string[]): boolean =>
-  segments.length === given.length &&
-  segments.every((one, at) => (one === null ? given[at] !== "" : one === given[at]));
+const isAt = ({ segments }: Row, pathSegments: readonly string[]): boolean =>
+  segments.length === pathSegments.length &&
+  segments.every((one, at) => (one === null ? pathSegments[at] !== "" : one === pathSegments[at]));

@@ -245,9 +245,9 @@ function settingParameters(): Json {
       parameters[makeParameterKey(prefix, name)] = header;
     }
     for (const name of settingFamilies) {
-      const written = formatHeaderName(`${prefix}-${name}`).replace(/\{.*/, name.slice(name.indexOf("{")));
+      const headerName = formatHeaderName(`${prefix}-${name}`).replace(/\{.*/, name.slice(name.indexOf("{")));
       const header = {
-        name: written,
+        name: headerName,
         in: "header",
         required: false,
         description: aboutFamily[name],

@@ -93,8 +93,8 @@ export function listSenderHeaders(
       continue;
     if (name === "authorization" && proof?.by === "header") continue;
     if (name === "cookie" && proof?.session) continue;
-    const given = rawHeaders[at + 1] ?? "";
-    const value = name === "cookie" ? withoutConsoleCookies(given) : given;
+    const original = rawHeaders[at + 1] ?? "";
+    const value = name === "cookie" ? withoutConsoleCookies(original) : original;
     if (value === null) continue;
     if (!proof || !containsToken(value, proof.token)) headers.push([canonicalName(name), value]);
   }

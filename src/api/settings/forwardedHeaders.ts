@@ -31,16 +31,16 @@ export function readForwardedHeaders(field: string, posted: HeaderList): HeaderL
       `${field}: ${bytes} bytes of headers, the limit is ${limits.headerBytes}`,
     );
   const headers = new Map<string, readonly [name: string, value: string]>();
-  for (const [written, value] of posted) {
-    const name = written.toLowerCase();
-    const { name: plain } = parseBrandedName(name) ?? { name: "" };
-    const forwarded = plain.startsWith("forward-")
-      ? plain.slice("forward-".length)
+  for (const [writtenName, value] of posted) {
+    const name = writtenName.toLowerCase();
+    const { name: unprefixedName } = parseBrandedName(name) ?? { name: "" };
+    const forwarded = unprefixedName.startsWith("forward-")
+      ? unprefixedName.slice("forward-".length)
       : /^content-(type|encoding)$/.test(name)
         ? name
         : null;
     const header =
-      forwarded === null ? null : readForwardedHeader(`${field}: ${written}`, forwarded, value.trim());
+      forwarded === null ? null : readForwardedHeader(`${field}: ${writtenName}`, forwarded, value.trim());
     // Clients send a header under several names and mean it once.
     if (header) headers.set(header.join("\n"), header);
   }

@@ -2,8 +2,8 @@ import { Refusal } from "../../engine/core/values/errors.ts";
 import { limits } from "../../engine/core/values/limits.ts";
 import { parseBrandedHeader, parseBrandedName, formatHeaderName } from "../http/brand.ts";
 import { readForwardedHeader } from "./forward.ts";
-import type { GivenSetting, SettingTarget } from "./givenSetting.ts";
-import { isCallback, parseTarget, shortenSetting } from "./givenSetting.ts";
+import type { RawSetting, SettingTarget } from "./rawSetting.ts";
+import { isCallback, parseTarget, shortenSetting } from "./rawSetting.ts";
 import { mergeLayers } from "./layers.ts";
 import { findNearest } from "../http/nearest.ts";
 import type { MessageSettingName, SettingValues } from "./table.ts";
@@ -16,7 +16,7 @@ import { isWorkflowSetting, workflowSettingRows } from "./workflow.ts";
 export type MessageSettings = {
   values: Partial<SettingValues>;
   /** The name of each setting as the caller wrote it, for later refusals. */
-  written: { [N in MessageSettingName]?: string };
+  writtenNames: { [N in MessageSettingName]?: string };
   headers: (readonly [name: string, value: string])[];
   callback: MessageSettings | null;
   failureCallback: MessageSettings | null;
@@ -29,34 +29,34 @@ export type MessageSettings = {
 /** The settings of a workflow run, and the name of each as the caller wrote it. */
 export type WorkflowSettings = {
   values: Partial<WorkflowValues>;
-  written: { [N in WorkflowSettingName]?: string };
+  writtenNames: { [N in WorkflowSettingName]?: string };
 };
 
 /** Settings that were read. `ignored` names the unknown settings of the other brand, in lower case. */
 export type ReadSettings = { settings: MessageSettings; ignored: string[] };
 
 /** Returns the settings among headers. `rawHeaders` has names and values in turn. */
-export function listHeaderSettings(rawHeaders: readonly string[]): GivenSetting[] {
-  const given: GivenSetting[] = [];
+export function listHeaderSettings(rawHeaders: readonly string[]): RawSetting[] {
+  const settings: RawSetting[] = [];
   for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
-    const written = rawHeaders[at] ?? "";
-    const branded = parseBrandedHeader(written);
+    const writtenName = rawHeaders[at] ?? "";
+    const branded = parseBrandedHeader(writtenName);
     if (branded)
-      given.push({
+      settings.push({
         brand: branded.brand,
         name: branded.name,
         value: (rawHeaders[at + 1] ?? "").trim(),
-        written,
+        writtenName,
       });
   }
-  return given;
+  return settings;
 }
 
 /** Returns the settings among the parameters of a query string. */
-export const listQuerySettings = (parameters: readonly Parameter[]): GivenSetting[] =>
-  parameters.flatMap(({ name, value, written, hasPlus }) => {
+export const listQuerySettings = (parameters: readonly Parameter[]): RawSetting[] =>
+  parameters.flatMap(({ name, value, writtenName, hasPlus }) => {
     const branded = parseBrandedName(name);
-    return branded ? [{ ...branded, value: value.trim(), written, hasPlus }] : [];
+    return branded ? [{ ...branded, value: value.trim(), writtenName, hasPlus }] : [];
   });
 
 /**
@@ -65,14 +65,14 @@ export const listQuerySettings = (parameters: readonly Parameter[]): GivenSettin
  * twice in one layer with different values. Unknown settings of the other brand are skipped and named in
  * `ignored`.
  */
-export function readSettings(...layers: readonly (readonly GivenSetting[])[]): ReadSettings {
+export function readSettings(...layers: readonly (readonly RawSetting[])[]): ReadSettings {
   const read = readAllSettings(...layers);
   refuseWorkflowSettings(read.settings);
   return read;
 }
 
 /** Reads settings like `readSettings`, but accepts the settings of a workflow run as well. */
-export function readAllSettings(...layers: readonly (readonly GivenSetting[])[]): ReadSettings {
+export function readAllSettings(...layers: readonly (readonly RawSetting[])[]): ReadSettings {
   const read = readLayers(layers);
   // Clients send failure callback settings with the third-party calls of a run, although those have no
   // failure callback.
@@ -84,53 +84,57 @@ export function readAllSettings(...layers: readonly (readonly GivenSetting[])[])
  * Reads settings that change the settings of an existing message. A callback setting may come without the URL
  * of the callback, because the message may already have that URL.
  */
-export function readChanges(...layers: readonly (readonly GivenSetting[])[]): ReadSettings {
+export function readChanges(...layers: readonly (readonly RawSetting[])[]): ReadSettings {
   const read = readLayers(layers);
   refuseWorkflowSettings(read.settings);
   return read;
 }
 
-function readLayers(layers: readonly (readonly GivenSetting[])[]): ReadSettings {
+function readLayers(layers: readonly (readonly RawSetting[])[]): ReadSettings {
   const settings = noSettings("");
   const ignored: string[] = [];
-  for (const given of mergeLayers(layers))
-    if (!storeSetting(settings, given)) ignored.push(given.written.toLowerCase());
+  for (const setting of mergeLayers(layers))
+    if (!storeSetting(settings, setting)) ignored.push(setting.writtenName.toLowerCase());
   return { settings, ignored };
 }
 
 /** Throws `Refusal` for a setting that is valid only for schedules. */
-export function refuseScheduleSettings({ values, written }: MessageSettings): void {
+export function refuseScheduleSettings({ values, writtenNames }: MessageSettings): void {
   for (const name of scheduleOnlyNames) {
     const why = values[name] === undefined ? undefined : settingRows[name].onlyForSchedules;
-    if (why !== undefined) throw new Refusal("invalid", `${(written[name] ?? name).slice(0, 200)}: ${why}`);
+    if (why !== undefined)
+      throw new Refusal("invalid", `${(writtenNames[name] ?? name).slice(0, 200)}: ${why}`);
   }
 }
 
 /** Throws `Refusal` for a setting of a workflow run, also among the settings of callbacks. */
 export function refuseWorkflowSettings({ workflow, callback, failureCallback }: MessageSettings): void {
-  const [written] = Object.values(workflow?.written ?? {});
-  if (written !== undefined)
+  const [writtenName] = Object.values(workflow?.writtenNames ?? {});
+  if (writtenName !== undefined)
     throw new Refusal(
       "invalid",
-      `${written.slice(0, 200)}: only valid for messages of a workflow run; remove it`,
+      `${writtenName.slice(0, 200)}: only valid for messages of a workflow run; remove it`,
     );
   if (callback) refuseWorkflowSettings(callback);
   if (failureCallback) refuseWorkflowSettings(failureCallback);
 }
 
 /**
- * Throws `Refusal` if `asked` has a deduplication window but neither a deduplication id nor content-based
+ * Throws `Refusal` if `posted` has a deduplication window but neither a deduplication id nor content-based
  * deduplication.
  */
-export function refuseLoneWindow({ values, written }: MessageSettings, asked: readonly GivenSetting[]): void {
+export function refuseLoneWindow(
+  { values, writtenNames }: MessageSettings,
+  posted: readonly RawSetting[],
+): void {
   if (
     values["deduplication-window"] === undefined ||
     values["deduplication-id"] !== undefined ||
     values["content-based-deduplication"]
   )
     return;
-  if (!asked.some(({ name }) => name === "deduplication-window")) return;
-  const field = (written["deduplication-window"] ?? "deduplication-window").slice(0, 200);
+  if (!posted.some(({ name }) => name === "deduplication-window")) return;
+  const field = (writtenNames["deduplication-window"] ?? "deduplication-window").slice(0, 200);
   throw new Refusal(
     "invalid",
     `${field}: requires Deduplication-Id or Content-Based-Deduplication; give one of them, or remove it`,
@@ -143,7 +147,7 @@ const scheduleOnlyNames = (Object.keys(settingRows) as MessageSettingName[]).fil
 
 const noSettings = (firstWritten: string): MessageSettings => ({
   values: {},
-  written: {},
+  writtenNames: {},
   headers: [],
   callback: null,
   failureCallback: null,
@@ -155,14 +159,14 @@ const noSettings = (firstWritten: string): MessageSettings => ({
  * Stores a setting in the message or the callback that it is for. Returns false for an unknown setting of the
  * other brand. Throws `Refusal` for a setting that is unknown or not valid there.
  */
-function storeSetting(root: MessageSettings, given: GivenSetting): boolean {
-  const target = parseTarget(given.name);
+function storeSetting(root: MessageSettings, setting: RawSetting): boolean {
+  const target = parseTarget(setting.name);
   if (target.isIgnored) return true;
-  const settings = findOrCreateSettings(root, target, given);
+  const settings = findOrCreateSettings(root, target, setting);
   const { name, isForward } = target;
   const depth = target.callbacks.length;
   if (isForward) {
-    const header = readForwardedHeader(given.written, name.slice("forward-".length), given.value);
+    const header = readForwardedHeader(setting.writtenName, name.slice("forward-".length), setting.value);
     if (header) settings.headers.push(header);
     return true;
   }
@@ -170,16 +174,16 @@ function storeSetting(root: MessageSettings, given: GivenSetting): boolean {
     if (depth > 0 && !workflowSettingRows[name].forCallbacks)
       throw new Refusal(
         "invalid",
-        `${shortenSetting(given)}: not valid for callbacks; set it on the message`,
+        `${shortenSetting(setting)}: not valid for callbacks; set it on the message`,
       );
-    setWorkflowValue((settings.workflow ??= { values: {}, written: {} }), name, given);
+    setWorkflowValue((settings.workflow ??= { values: {}, writtenNames: {} }), name, setting);
     return true;
   }
-  if (!isSetting(name)) return refuseOrIgnore(given, name);
+  if (!isSetting(name)) return refuseOrIgnore(setting, name);
   const { forCallbacks } = settingRows[name];
   if (depth > 0 && forCallbacks !== true)
-    throw new Refusal("invalid", `${shortenSetting(given)}: ${forCallbacks}`);
-  setValue(settings, name, given);
+    throw new Refusal("invalid", `${shortenSetting(setting)}: ${forCallbacks}`);
+  setValue(settings, name, setting);
   return true;
 }
 
@@ -190,63 +194,63 @@ function storeSetting(root: MessageSettings, given: GivenSetting): boolean {
 function findOrCreateSettings(
   root: MessageSettings,
   target: SettingTarget,
-  given: GivenSetting,
+  setting: RawSetting,
 ): MessageSettings {
   const { callbacks } = target;
   const levels = callbacks.length + (isCallback(target) ? 1 : 0);
   if (levels > limits.callbackDepth)
     throw new Refusal(
       "invalid",
-      `${shortenSetting(given)}: callbacks can be nested at most ${limits.callbackDepth} levels deep`,
+      `${shortenSetting(setting)}: callbacks can be nested at most ${limits.callbackDepth} levels deep`,
     );
-  return callbacks.reduce((settings, child) => (settings[child] ??= noSettings(given.written)), root);
+  return callbacks.reduce((settings, child) => (settings[child] ??= noSettings(setting.writtenName)), root);
 }
 
 const isSetting = (name: string): name is MessageSettingName => Object.hasOwn(settingRows, name);
 
-function refuseOrIgnore(given: GivenSetting, name: string): boolean {
-  if (given.brand !== "svc") return false;
+function refuseOrIgnore(setting: RawSetting, name: string): boolean {
+  if (setting.brand !== "svc") return false;
   const suggestion = findNearest(name, [...Object.keys(settingRows), ...Object.keys(workflowSettingRows)]);
-  const before = given.written.slice(0, given.written.length - name.length);
+  const before = setting.writtenName.slice(0, setting.writtenName.length - name.length);
   const hint =
     suggestion === null
       ? ""
       : `; did you mean ${before}${/[A-Z]/.test(before) ? formatHeaderName(suggestion) : suggestion}?`;
-  throw new Refusal("invalid", `${shortenSetting(given)}: unknown setting${hint}`);
+  throw new Refusal("invalid", `${shortenSetting(setting)}: unknown setting${hint}`);
 }
 
 function setValue<N extends MessageSettingName>(
-  { values, written }: MessageSettings,
+  { values, writtenNames }: MessageSettings,
   name: N,
-  given: GivenSetting,
+  setting: RawSetting,
 ): void {
-  values[name] = readValue(settingRows[name].read, given);
-  written[name] = given.written;
+  values[name] = readValue(settingRows[name].read, setting);
+  writtenNames[name] = setting.writtenName;
 }
 
 function setWorkflowValue<N extends WorkflowSettingName>(
-  { values, written }: WorkflowSettings,
+  { values, writtenNames }: WorkflowSettings,
   name: N,
-  given: GivenSetting,
+  setting: RawSetting,
 ): void {
-  values[name] = readValue(workflowSettingRows[name].read, given);
-  written[name] = given.written;
+  values[name] = readValue(workflowSettingRows[name].read, setting);
+  writtenNames[name] = setting.writtenName;
 }
 
-function readValue<T>(read: (text: string) => T, given: GivenSetting): T {
-  if (given.value.length > limits.headerBytes)
+function readValue<T>(read: (text: string) => T, setting: RawSetting): T {
+  if (setting.value.length > limits.headerBytes)
     throw new Refusal(
       "invalid",
-      `${shortenSetting(given)}: ${given.value.length} characters, the limit is ${limits.headerBytes}`,
+      `${shortenSetting(setting)}: ${setting.value.length} characters, the limit is ${limits.headerBytes}`,
     );
   try {
-    return read(decodeHeaderText(given.value));
+    return read(decodeHeaderText(setting.value));
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
-    const hint = given.hasPlus ? " (in a query string, + is a space: write %2B)" : "";
+    const hint = setting.hasPlus ? " (in a query string, + is a space: write %2B)" : "";
     throw new Refusal(
       error.code,
-      `${shortenSetting(given)}: ${error.message.replace(/^(retry delay|redact fields|cron)?: /, "")}${hint}`,
+      `${shortenSetting(setting)}: ${error.message.replace(/^(retry delay|redact fields|cron)?: /, "")}${hint}`,
     );
   }
 }

@@ -1,7 +1,7 @@
 import { Refusal } from "../../engine/core/values/errors.ts";
 import { limits } from "../../engine/core/values/limits.ts";
-import type { GivenSetting } from "./givenSetting.ts";
-import { isCallback, parseTarget, shortenSetting } from "./givenSetting.ts";
+import type { RawSetting } from "./rawSetting.ts";
+import { isCallback, parseTarget, shortenSetting } from "./rawSetting.ts";
 import type { MessageSettingName } from "./table.ts";
 import type { WorkflowSettingName } from "./workflow.ts";
 
@@ -10,20 +10,20 @@ import type { WorkflowSettingName } from "./workflow.ts";
  * forwarded headers of a callback often contain a credential for the callback URL that the same layer sets.
  * They are dropped if an earlier layer replaces that URL.
  */
-export function mergeLayers(layers: readonly (readonly GivenSetting[])[]): readonly GivenSetting[] {
+export function mergeLayers(layers: readonly (readonly RawSetting[])[]): readonly RawSetting[] {
   const [first = [], ...others] = layers.filter((layer) => layer.length > 0);
   const all = mergeLayer(first);
   const taken = new Map<string, string>();
   let previous = all;
   for (const layer of others) {
     for (const { name, value } of previous) taken.set(name, value).set(overriddenNames[name] ?? name, value);
-    const given = mergeLayer(layer);
-    const replaced = given.filter(
+    const merged = mergeLayer(layer);
+    const replaced = merged.filter(
       ({ name, value }) => isCallback(parseTarget(name)) && taken.has(name) && taken.get(name) !== value,
     );
     const isForOther = (settingName: string): boolean =>
       replaced.some(({ name }) => settingName.startsWith(`${name}-forward-`));
-    previous = given.filter(({ name }) => !taken.has(name) && !isForOther(name));
+    previous = merged.filter(({ name }) => !taken.has(name) && !isForOther(name));
     all.push(...previous);
   }
   return all;
@@ -38,32 +38,32 @@ const overriddenNames: Readonly<Partial<Record<string, string>>> = {
   "content-based-deduplication": "deduplication-id",
 };
 
-function mergeLayer(all: readonly GivenSetting[]): GivenSetting[] {
+function mergeLayer(all: readonly RawSetting[]): RawSetting[] {
   const positions = new Map<string, number>();
-  const kept: GivenSetting[] = [];
-  for (const given of all) {
-    if (given.name.length > longestName)
+  const kept: RawSetting[] = [];
+  for (const setting of all) {
+    if (setting.name.length > longestName)
       throw new Refusal(
         "invalid",
-        `${shortenSetting(given)}: the name is longer than ${longestName} characters`,
+        `${shortenSetting(setting)}: the name is longer than ${longestName} characters`,
       );
-    const { isForward, isIgnored } = parseTarget(given.name);
-    const position = isForward || isIgnored ? undefined : positions.get(given.name);
+    const { isForward, isIgnored } = parseTarget(setting.name);
+    const position = isForward || isIgnored ? undefined : positions.get(setting.name);
     const other = position === undefined ? undefined : kept[position];
-    if (position !== undefined && other) kept[position] = mergeValues(other, given);
-    else positions.set(given.name, kept.push(given) - 1);
+    if (position !== undefined && other) kept[position] = mergeValues(other, setting);
+    else positions.set(setting.name, kept.push(setting) - 1);
   }
   return kept;
 }
 
 /** Merges two settings with the same name. Throws `Refusal` if their values differ and are not lists. */
-function mergeValues(one: GivenSetting, other: GivenSetting): GivenSetting {
+function mergeValues(one: RawSetting, other: RawSetting): RawSetting {
   if (one.value === other.value) return one;
   if (listSettings.has(one.name)) return { ...one, value: `${one.value},${other.value}` };
   const both =
-    one.written === other.written
+    one.writtenName === other.writtenName
       ? "given twice with different values"
-      : `also given as ${one.written} with a different value`;
+      : `also given as ${one.writtenName} with a different value`;
   throw new Refusal("invalid", `${shortenSetting(other)}: ${both}; remove one`);
 }
 

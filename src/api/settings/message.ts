@@ -10,7 +10,7 @@ import { limits } from "../../engine/core/values/limits.ts";
 import { canonicalName, headerValue, joinHeaders } from "../../engine/core/values/headers.ts";
 import { makeDeduplicationKey } from "./deduplicationKey.ts";
 import { readForwardedHeader } from "./forward.ts";
-import type { GivenSetting } from "./givenSetting.ts";
+import type { RawSetting } from "./rawSetting.ts";
 import type { MessageSettings } from "./grammar.ts";
 import { readAllSettings } from "./grammar.ts";
 import type { MessageSettingName, SettingValues } from "./table.ts";
@@ -128,13 +128,13 @@ const isContentHeader = (name: string): boolean => {
 };
 
 /**
- * Returns `given` with at most one content type, and without one if `content` has it. The content type of the
+ * Returns `forwarded` with at most one content type, and without one if `content` has it. The content type of the
  * request takes precedence over `forward-content-type`, which is for requests without one.
  */
-function withOneType(content: HeaderList, given: HeaderList): HeaderList {
-  if (given.length === 0) return given;
+function withOneType(content: HeaderList, forwarded: HeaderList): HeaderList {
+  if (forwarded.length === 0) return forwarded;
   let hasType = headerValue(content, "Content-Type") !== undefined;
-  return given.filter(([name]) => {
+  return forwarded.filter(([name]) => {
     if (name !== "Content-Type") return true;
     const isFirst = !hasType;
     hasType = true;
@@ -159,17 +159,17 @@ function toSendSettings(settings: MessageSettings, headers: HeaderList): SendSet
 }
 
 /** Returns the flow-control key with its limits. Throws `Refusal` if only one of them is given. */
-function readFlowControl({ values, written }: MessageSettings): FlowControl | null {
+function readFlowControl({ values, writtenNames }: MessageSettings): FlowControl | null {
   const key = values["flow-control-key"];
   const limits = values["flow-control-value"];
   if (key === undefined && limits === undefined) return null;
   if (limits === undefined)
     throw new Refusal(
       "invalid",
-      `${written["flow-control-key"]}: requires Flow-Control-Value, for example parallelism=10`,
+      `${writtenNames["flow-control-key"]}: requires Flow-Control-Value, for example parallelism=10`,
     );
   if (key === undefined)
-    throw new Refusal("invalid", `${written["flow-control-value"]}: requires Flow-Control-Key`);
+    throw new Refusal("invalid", `${writtenNames["flow-control-value"]}: requires Flow-Control-Key`);
   return { key, ...limits };
 }
 
@@ -181,10 +181,10 @@ function readCallback(url: string | undefined, settings: MessageSettings | null)
 }
 
 /** Returns the failure callback among the headers of a post; null if it has none. Reads no other setting. */
-export function readFailureCallback(posted: readonly GivenSetting[]): CallbackSettings | null {
-  const given = posted.filter(({ name }) => name.startsWith("failure-callback"));
-  if (!given.some(({ name }) => name === "failure-callback")) return null;
-  const { values, failureCallback } = readAllSettings(given).settings;
+export function readFailureCallback(posted: readonly RawSetting[]): CallbackSettings | null {
+  const callbackSettings = posted.filter(({ name }) => name.startsWith("failure-callback"));
+  if (!callbackSettings.some(({ name }) => name === "failure-callback")) return null;
+  const { values, failureCallback } = readAllSettings(callbackSettings).settings;
   return readCallback(values["failure-callback"], failureCallback);
 }
 
@@ -225,10 +225,10 @@ function sumHeaderBytes({ headers, callback, failureCallback }: SendSettings): n
  * `Refusal` for a setting that a retry cannot change.
  */
 export function readOverrides(settings: MessageSettings): Overrides {
-  const { values, written } = settings;
+  const { values, writtenNames } = settings;
   for (const name of Object.keys(values) as MessageSettingName[]) {
     const { forRetries } = settingRows[name];
-    if (forRetries !== true) throw new Refusal("invalid", `${written[name] ?? name}: ${forRetries}`);
+    if (forRetries !== true) throw new Refusal("invalid", `${writtenNames[name] ?? name}: ${forRetries}`);
   }
   return {
     ...readSendOverrides(settings),

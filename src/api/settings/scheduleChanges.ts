@@ -4,7 +4,7 @@ import type { Overrides } from "../../engine/core/deadLetters/overrides.ts";
 import { canonicalName } from "../../engine/core/values/headers.ts";
 import { Refusal } from "../../engine/core/values/errors.ts";
 import { parseBrandedHeader } from "../http/brand.ts";
-import type { GivenSetting } from "./givenSetting.ts";
+import type { RawSetting } from "./rawSetting.ts";
 import type { MessageSettings } from "./grammar.ts";
 import { readSettings } from "./grammar.ts";
 import { readOverrides } from "./message.ts";
@@ -32,10 +32,10 @@ const fields: Partial<Record<MessageSettingName, ClearableField>> = {
  * `Refusal` for a setting that is malformed, or that cannot be changed or removed.
  */
 export function readScheduleSettings(
-  given: readonly GivenSetting[],
+  added: readonly RawSetting[],
   removed: readonly string[],
 ): { changes: SettingChanges; overrides: Overrides; ignored: string[] } {
-  const { settings, ignored } = readSettings(given);
+  const { settings, ignored } = readSettings(added);
   const { cron, "queue-name": queue, ...values } = settings.values;
   refuseUnchangeable(settings);
   const { cleared, withoutHeaders } = readRemoved(removed);
@@ -51,12 +51,12 @@ export function readScheduleSettings(
   };
 }
 
-function refuseUnchangeable({ values, written }: MessageSettings): void {
+function refuseUnchangeable({ values, writtenNames }: MessageSettings): void {
   for (const name of Object.keys(values) as MessageSettingName[])
     if (!ownNames.has(name) && settingRows[name].forRetries !== true)
       throw new Refusal(
         "invalid",
-        `settings.${(written[name] ?? name).slice(0, 200)}: cannot be changed; create the schedule again`,
+        `settings.${(writtenNames[name] ?? name).slice(0, 200)}: cannot be changed; create the schedule again`,
       );
 }
 
@@ -64,10 +64,10 @@ function refuseUnchangeable({ values, written }: MessageSettings): void {
 function readRemoved(names: readonly string[]): { cleared: ClearableField[]; withoutHeaders: string[] } {
   const cleared = new Set<ClearableField>();
   const withoutHeaders: string[] = [];
-  for (const written of names) {
-    const name = parseBrandedHeader(written)?.name ?? "";
+  for (const writtenName of names) {
+    const name = parseBrandedHeader(writtenName)?.name ?? "";
     if (name.startsWith("forward-")) withoutHeaders.push(canonicalName(name.slice("forward-".length)));
-    else cleared.add(findField(name) ?? refuseRemoval(written));
+    else cleared.add(findField(name) ?? refuseRemoval(writtenName));
   }
   return { cleared: [...cleared], withoutHeaders };
 }
@@ -78,9 +78,9 @@ function findField(name: string): ClearableField | null {
   return isClearable(field) ? field : null;
 }
 
-function refuseRemoval(written: string): never {
-  const hint = /-(failure-)?callback-/i.test(written)
+function refuseRemoval(writtenName: string): never {
+  const hint = /-(failure-)?callback-/i.test(writtenName)
     ? "give the URL of the callback with all its settings"
     : "create the schedule again";
-  throw new Refusal("invalid", `settings.${written.slice(0, 200)}: cannot be removed; ${hint}`);
+  throw new Refusal("invalid", `settings.${writtenName.slice(0, 200)}: cannot be removed; ${hint}`);
 }

@@ -137,9 +137,9 @@ function readRunId(text: string): string {
 
 /**
  * Checks the id of a new run. Throws `Refusal` for an id that a path cannot contain: clients put the id into
- * paths unencoded, so such a run could never end. `written`: the name of the setting as the caller wrote it.
+ * paths unencoded, so such a run could never end. `writtenName`: the name of the setting as the caller wrote it.
  */
-export function checkNewRunId(runId: string, written = "workflow-runid"): void {
+export function checkNewRunId(runId: string, writtenName = "workflow-runid"): void {
   const [found] = /[\s/\\?#%]/u.exec(runId) ?? [];
   if (found === undefined && runId !== "." && runId !== "..") return;
   const problem =
@@ -149,7 +149,7 @@ export function checkNewRunId(runId: string, written = "workflow-runid"): void {
   const allowed = "use an id without white space and / \\ ? # %, other than . and ..";
   throw new Refusal(
     "invalid",
-    `${written.slice(0, 200)}: ${JSON.stringify(shorten(runId))} ${problem}; ${allowed}`,
+    `${writtenName.slice(0, 200)}: ${JSON.stringify(shorten(runId))} ${problem}; ${allowed}`,
   );
 }
 

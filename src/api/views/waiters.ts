@@ -17,12 +17,12 @@ export const waiterSchema = toSchema(waiterFields);
 export const waiterJson = (waiter: Waiter): Record<string, unknown> =>
   toJson(waiterFields, {
     ...waiter,
-    shown: redactGiven(waiter.given, waiter),
-    shownAfterTimeout: redactGiven(waiter.timeoutGiven, waiter),
+    shown: redactHeaders(waiter.given, waiter),
+    shownAfterTimeout: redactHeaders(waiter.timeoutGiven, waiter),
   });
 
-const redactGiven = (given: HeaderList, { redaction }: Waiter): HeaderList =>
-  redaction ? redactForwarded(given, redaction) : given;
+const redactHeaders = (headers: HeaderList, { redaction }: Waiter): HeaderList =>
+  redaction ? redactForwarded(headers, redaction) : headers;
 
 /** The result of a notification for one waiting step. */
 export const notifiedSchema = z.object({
@@ -76,13 +76,13 @@ export function listShownHeaders(
   rawHeaders: readonly string[],
   proof: Pick<Proof, "token"> | null,
 ): HeaderList {
-  const given: [string, string][] = [];
+  const headers: [string, string][] = [];
   for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
     const name = rawHeaders[at] ?? "";
     const value = rawHeaders[at + 1] ?? "";
-    if (/^((svc|upstash)-|content-type$)/i.test(name)) given.push([canonicalName(name), value]);
+    if (/^((svc|upstash)-|content-type$)/i.test(name)) headers.push([canonicalName(name), value]);
   }
-  return withoutToken(given, proof);
+  return withoutToken(headers, proof);
 }
 
 /** Returns the headers without those that contain the token. */

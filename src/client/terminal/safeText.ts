@@ -55,11 +55,11 @@ const wide = new RegExp(
   "u",
 );
 
-const plain = /^[\x20-\x7e]*$/;
+const asciiOnly = /^[\x20-\x7e]*$/;
 
 /** Returns how many columns of a terminal a line takes. */
 export function widthOf(line: string): number {
-  if (plain.test(line)) return line.length;
+  if (asciiOnly.test(line)) return line.length;
   let width = 0;
   for (const { segment } of segmenter.segment(line)) width += widthOfCharacter(segment);
   return width;
@@ -70,7 +70,7 @@ const widthOfCharacter = (character: string): number =>
 
 /** Returns a line that takes at most `width` columns. An ellipsis replaces the part that is cut. */
 export function fitLine(line: string, width: number): string {
-  if (plain.test(line) ? line.length <= width : widthOf(line) <= width) return line;
+  if (asciiOnly.test(line) ? line.length <= width : widthOf(line) <= width) return line;
   let fitted = "";
   let used = 0;
   for (const { segment } of segmenter.segment(line)) {

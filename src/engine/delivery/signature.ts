@@ -101,12 +101,12 @@ export function verifyStandard({
   const expected = keys.map((key) =>
     Buffer.from(makeStandardSignature({ id, time: timestamp, body: [body], key })),
   );
-  const given = signature
+  const signatures = signature
     .split(" ")
     .slice(0, maxSignatures)
     .map((text) => Buffer.from(text));
   return expected.some((one) =>
-    given.some((other) => one.length === other.length && timingSafeEqual(one, other)),
+    signatures.some((other) => one.length === other.length && timingSafeEqual(one, other)),
   );
 }
 
@@ -156,11 +156,11 @@ const makeSignature = (text: string, key: string): string =>
  * that the time reveals nothing about the correct signature.
  */
 function isSignedByAny(keys: readonly string[], text: string, signature: string): boolean {
-  const given = Buffer.from(signature);
+  const received = Buffer.from(signature);
   let isFound = false;
   for (const key of keys) {
     const expected = Buffer.from(makeSignature(text, key));
-    if (given.length === expected.length && timingSafeEqual(given, expected)) isFound = true;
+    if (received.length === expected.length && timingSafeEqual(received, expected)) isFound = true;
   }
   return isFound;
 }

@@ -85,10 +85,10 @@ function pickNotices(found: readonly AlertNotice[], { events, earlier, now }: No
   const recent = earlier.filter((alert) => isRecentAlert(alert, now));
   const known = new Set(recent.map(toKey));
   const dropped = new Set(earlier.flatMap((alert) => alert.dropped ?? []));
-  const wanted: readonly string[] = events;
+  const chosenEvents: readonly string[] = events;
   const fresh = found
     .map(cutNotice)
-    .filter((notice) => wanted.includes(notice.event) && !known.has(toKey(notice)))
+    .filter((notice) => chosenEvents.includes(notice.event) && !known.has(toKey(notice)))
     .filter((notice) => !dropped.has(toAlertId(notice, now)));
   const parts = [...Map.groupBy(fresh, ({ event }) => event)].map(([event, notices]) => {
     const room = Math.max(0, maxAlertsPerEvent - recent.filter((alert) => alert.event === event).length);

@@ -58,13 +58,13 @@ const postgresAdvice =
  */
 export async function backupStore(
   settings: StoreSettings,
-  given: string,
+  filePath: string,
   { withKeys, report }: { withKeys: boolean; report?(line: string): void },
 ): Promise<BackupReport> {
   if (settings.databaseUrl !== "") throw new BackupRefused(postgresAdvice);
   const { data } = settings;
   if (!hasStore(data)) throw new BackupRefused(`${data}: no store found; name the data folder with --data`);
-  const file = resolve(given);
+  const file = resolve(filePath);
   const keysFile = `${file}.keys`;
   for (const path of withKeys ? [file, keysFile] : [file])
     if (existsSync(path)) throw new BackupRefused(`${path}: already exists; choose another name`);
@@ -138,11 +138,11 @@ function removeDatabase(path: string): void {
  */
 export async function restoreStore(
   settings: StoreSettings,
-  given: string,
+  filePath: string,
   { force = false, report }: { force?: boolean; report?(line: string): void } = {},
 ): Promise<{ bytes: number; took: Millis; endedAt: Millis | null }> {
   if (settings.databaseUrl !== "") throw new BackupRefused(postgresAdvice);
-  const file = resolve(given);
+  const file = resolve(filePath);
   const isFolder = isReplica(file);
   if (!isFolder && !statSync(file, { throwIfNoEntry: false })?.isFile())
     throw new BackupRefused(

@@ -99,12 +99,12 @@ type Login = z.output<typeof loginSchema>;
 
 function createLogin(parts: Parts): Handler {
   return async (browser, incoming, context) => {
-    const given = readObject(loginSchema, incoming);
-    const person = browser.user ?? ("name" in given ? given.name : "");
-    if ("operatorPassword" in given) return logInOperator(parts, browser, { given, person, incoming });
+    const login = readObject(loginSchema, incoming);
+    const person = browser.user ?? ("name" in login ? login.name : "");
+    if ("operatorPassword" in login) return logInOperator(parts, browser, { login, person, incoming });
     const { sessions } = parts;
     const operator = await sessions.findOperator(browser);
-    const { account, right, opener } = await findLogin(parts, given, { operator, incoming, context });
+    const { account, right, opener } = await findLogin(parts, login, { operator, incoming, context });
     const named = opener.kind === "operator" ? (operator?.name ?? "") : person;
     const actor = toSessionActor({ opener, name: named }, incoming.callerIp);
     const { cookie, session } = await sessions.open(account, {
@@ -124,12 +124,12 @@ async function logInOperator(
   { sessions, admission }: Parts,
   browser: BrowserRequest,
   {
-    given,
+    login,
     person,
     incoming,
-  }: { given: { operatorPassword: string }; person: string; incoming: IncomingRequest },
+  }: { login: { operatorPassword: string }; person: string; incoming: IncomingRequest },
 ): Promise<Reply> {
-  await admission.checkLogin("operator", toBasic("operator", given.operatorPassword), incoming.callerIp);
+  await admission.checkLogin("operator", toBasic("operator", login.operatorPassword), incoming.callerIp);
   const { cookie, expiresAt } = await sessions.openForOperator(person);
   return {
     shown: { account: null, operator: { name: person, expiresAt } },
@@ -143,15 +143,15 @@ type Holder = Pick<Proof, "account" | "right"> & { opener: SessionCredential };
 /** Checks what a person gave and returns the account, its rights and the credential. Throws `Refusal`. */
 async function findLogin(
   { sessions, admission }: Parts,
-  given: Exclude<Login, { operatorPassword: string }>,
+  login: Exclude<Login, { operatorPassword: string }>,
   { operator, incoming: { callerIp }, context: { store } }: LoginContext,
 ): Promise<Holder> {
-  if ("switchTo" in given) {
+  if ("switchTo" in login) {
     if (operator === null) throw new Refusal("forbidden", "switchTo: requires a session of the operator");
-    return { account: await findActive(store, given.switchTo), right: "all", opener: { kind: "operator" } };
+    return { account: await findActive(store, login.switchTo), right: "all", opener: { kind: "operator" } };
   }
-  if ("code" in given) {
-    const id = isLoopback(callerIp) ? sessions.takeCode(given.code) : null;
+  if ("code" in login) {
+    const id = isLoopback(callerIp) ? sessions.takeCode(login.code) : null;
     if (id === null)
       throw new Refusal(
         "unauthorized",
@@ -159,10 +159,10 @@ async function findLogin(
       );
     return { account: await findActive(store, id), right: "all", opener: { kind: "password" } };
   }
-  const isToken = "token" in given;
+  const isToken = "token" in login;
   const { proof } = isToken
-    ? await admission.checkLogin("token", `Bearer ${given.token}`, callerIp)
-    : await admission.checkLogin("account", toBasic(given.account, given.password), callerIp);
+    ? await admission.checkLogin("token", `Bearer ${login.token}`, callerIp)
+    : await admission.checkLogin("account", toBasic(login.account, login.password), callerIp);
   if (!proof) throw new Refusal("unauthorized", "account: unknown");
   return { ...proof, opener: isToken ? toCredential(proof) : { kind: "password" } };
 }

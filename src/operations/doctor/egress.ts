@@ -122,12 +122,12 @@ async function checkConnection(
   const { connectTimeout } = settings;
   const connector = egress.connector(connectTimeout);
   const since = elapsed();
-  const given = {
+  const options = {
     ...{ hostname: hostname.replace(/^\[|\]$/g, ""), host, protocol },
     port: port === "" ? (protocol === "https:" ? "443" : "80") : port,
   };
   const opened = await new Promise<TLSSocket | Error>((resolve) =>
-    connector(given, (error, socket) => resolve(error ?? (socket as TLSSocket))),
+    connector(options, (error, socket) => resolve(error ?? (socket as TLSSocket))),
   );
   if (opened instanceof Error)
     return problem(

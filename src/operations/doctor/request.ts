@@ -24,18 +24,18 @@ export type SentBody = { body: Uint8Array; headers?: Record<string, string> } | 
  * in it. Does not follow redirects. If the other side asks for an announced body and does not respond within
  * 1 s, the status is 100.
  */
-export async function requestReply(url: string, path: string, given?: SentBody): Promise<Reply> {
+export async function requestReply(url: string, path: string, sentBody?: SentBody): Promise<Reply> {
   const { protocol, hostname, port } = new URL(url);
-  const body = given && "body" in given ? given.body : undefined;
+  const body = sentBody && "body" in sentBody ? sentBody.body : undefined;
   const request = protocol === "https:" ? requestHttps : requestHttp;
   const sent = request({
     ...{ protocol, port, path, hostname: hostname.replace(/^\[|\]$/g, "") },
-    method: given ? "POST" : "GET",
-    headers: toBodyHeaders(given),
+    method: sentBody ? "POST" : "GET",
+    headers: toBodyHeaders(sentBody),
     agent: false,
     signal: AbortSignal.timeout(responseTimeout * (1 + Math.ceil((body?.length ?? 0) / 1024 ** 2))),
   });
-  const isAnnounced = given !== undefined && "length" in given;
+  const isAnnounced = sentBody !== undefined && "length" in sentBody;
   const reply = awaitReply(sent);
   if (isAnnounced) sent.flushHeaders();
   else sent.end(body);
@@ -67,8 +67,8 @@ const awaitReply = (sent: ClientRequest): Promise<Reply> =>
     });
   });
 
-function toBodyHeaders(given: SentBody | undefined): Record<string, string | number> {
-  if (given === undefined) return {};
-  if ("body" in given) return { ...given.headers, "content-length": given.body.length };
-  return { "content-length": given.length, expect: "100-continue" };
+function toBodyHeaders(sentBody: SentBody | undefined): Record<string, string | number> {
+  if (sentBody === undefined) return {};
+  if ("body" in sentBody) return { ...sentBody.headers, "content-length": sentBody.body.length };
+  return { "content-length": sentBody.length, expect: "100-continue" };
 }

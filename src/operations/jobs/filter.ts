@@ -40,8 +40,8 @@ const filterSchemas = {
 } as const satisfies Record<BulkActionName, z.ZodObject>;
 
 /** Returns what a job selects, from the filter of its request. Throws `Refusal` for an unknown field. */
-export function readJobFilter(action: BulkActionName, given: unknown): BulkSelection {
-  const fields = mergeParameters(null, given);
+export function readJobFilter(action: BulkActionName, members: unknown): BulkSelection {
+  const fields = mergeParameters(null, members);
   const read = <T extends z.ZodObject>(schema: T): z.output<T> => readFields(schema, fields) as z.output<T>;
   switch (action) {
     case "dlq.retry":

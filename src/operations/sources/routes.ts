@@ -129,14 +129,14 @@ const redactForToken = (incoming: IncomingRequest, shown: Record<string, unknown
 const toSourceSetUp = ({
   destination,
   name,
-  settings: given,
+  settings,
   verification,
   deduplicate,
   paused,
 }: z.output<typeof creationSchema>): SourceSettings => ({
   destination,
   name: name ?? "",
-  headers: toSettingHeaders("settings", given ?? {}),
+  headers: toSettingHeaders("settings", settings ?? {}),
   verification: verification ?? null,
   deduplicate: deduplicate ?? true,
   paused: paused ?? false,
@@ -235,13 +235,10 @@ const patch = route({
   },
 });
 
-function toSourceChange({
-  settings: given,
-  ...rest
-}: z.output<typeof changeSchema>): Partial<SourceSettings> {
+function toSourceChange({ settings, ...rest }: z.output<typeof changeSchema>): Partial<SourceSettings> {
   const changed = {
     ...rest,
-    ...(given === undefined ? {} : { headers: toSettingHeaders("settings", given) }),
+    ...(settings === undefined ? {} : { headers: toSettingHeaders("settings", settings) }),
   };
   return Object.fromEntries(Object.entries(changed).filter(([, value]) => value !== undefined));
 }

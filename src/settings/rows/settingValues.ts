@@ -261,8 +261,8 @@ export const otlpHeaders = z
   .transform((headersText, context) => {
     const headers: [name: string, value: string][] = [];
     for (const item of headersText.split(",").filter((piece) => piece.trim() !== "")) {
-      const [, name = "", given = ""] = headerPattern.exec(item) ?? [];
-      const value = decodeValue(given);
+      const [, name = "", encoded = ""] = headerPattern.exec(item) ?? [];
+      const value = decodeValue(encoded);
       if (name === "" || value === null || !headerValuePattern.test(value)) {
         // The text is secret, so the message does not show it.
         context.addIssue({
@@ -277,9 +277,9 @@ export const otlpHeaders = z
   })
   .describe("names with values in percent encoding, separated by commas");
 
-function decodeValue(given: string): string | null {
+function decodeValue(encoded: string): string | null {
   try {
-    return decodeURIComponent(given);
+    return decodeURIComponent(encoded);
   } catch {
     return null;
   }

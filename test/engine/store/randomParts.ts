@@ -72,7 +72,7 @@ export function makeCredentialCommands(
     { name: "rewrite", input: { accounts: [account], sources: [[account, named.id]], settings: [] } },
     {
       name: "takeBurst",
-      input: { account, needed: 1 + integerBelow(3), wanted: integerBelow(9) },
+      input: { account, needed: 1 + integerBelow(3), recent: integerBelow(9) },
     },
   ];
 }

@@ -154,11 +154,11 @@ const makeChangeRoute = (
 
 const offeredPlans = ["paid", "fixed_1m", "fixed_10m", "fixed_100m"] as const satisfies PlanName[];
 const offeredNames = offeredPlans.map((plan) => (plan === "paid" ? plan : `svc_${plan}`));
-const findPlan = (written: string): PlanName | undefined =>
+const findPlan = (text: string): PlanName | undefined =>
   offeredPlans.find(
     (plan) =>
-      written === plan ||
-      (plan !== "paid" && /^(svc|qstash)_/.test(written) && written.slice(written.indexOf("_") + 1) === plan),
+      text === plan ||
+      (plan !== "paid" && /^(svc|qstash)_/.test(text) && text.slice(text.indexOf("_") + 1) === plan),
   );
 
 const planSchema = z.strictObject({

@@ -124,13 +124,13 @@ const toAccountChange = ({
   standardWebhooks,
   allowedHosts,
 }: z.output<typeof changeSchema>) => {
-  const written = Object.entries(limits).flatMap(([name, value]) =>
+  const limitTexts = Object.entries(limits).flatMap(([name, value]) =>
     value === undefined ? [] : [[name, value === null ? "plan" : String(value)] as const],
   );
   const price =
     reservedPrice === undefined ? undefined : reservedPrice === null ? "plan" : String(reservedPrice);
-  const asked: AccountRequest = { plan, reservedPrice: price, ...Object.fromEntries(written) };
-  const change = parseAccountChange(asked, (field) =>
+  const accountRequest: AccountRequest = { plan, reservedPrice: price, ...Object.fromEntries(limitTexts) };
+  const change = parseAccountChange(accountRequest, (field) =>
     field === "plan" || field === "reservedPrice" ? field : `limits.${field}`,
   );
   return {
@@ -185,8 +185,8 @@ const create = operatorRoute({
   answers: { 200: { about: "The account, with its credentials.", schema: createdAccountSchema } },
   refusals: ["forbidden", "conflict"],
   handle: async ({ accountAdmin, incoming, context }) => {
-    const { name, ...asked } = readObject(creationSchema, incoming);
-    const account = await accountAdmin.create({ name, change: toAccountChange(asked) });
+    const { name, ...changeFields } = readObject(creationSchema, incoming);
+    const account = await accountAdmin.create({ name, change: toAccountChange(changeFields) });
     const { token, password, signingKeys } = account;
     const { current, next } = signingKeys;
     const [record] = await accountsJson([account], context);
@@ -226,14 +226,14 @@ const change = operatorRoute({
   answers: accountAnswers,
   refusals: ["not-found", "forbidden"],
   handle: async ({ accountAdmin, params, incoming, context }) => {
-    const asked = readObject(changeSchema, incoming);
-    if (Object.keys(asked).length === 0)
+    const changeFields = readObject(changeSchema, incoming);
+    if (Object.keys(changeFields).length === 0)
       throw new Refusal(
         "invalid",
         "body: nothing to change; give plan, reservedPrice, limits, allowedHosts or standardWebhooks",
       );
     const { id } = await findAccount(accountAdmin, params.account);
-    return respondWithAccount(await accountAdmin.change(id, toAccountChange(asked)), context);
+    return respondWithAccount(await accountAdmin.change(id, toAccountChange(changeFields)), context);
   },
 });
 

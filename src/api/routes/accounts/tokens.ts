@@ -87,7 +87,7 @@ const create = route({
   },
   refusals: ["forbidden", "limit-exceeded"],
   handle: async ({ account, incoming, context }) => {
-    const { expires, ...asked } = readObject(creationSchema, incoming);
+    const { expires, ...request } = readObject(creationSchema, incoming);
     const expiresAt = readExpiry(expires, context.now());
     const token = makeRandomToken(account.id);
     const { scope = null } = readScope(incoming);
@@ -95,7 +95,7 @@ const create = route({
       account: account.id,
       hash: hashToken(token),
       scope,
-      ...asked,
+      ...request,
       expiresAt,
     });
     return {

@@ -93,8 +93,8 @@ function toChange({ url, headers, body, bodyBase64 }: z.output<typeof changeSche
 }
 
 /** Returns the headers of a delivery. Headers that are never forwarded are left out. */
-const readDeliveryHeaders = (given: z.output<typeof headersSchema>): HeaderList =>
-  Object.entries(given).flatMap(([name, values]) =>
+const readDeliveryHeaders = (members: z.output<typeof headersSchema>): HeaderList =>
+  Object.entries(members).flatMap(([name, values]) =>
     [values].flat().flatMap((value) => {
       const header = readForwardedHeader(`headers.${name}`, name.toLowerCase(), value.trim());
       return header === null ? [] : [header];

@@ -121,7 +121,7 @@ const add = route({
   refusals: ["limit-exceeded", "storage-quota-exceeded", "disk-low", "forbidden"],
   handle: async ({ account, params, incoming, context }) => {
     const name = checkName("name", params.name);
-    const given = {
+    const addition = {
       account: account.id,
       name,
       endpoints: readObject(addedSchema, incoming).endpoints.map(readEndpoint),
@@ -129,15 +129,15 @@ const add = route({
     checkMayReadToSend(
       incoming,
       `a message to the URL group ${name}`,
-      given.endpoints.map(({ url }) => url),
+      addition.endpoints.map(({ url }) => url),
     );
     const headers = warningHeader(
       makeHostWarnings(
         { incoming, context },
-        given.endpoints.map(({ url }) => ({ url, group: null })),
+        addition.endpoints.map(({ url }) => ({ url, group: null })),
       ),
     );
-    return { status: 200, body: groupJson(await context.store.execute("addEndpoints", given)), headers };
+    return { status: 200, body: groupJson(await context.store.execute("addEndpoints", addition)), headers };
   },
 });
 
@@ -271,10 +271,10 @@ const setHeaders = route({
  */
 function readDefaultHeaders(
   account: Account,
-  given: KeptSettings,
+  keptSettings: KeptSettings,
   now: number,
 ): { headers: HeaderList; ignored: string[] } {
-  const headers = toSettingHeaders("headers", given);
+  const headers = toSettingHeaders("headers", keptSettings);
   const { settings, ignored } = readSettings(listHeaderSettings(headers.flat()));
   refuseScheduleSettings(settings);
   const post = {

@@ -113,9 +113,15 @@ const tail = route({
   }),
 });
 
-async function readPage({ store }: RouteContext, account: Account, asked: z.output<typeof query>) {
-  const { order, count, cursor = null } = asked;
-  const page = await store.read.log({ account: account.id, filter: toFilter(asked), order, cursor, count });
+async function readPage({ store }: RouteContext, account: Account, logQuery: z.output<typeof query>) {
+  const { order, count, cursor = null } = logQuery;
+  const page = await store.read.log({
+    account: account.id,
+    filter: toFilter(logQuery),
+    order,
+    cursor,
+    count,
+  });
   return {
     events: page.events.map((event) => toJson(eventFields, event)),
     cursor: page.cursor === null ? {} : { cursor: page.cursor },

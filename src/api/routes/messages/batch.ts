@@ -176,15 +176,15 @@ async function readEach(
  * message. `Upstash-` settings there are ignored, and their names are returned.
  */
 function listIgnoredHeaders({ rawHeaders }: IncomingRequest): string[] {
-  const given = listHeaderSettings(rawHeaders).filter(({ name }) => !ignoredSettings.test(name));
-  const unsupported = given.find(({ brand }) => brand === "svc");
+  const headerSettings = listHeaderSettings(rawHeaders).filter(({ name }) => !ignoredSettings.test(name));
+  const unsupported = headerSettings.find(({ brand }) => brand === "svc");
   if (unsupported)
     throw new Refusal(
       "invalid",
-      `${unsupported.written.slice(0, 200)}: not valid for the request itself; ` +
+      `${unsupported.writtenName.slice(0, 200)}: not valid for the request itself; ` +
         "put it in the headers of each message",
     );
-  return given.map(({ written }) => written.toLowerCase());
+  return headerSettings.map(({ writtenName }) => writtenName.toLowerCase());
 }
 
 /** Reports whether an item has the id of a workflow run, even if the item cannot be read. */

@@ -64,11 +64,11 @@ const maxHeaders = 10_000;
 const maxNames = 30 * maxItems;
 
 /**
- * An item of the list. `given` has the known members that are not empty, and `unknownMembers` has the other
+ * An item of the list. `members` has the known members that are not empty, and `unknownMembers` has the other
  * members. `headers` alternates between names and values; a value that cannot be read is empty.
  */
 export type Item = {
-  given: unknown;
+  members: unknown;
   unknownMembers: Readonly<Record<string, unknown>>;
   headers: readonly string[];
 };
@@ -83,17 +83,17 @@ export async function parseItems(
   if (body.length === 0) throw new Refusal("invalid", "body: missing; give a JSON list of messages");
   let items = 0;
   let names = 0;
-  const toItems = (given: unknown[], text: Bytes): Item[] => {
-    items += given.length;
+  const toItems = (values: unknown[], text: Bytes): Item[] => {
+    items += values.length;
     if (items > maxItems) return [];
-    const read = given.map(toItem);
+    const read = values.map(toItem);
     names += read.reduce((sum, { headers }) => sum + headers.length / 2, 0);
     if (names > maxNames)
       throw new Refusal(
         "invalid",
         `body: more than ${maxNames} message headers; send the messages in several requests`,
       );
-    return read.some(({ given }) => isStructured(given))
+    return read.some(({ members }) => isStructured(members))
       ? withBodyTexts(read, readMemberTexts(text, "body"))
       : read;
   };
@@ -112,8 +112,8 @@ export async function parseItems(
   return read;
 }
 
-const isStructured = (given: unknown): given is { body: object } =>
-  typeof given === "object" && given !== null && "body" in given && typeof given.body === "object";
+const isStructured = (members: unknown): members is { body: object } =>
+  typeof members === "object" && members !== null && "body" in members && typeof members.body === "object";
 
 /**
  * Returns the items, with each JSON body replaced by its text in the request, so that it is delivered exactly
@@ -121,7 +121,7 @@ const isStructured = (given: unknown): given is { body: object } =>
  */
 const withBodyTexts = (items: readonly Item[], texts: ReadonlyMap<number, string>): Item[] =>
   items.map((one, at) =>
-    isStructured(one.given) ? { ...one, given: { ...one.given, body: texts.get(at) } } : one,
+    isStructured(one.members) ? { ...one, members: { ...one.members, body: texts.get(at) } } : one,
   );
 
 /**
@@ -131,27 +131,27 @@ const withBodyTexts = (items: readonly Item[], texts: ReadonlyMap<number, string
 const maxUnknownMembers = 100;
 
 /** Reads one item. A member with `null` or `""` is skipped, because some clients send every member. */
-function toItem(given: unknown): Item {
-  if (typeof given !== "object" || given === null || Array.isArray(given))
-    return { given, unknownMembers: {}, headers: [] };
+function toItem(item: unknown): Item {
+  if (typeof item !== "object" || item === null || Array.isArray(item))
+    return { members: item, unknownMembers: {}, headers: [] };
   const members: Record<string, unknown> = {};
   const unknownMembers: [name: string, value: unknown][] = [];
-  for (const [name, value] of Object.entries(given)) {
+  for (const [name, value] of Object.entries(item)) {
     if (value === null || value === "") continue;
     if (Object.hasOwn(itemSchema.shape, name)) members[name] = value;
     else if (unknownMembers.length < maxUnknownMembers) unknownMembers.push([name, value]);
   }
   return {
-    given: members,
+    members,
     unknownMembers: Object.fromEntries(unknownMembers),
     headers: listHeaders(members["headers"]),
   };
 }
 
-function listHeaders(given: unknown): readonly string[] {
+function listHeaders(headerMap: unknown): readonly string[] {
   const headers: string[] = [];
-  if (typeof given !== "object" || given === null) return headers;
-  for (const [name, value] of Object.entries(given)) {
+  if (typeof headerMap !== "object" || headerMap === null) return headers;
+  for (const [name, value] of Object.entries(headerMap)) {
     if (headers.length > 2 * maxHeaders) break;
     const values: unknown[] = Array.isArray(value) ? value : [value];
     // One more than `maxHeaders` is enough to refuse the message.
@@ -169,30 +169,30 @@ const isNumberOrBoolean = (value: unknown): value is number | boolean =>
  * has a wrong type.
  */
 export function readMembers({
-  given,
+  members,
   headers,
-}: Pick<Item, "given" | "headers">): z.output<typeof itemSchema> {
+}: Pick<Item, "members" | "headers">): z.output<typeof itemSchema> {
   if (headers.length / 2 > maxHeaders)
     throw new Refusal("invalid", `headers: more than ${maxHeaders}; send fewer headers`);
-  return isItem(given) ? given : parseObject(itemSchema, given, "message");
+  return isItem(members) ? members : parseObject(itemSchema, members, "message");
 }
 
 /** Throws `Refusal` for the first unknown member of an item, if it has any. */
 export function refuseUnknownMembers({
-  given,
+  members,
   unknownMembers,
-}: Pick<Item, "given" | "unknownMembers">): void {
+}: Pick<Item, "members" | "unknownMembers">): void {
   if (Object.keys(unknownMembers).length > 0)
-    parseObject(itemSchema, Object.assign(Object.create(null), unknownMembers, given), "message");
+    parseObject(itemSchema, Object.assign(Object.create(null), unknownMembers, members), "message");
 }
 
 /**
  * Reports whether a value matches `itemSchema`. This check is five times as fast as the schema. The schema
  * then only describes what is wrong with a value that does not match.
  */
-function isItem(given: unknown): given is z.output<typeof itemSchema> {
-  if (typeof given !== "object" || given === null || Array.isArray(given)) return false;
-  const { destination, headers, body, queue }: { [N in keyof typeof itemSchema.shape]?: unknown } = given;
+function isItem(members: unknown): members is z.output<typeof itemSchema> {
+  if (typeof members !== "object" || members === null || Array.isArray(members)) return false;
+  const { destination, headers, body, queue }: { [N in keyof typeof itemSchema.shape]?: unknown } = members;
   const isTextOrNone = (value: unknown): boolean => value === undefined || typeof value === "string";
   return (
     typeof destination === "string" &&

@@ -155,9 +155,9 @@ const makeKeyRoute = <Q extends z.ZodObject>({
     params: z.object({ key: z.string() }),
     ...(query ? { query } : {}),
     answers: { 200: { about: "The flow-control key after the change.", schema: keySchema } },
-    handle: async ({ account, params, query: asked, context }) => {
+    handle: async ({ account, params, query: changes, context }) => {
       const keyRef = { account: account.id, key: readKeyParameter(params.key) };
-      const limiter = await change(context.store, keyRef, asked);
+      const limiter = await change(context.store, keyRef, changes);
       return toKeyResponse(
         context,
         limiter ?? newLimiter({ account: account.id, gate: keyGate(keyRef.key) }, context.now()),

@@ -121,7 +121,7 @@ async function readTarget(
   if (setting)
     throw new Refusal(
       "invalid",
-      `destination: has the setting ${setting.written.slice(0, 200)}; use settings`,
+      `destination: has the setting ${setting.writtenName.slice(0, 200)}; use settings`,
     );
   return {
     target: { target: { url: "", group: group.name, ...(query === null ? {} : { query }) } },

@@ -52,11 +52,11 @@ export const runList = route({
   },
 });
 
-const toStates = (written: readonly string[]) => runStates.filter((state) => written.includes(state));
+const toStates = (texts: readonly string[]) => runStates.filter((state) => texts.includes(state));
 
-function readCursor(written: string | undefined): string | null {
-  if (written === undefined) return null;
-  if (!/^run_[1-9A-Za-z]{20}$/.test(written))
+function readCursor(cursor: string | undefined): string | null {
+  if (cursor === undefined) return null;
+  if (!/^run_[1-9A-Za-z]{20}$/.test(cursor))
     throw new Refusal("invalid", "cursor: unknown; use the cursor of the previous page");
-  return written;
+  return cursor;
 }

@@ -124,29 +124,29 @@ const events = route({
     },
   },
   refusals: [],
-  handle: async ({ account, query: { groupBy, ...asked }, context }) => {
+  handle: async ({ account, query: { groupBy, ...logQuery }, context }) => {
     const max = groupBy ? maxRuns : maxEvents;
-    const counted = { ...asked, count: readCount(asked.count, max) };
+    const counted = { ...logQuery, count: readCount(logQuery.count, max) };
     const body = groupBy
       ? await readRunPage(context, account, counted)
       : await readEventPage(context, account, counted);
     return withWarnings(
       { status: 200, body },
-      Number(asked.count) > max ? [makePageWarning(Number(asked.count), max)] : [],
+      Number(logQuery.count) > max ? [makePageWarning(Number(logQuery.count), max)] : [],
     );
   },
 });
 
 /**
- * Returns the page size for a list of runs or of events. Throws `Refusal` if `written` is not a positive
+ * Returns the page size for a list of runs or of events. Throws `Refusal` if `countText` is not a positive
  * number.
  */
-function readCount(written: string | undefined, max: number): number {
-  if (written === undefined) return max;
-  if (!/^\d{1,15}$/.test(written)) throw new Refusal("invalid", "count: is not a whole number");
-  const asked = Number(written);
-  if (asked < 1) throw new Refusal("invalid", "count: must be at least 1");
-  return Math.min(asked, max);
+function readCount(countText: string | undefined, max: number): number {
+  if (countText === undefined) return max;
+  if (!/^\d{1,15}$/.test(countText)) throw new Refusal("invalid", "count: is not a whole number");
+  const requested = Number(countText);
+  if (requested < 1) throw new Refusal("invalid", "count: must be at least 1");
+  return Math.min(requested, max);
 }
 
 /**
@@ -172,12 +172,12 @@ async function readRunPage(
   { id: account }: Account,
   logQuery: LogQuery,
 ): Promise<Record<string, unknown>> {
-  const wanted = logQuery.workflowRuns ? null : (logQuery.state ?? null);
-  const states = wanted && toRunStates(wanted);
+  const wantedStates = logQuery.workflowRuns ? null : (logQuery.state ?? null);
+  const states = wantedStates && toRunStates(wantedStates);
   const filter = { ...toRunFilter(logQuery), ...(states ? { states } : {}) };
   const shown = { now: now(), trim: logQuery.trimBody ?? null };
   const isWanted = (known: KnownRun): boolean =>
-    wanted === null || states !== null || hasAnyState(new Set(wanted), known, shown.now);
+    wantedStates === null || states !== null || hasAnyState(new Set(wantedStates), known, shown.now);
   const runs: Record<string, unknown>[] = [];
   let { before } = parseCursor(logQuery.cursor);
   let byteLimit: number = memory.page;
@@ -265,9 +265,9 @@ function createEventFilter({ state, messageId }: LogQuery): (event: RunEvent) =>
  * Returns where a page begins: after a run, or within a run after `skip` of the run's events. Throws
  * `Refusal`.
  */
-function parseCursor(written: string | undefined): { before: string | null; skip: number } {
-  if (written === undefined) return { before: null, skip: 0 };
-  const [, key, skip] = /^(run_[1-9A-Za-z]{20})(?::(\d{1,7}))?$/.exec(written) ?? [];
+function parseCursor(cursorText: string | undefined): { before: string | null; skip: number } {
+  if (cursorText === undefined) return { before: null, skip: 0 };
+  const [, key, skip] = /^(run_[1-9A-Za-z]{20})(?::(\d{1,7}))?$/.exec(cursorText) ?? [];
   if (key === undefined) throw new Refusal("invalid", "cursor: unknown; use the cursor of the previous page");
   // The character ~ sorts after all characters of ids, so the page includes the run itself.
   return skip === undefined ? { before: key, skip: 0 } : { before: `${key}~`, skip: Number(skip) };

@@ -124,7 +124,7 @@ function readWaiter(event: string, incoming: IncomingRequest): WaitPost {
   const { url, timeout, timeoutUrl = url, timeoutHeaders = {}, step } = readObject(waitSchema, incoming);
   checkUrl("url", url);
   checkUrl("timeoutUrl", timeoutUrl);
-  const given = listShownHeaders(incoming.rawHeaders, incoming.proof);
+  const postedHeaders = listShownHeaders(incoming.rawHeaders, incoming.proof);
   const timeoutGiven = withoutToken(toHeaderList(timeoutHeaders), incoming.proof);
   const text = typeof timeout === "number" ? `${timeout}s` : timeout;
   // Only the server sets the result of a wait, so a result in the request is dropped.
@@ -134,8 +134,8 @@ function readWaiter(event: string, incoming: IncomingRequest): WaitPost {
     kind: step.stepType === "WaitForWebhook" ? "webhook" : "event",
     event,
     url,
-    given,
-    headers: readForwardedHeaders("headers", given),
+    given: postedHeaders,
+    headers: readForwardedHeaders("headers", postedHeaders),
     timeout: text,
     wait: readTimeout(text),
     timeoutUrl,

@@ -31,9 +31,8 @@ export function parseAccountChange(
 ): AccountChange {
   const limits: { [L in LimitName]?: number | null } = {};
   for (const name of limitNames) {
-    const given = request[name];
-    if (given !== undefined)
-      limits[name] = given === "plan" ? null : parseLimit(name, given, fieldName(name));
+    const text = request[name];
+    if (text !== undefined) limits[name] = text === "plan" ? null : parseLimit(name, text, fieldName(name));
   }
   const plan =
     request.plan === undefined ? {} : { plan: parsePlan(request.plan, fieldName("plan")), isPlanHeld: true };
@@ -51,24 +50,21 @@ const maxDollars = 1_000_000;
  * Returns a price in dollars. Returns null for the word `plan`, which means that the price of the plan
  * applies again.
  */
-function parsePrice(written: string, field: string): number | null {
-  if (written === "plan") return null;
-  const price = /^\d{1,7}(\.\d{1,6})?$/.test(written) ? Number(written) : Number.NaN;
+function parsePrice(text: string, field: string): number | null {
+  if (text === "plan") return null;
+  const price = /^\d{1,7}(\.\d{1,6})?$/.test(text) ? Number(text) : Number.NaN;
   if (price <= maxDollars) return price;
   throw new Refusal(
     "invalid",
-    `${field}: ${written.slice(0, 100)} is not an amount in dollars; ` +
+    `${field}: ${text.slice(0, 100)} is not an amount in dollars; ` +
       `use a number such as 180 or 9.99, at most ${maxDollars}, or the word plan`,
   );
 }
 
-function parsePlan(written: string, field: string): PlanName {
-  const plan = planNames.find((name) => name === written);
+function parsePlan(text: string, field: string): PlanName {
+  const plan = planNames.find((name) => name === text);
   if (plan) return plan;
-  throw new Refusal(
-    "invalid",
-    `${field}: ${written.slice(0, 100)} is not a plan; use ${planNames.join(", ")}`,
-  );
+  throw new Refusal("invalid", `${field}: ${text.slice(0, 100)} is not a plan; use ${planNames.join(", ")}`);
 }
 
 /**
@@ -87,29 +83,25 @@ const nonZeroLimits: ReadonlySet<LimitName> = new Set([
   "requestsPerDayHard",
 ]);
 
-function parseLimit(name: LimitName, written: string, field: string): number {
-  const value = isDurationLimit(name)
-    ? parseDuration(written)
-    : /^\d{1,15}$/.test(written)
-      ? Number(written)
-      : null;
+function parseLimit(name: LimitName, text: string, field: string): number {
+  const value = isDurationLimit(name) ? parseDuration(text) : /^\d{1,15}$/.test(text) ? Number(text) : null;
   const min = minDuration(name);
   if (value === 0 && nonZeroLimits.has(name))
     throw new Refusal("invalid", `${field}: 0 would stop everything; use 1 or more, or disable the account`);
   if (value !== null && value > serverLimit(name)) {
     const max = isDurationLimit(name) ? `${serverLimit(name) / second}s` : serverLimit(name);
-    throw new Refusal("invalid", `${field}: ${written.slice(0, 100)} exceeds this server's limit of ${max}`);
+    throw new Refusal("invalid", `${field}: ${text.slice(0, 100)} exceeds this server's limit of ${max}`);
   }
   if (value !== null && value >= min) return value;
   if (value !== null)
     throw new Refusal(
       "invalid",
-      `${field}: ${written.slice(0, 100)} is too short; use ${min / second}s or more`,
+      `${field}: ${text.slice(0, 100)} is too short; use ${min / second}s or more`,
     );
   const accepted = isDurationLimit(name) ? "a duration such as 30s or 7d" : "a whole number";
   throw new Refusal(
     "invalid",
-    `${field}: ${written.slice(0, 100)} is invalid; use ${accepted}, or the word plan`,
+    `${field}: ${text.slice(0, 100)} is invalid; use ${accepted}, or the word plan`,
   );
 }
 

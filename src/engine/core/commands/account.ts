@@ -67,9 +67,9 @@ function mergeLimitChanges(
 ): NonNullable<Terms["limits"]> {
   const changed = { ...ownLimits };
   for (const name of limitNames) {
-    const given = change[name];
-    if (given === null) Reflect.deleteProperty(changed, name);
-    else if (given !== undefined) changed[name] = given;
+    const value = change[name];
+    if (value === null) Reflect.deleteProperty(changed, name);
+    else if (value !== undefined) changed[name] = value;
   }
   return changed;
 }

@@ -101,8 +101,8 @@ function applyChange(
   { change, overrides }: Pick<ChangeInput, "change" | "overrides">,
   now: Millis,
 ): Schedule {
-  const { cron: given, target, queue, body, cleared = [], withoutHeaders = [] } = change;
-  const cron = given === undefined ? schedule.cron : parseCron(given);
+  const { cron: cronText, target, queue, body, cleared = [], withoutHeaders = [] } = change;
+  const cron = cronText === undefined ? schedule.cron : parseCron(cronText);
   const isOnTime = schedule.paused || cron === schedule.cron;
   const { query, ...rest } = schedule.messageInput;
   const defaults: Partial<typeof clearedValues> = Object.fromEntries(
@@ -129,5 +129,5 @@ function applyChange(
 }
 
 /** Returns the delay of the schedule as an override, because a retry would drop a delay that is not given. */
-const keepTimes = ({ delay }: Pick<MessageInput, "delay">, given: Overrides): Pick<Overrides, "delay"> =>
-  given.delay === undefined && delay !== null ? { delay } : {};
+const keepTimes = ({ delay }: Pick<MessageInput, "delay">, overrides: Overrides): Pick<Overrides, "delay"> =>
+  overrides.delay === undefined && delay !== null ? { delay } : {};

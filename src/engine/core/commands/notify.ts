@@ -43,10 +43,10 @@ export const notify: Decision<NotifyInput, { notified: Notified[]; stored: boole
       "runId" in input
         ? listWaiters(draft, input)
         : input.waiterIds.flatMap((id) => draft.get("waiters", account.id, id) ?? []);
-    const wanted = waiters.filter(
+    const candidates = waiters.filter(
       ({ event, kind }) => event === input.event && kind === ("kind" in input ? input.kind : "event"),
     );
-    const woken = "kind" in input && input.kind === "webhook" ? wanted.slice(0, 1) : wanted;
+    const woken = "kind" in input && input.kind === "webhook" ? candidates.slice(0, 1) : candidates;
     const notified = woken.flatMap((waiter): Notified[] => {
       const ongoing = findRunIfOngoing(draft, account.id, waiter);
       if (!ongoing) return [];

@@ -10,7 +10,7 @@ import type { ShareRequest, BurstShare } from "../limits/requestRate.ts";
  * has no limit or does not exist.
  */
 export const takeBurst: Decision<ShareRequest, BurstShare | null> = {
-  decide: ({ account: id, needed, wanted }, draft, { now }) => {
+  decide: ({ account: id, needed, recent }, draft, { now }) => {
     const account = draft.get("accounts", id);
     const limit = account && account.deletedAt === undefined ? readRequestRateLimit(account) : null;
     if (limit === null) return null;
@@ -20,7 +20,7 @@ export const takeBurst: Decision<ShareRequest, BurstShare | null> = {
       requests: 0,
     };
     const left = Math.max(0, limit - known.requests);
-    const granted = Math.min(left, Math.max(needed, Math.min(wanted, Math.ceil(left * maxExtraShare))));
+    const granted = Math.min(left, Math.max(needed, Math.min(recent, Math.ceil(left * maxExtraShare))));
     if (granted > 0) draft.put("secondCounts", { ...known, requests: known.requests + granted });
     return {
       granted,

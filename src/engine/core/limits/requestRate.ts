@@ -16,10 +16,10 @@ export const toSecond = (now: Millis): number => Math.floor(now / second);
 /** The state of a second after one more request. `resetAt` is in Unix seconds. */
 export type Burst = { taken: boolean; limit: number; remaining: number; resetAt: number };
 
-/** Counts one more request in this second. `asked` is the number of earlier requests in this second. */
-export function countInBurst(limit: number, asked: number, now: Millis): Burst {
-  const taken = asked < limit;
-  return { taken, limit, remaining: Math.max(0, limit - asked - 1), resetAt: toSecond(now) + 1 };
+/** Counts one more request in this second. `earlier` is the number of requests before it in this second. */
+export function countInBurst(limit: number, earlier: number, now: Millis): Burst {
+  const taken = earlier < limit;
+  return { taken, limit, remaining: Math.max(0, limit - earlier - 1), resetAt: toSecond(now) + 1 };
 }
 
 /** Returns how many requests per second an account may make; null if that is not limited. */
@@ -29,10 +29,10 @@ export function readRequestRateLimit(account: Account): number | null {
 }
 
 /**
- * `needed` is the number of requests that wait at the node. `wanted` is the number of requests that the node
+ * `needed` is the number of requests that wait at the node. `recent` is the number of requests that the node
  * has had in this second.
  */
-export type ShareRequest = { account: AccountId; needed: number; wanted: number };
+export type ShareRequest = { account: AccountId; needed: number; recent: number };
 
 /**
  * `granted` is the number of requests that the node may admit. `left` remains for other claims. `endsIn` is

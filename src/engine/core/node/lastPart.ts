@@ -2,16 +2,16 @@
 const lastPart = 1 / 8;
 
 /**
- * Reports whether an account that holds `own` of a capacity may take `wanted` more without harm to other
+ * Reports whether an account that holds `own` of a capacity may take `added` more without harm to other
  * accounts. An account may always take up to an eighth. To hold more, it must leave the last eighth free. A
  * capacity below 8 has no last eighth.
  */
 export function leavesReserve(
   { total, free }: { total: number; free: number },
   own: number,
-  wanted: number,
+  added: number,
 ): boolean {
-  return isWithinLastPart(total, own + wanted) || free - wanted >= sizeOfLastPart(total);
+  return isWithinLastPart(total, own + added) || free - added >= sizeOfLastPart(total);
 }
 
 /**
@@ -28,9 +28,9 @@ export function leavesReserveAfterBody(
   return own < last || free - Math.max(1, size) >= last;
 }
 
-/** Reports whether the last eighth of a capacity stays free after `wanted` is taken. */
-export const leavesLastPart = ({ total, free }: { total: number; free: number }, wanted: number): boolean =>
-  free - Math.max(1, wanted) >= sizeOfLastPart(total);
+/** Reports whether the last eighth of a capacity stays free after `taken` is taken. */
+export const leavesLastPart = ({ total, free }: { total: number; free: number }, taken: number): boolean =>
+  free - Math.max(1, taken) >= sizeOfLastPart(total);
 
 /** Reports whether `own` is at most the part of a capacity that an account may always take. */
 export const isWithinLastPart = (total: number, own: number): boolean => own <= sizeOfLastPart(total);

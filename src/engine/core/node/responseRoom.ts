@@ -21,16 +21,16 @@ export const freeForResponses = ({ total, sending, responses }: BodyMemory): num
   total - Math.min(sending, total * (1 - responseShare)) - responses;
 
 /**
- * Reports whether a response may take room for all of its `wanted` bytes. `accountBytes` is what the
+ * Reports whether a response may take room for all of its `needed` bytes. `accountBytes` is what the
  * responses of its account hold. A response that has room never waits again, so each of these responses is
  * stored or times out, and then frees its room for a waiting response. If no response has room, the next one
  * always gets it.
  */
-export const hasResponseRoom = (memory: BodyMemory, accountBytes: number, wanted: number): boolean => {
+export const hasResponseRoom = (memory: BodyMemory, accountBytes: number, needed: number): boolean => {
   const free = freeForResponses(memory);
   return (
     memory.granted === 0 ||
-    (wanted <= free && leavesReserve({ total: memory.total, free }, accountBytes, wanted))
+    (needed <= free && leavesReserve({ total: memory.total, free }, accountBytes, needed))
   );
 };
 

@@ -55,8 +55,8 @@ function matchesRunFields(
   );
 }
 
-const matchesAny = <T>(wanted: readonly T[] | undefined, value: T | null | undefined): boolean =>
-  wanted === undefined || (value !== null && value !== undefined && wanted.includes(value));
+const matchesAny = <T>(accepted: readonly T[] | undefined, value: T | null | undefined): boolean =>
+  accepted === undefined || (value !== null && value !== undefined && accepted.includes(value));
 
 /** Reports whether a URL has one of the hosts and one of the paths. */
 export function matchesUrlParts({ hosts, paths }: Pick<Filter, "hosts" | "paths">, url: string): boolean {
@@ -78,10 +78,10 @@ export const maxFilterValues = 50;
  * many hosts to look up one by one.
  */
 export function listWantedHosts({ hosts, urls }: Filter): string[] | null {
-  const wanted =
+  const tags =
     hosts?.map((host) => host.toLowerCase()) ??
     urls?.flatMap((url) => (URL.canParse(url) ? [new URL(url).host] : []));
-  const distinct = wanted && [...new Set(wanted)];
+  const distinct = tags && [...new Set(tags)];
   return distinct && distinct.length <= maxFilterValues ? distinct : null;
 }
 

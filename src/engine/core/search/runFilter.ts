@@ -23,15 +23,15 @@ export function matchesRunFilter(filter: RunFilter, run: Run): boolean {
   );
 }
 
-const matchesAny = <T>(wanted: readonly T[] | undefined, value: T | null | undefined): boolean =>
-  wanted === undefined || (value !== null && value !== undefined && wanted.includes(value));
+const matchesAny = <T>(accepted: readonly T[] | undefined, value: T | null | undefined): boolean =>
+  accepted === undefined || (value !== null && value !== undefined && accepted.includes(value));
 
 /**
  * Returns groups of tags by which runs can be searched. Each matching run has at least one tag of every
  * group.
  */
 export function listWantedRunTags(filter: RunFilter): string[][] {
-  const wanted = [
+  const tagLists = [
     filter.runIds?.map(toTag.run),
     filter.runs?.map(({ runId }) => toTag.run(runId)),
     filter.urls?.map(toTag.url),
@@ -40,5 +40,5 @@ export function listWantedRunTags(filter: RunFilter): string[][] {
     filter.callerIps?.map(toTag.callerIp),
     filter.states?.map(toTag.state),
   ];
-  return wanted.filter((tags) => tags !== undefined);
+  return tagLists.filter((tags) => tags !== undefined);
 }

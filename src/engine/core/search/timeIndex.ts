@@ -78,13 +78,13 @@ export const listTimeIndexIds = (timeKeys: TimeKeys | undefined, at: Millis): st
  * many values to look up one by one.
  */
 export function listWantedTimeKeys({ urls, hosts, paths, callerIps }: Filter): string[][] {
-  const wanted = [
+  const keyLists = [
     urls?.map(toTimeKey.url),
     hosts?.map((host) => toTimeKey.host(host.toLowerCase())),
     paths?.map(toTimeKey.path),
     callerIps?.map(toTimeKey.caller),
   ];
-  return wanted.flatMap((timeKeys) =>
+  return keyLists.flatMap((timeKeys) =>
     timeKeys && timeKeys.length <= maxFilterValues ? [[...new Set(timeKeys), anyTimeKey]] : [],
   );
 }

@@ -20,10 +20,10 @@ export function parseTraceContext(
   parents: readonly string[],
   states: readonly string[],
 ): TraceContext | undefined {
-  const [given] = parents;
-  if (given === undefined || parents.length > 1) return undefined;
+  const [parent] = parents;
+  if (parent === undefined || parents.length > 1) return undefined;
   const [, version = "", traceId = "", spanId = "", flags = "", rest] =
-    parentPattern.exec(given.trim()) ?? [];
+    parentPattern.exec(parent.trim()) ?? [];
   if (version === "" || version === "ff" || (version === "00" && rest !== undefined)) return undefined;
   if (emptyId.test(traceId) || emptyId.test(spanId)) return undefined;
   const state = parseState(states);

@@ -91,8 +91,8 @@ export function normalizeError(text: string): string {
     .split(/[\r\n]/, 1);
   const mismatch =
     /^(?:a step|step \d+)(: history has "(?:[^"\\]|\\.)*", the endpoint ran "(?:[^"\\]|\\.)*")$/.exec(line);
-  const plain = mismatch ? `step …${mismatch[1]}` : withoutValues(line);
-  return plain.length > maxShownLength ? `${plain.slice(0, maxShownLength)}…` : plain;
+  const normalized = mismatch ? `step …${mismatch[1]}` : withoutValues(line);
+  return normalized.length > maxShownLength ? `${normalized.slice(0, maxShownLength)}…` : normalized;
 }
 
 const withoutValues = (line: string): string =>

@@ -77,8 +77,8 @@ export function createEgress({
 }: EgressOptions): Egress {
   const allowed = parseNetworks(allow);
   const mayCall = (address: string): boolean => {
-    const plain = toPlainAddress(address);
-    return plain !== null && (containsAddress(allowed, plain) || isPublic(plain));
+    const ipAddress = toPlainAddress(address);
+    return ipAddress !== null && (containsAddress(allowed, ipAddress) || isPublic(ipAddress));
   };
   const resolveOnce = resolve
     ? shareLookups(resolve)
@@ -216,8 +216,8 @@ function isPublic({ address, family }: PlainAddress): boolean {
  * Returns the entry of WAYPOST_EGRESS_ALLOW that allows an address, or null if allowing it is never advised.
  */
 function findAllowEntry(address: string): string | null {
-  const plain = toPlainAddress(address);
-  return plain === null || containsAddress(neverAdvisedNetworks, plain) ? null : plain.address;
+  const ipAddress = toPlainAddress(address);
+  return ipAddress === null || containsAddress(neverAdvisedNetworks, ipAddress) ? null : ipAddress.address;
 }
 
 /** Returns the eight numbers of an IPv6 address. */

@@ -123,12 +123,12 @@ export class ResponseBody implements ArrivingBody {
     if (bytes <= this.#taken) return;
     if (this.#expected > keptBytes && this.#stopWaiting === null && this.#tryTakeAll()) return;
     this.#addTaken(bytes - this.#taken);
-    const wanted = Math.min(this.#expected, keptBytes) - this.#taken;
-    if (this.#stopWaiting !== null || wanted <= 0) return;
+    const missingBytes = Math.min(this.#expected, keptBytes) - this.#taken;
+    if (this.#stopWaiting !== null || missingBytes <= 0) return;
     let isTaken = false;
-    const stop = room.wait(wanted, () => {
+    const stop = room.wait(missingBytes, () => {
       isTaken = true;
-      this.#handleGranted(wanted);
+      this.#handleGranted(missingBytes);
     });
     if (isTaken) return;
     this.#stopWaiting = stop;

@@ -72,7 +72,7 @@ export class BatchReads {
   readonly #usesRowHints: boolean;
   /** Whether anything but stored messages to send is missing. */
   #isOtherMissing = false;
-  #wanted = new WantedReads();
+  #missing = new WantedReads();
   /** The messages of this round that will come to their gates. */
   #atGates: readonly Key[] = none;
 
@@ -99,7 +99,7 @@ export class BatchReads {
     if (table === "storedMessages" && this.bodiesToLoad.isMissing(key))
       return this.bodiesToLoad.expect(key) as Rows[T] | undefined;
     const { now } = this.#loader;
-    if (!now) return this.#miss(() => addKey(this.#wanted.rows, table, key));
+    if (!now) return this.#miss(() => addKey(this.#missing.rows, table, key));
     const row = this.#readNow(() => now.row(table, key));
     if (row === undefined) this.#overlay.addAbsent(table, key);
     else this.#overlay.addLoaded(table, row);
@@ -112,7 +112,7 @@ export class BatchReads {
     if (entry) return entry.now;
     if (this.#rowsWithoutBody.has(table, key)) return this.#rowsWithoutBody.get(table, key);
     const { now } = this.#loader;
-    if (!now) return this.#miss(() => addKey(this.#wanted.withoutBodies, table, key));
+    if (!now) return this.#miss(() => addKey(this.#missing.withoutBodies, table, key));
     const row = this.#readNow(() => now.row(table, key, { bodies: false }));
     if (row === undefined) this.#rowsWithoutBody.addAbsent(table, key);
     else this.#rowsWithoutBody.add(table, row);
@@ -136,17 +136,17 @@ export class BatchReads {
 
   /** Returns due rows as they were found, and the time at which they were due. */
   due(need: DueNeed): DueRows & { at: Millis } {
-    const want = (): unknown => (this.#wanted.due ??= { command: this.#command, need });
+    const want = (): unknown => (this.#missing.due ??= { command: this.#command, need });
     return readOwnList(this.#due, this.#command) ?? this.#miss(want, { ...nothingDue, at: 0 });
   }
 
   leasedByOthers(need: LeasedNeed): readonly MessageState[] {
-    const want = (): unknown => (this.#wanted.leasedByOthers ??= { command: this.#command, need });
+    const want = (): unknown => (this.#missing.leasedByOthers ??= { command: this.#command, need });
     return readOwnList(this.#leasedByOthers, this.#command) ?? this.#miss(want, none);
   }
 
   expired(need: ExpiredNeed): Expired {
-    const want = (): void => this.#wanted.addExpired({ command: this.#command, need });
+    const want = (): void => this.#missing.addExpired({ command: this.#command, need });
     return readOwnList(this.#expired.get(need.account), this.#command) ?? this.#miss(want, nothingExpired);
   }
 
@@ -154,7 +154,8 @@ export class BatchReads {
   runRowIds(need: RunRowsNeed): readonly string[] {
     const { runIndex } = this.#overlay;
     const { now } = this.#loader;
-    if (!now && !runIndex.wereRowsAsked(need)) return this.#miss(() => this.#wanted.runRows.push(need), none);
+    if (!now && !runIndex.wereRowsAsked(need))
+      return this.#miss(() => this.#missing.runRows.push(need), none);
     if (now && runIndex.pickUnaskedRows([need]).length > 0)
       this.#addRunRows(this.#readNow(() => now.runRows(need)));
     return runIndex.listIds(need.table, need);
@@ -169,7 +170,7 @@ export class BatchReads {
   hasHistory(need: StepsNeed): boolean {
     if (this.#historyBytes.isSkipped(need)) throw new RetryInNextBatch();
     return (
-      this.#overlay.runIndex.wasHistoryAsked(need) || this.#miss(() => this.#wanted.steps.push(need), false)
+      this.#overlay.runIndex.wasHistoryAsked(need) || this.#miss(() => this.#missing.steps.push(need), false)
     );
   }
 
@@ -177,16 +178,16 @@ export class BatchReads {
     const { keptEntries } = this.#overlay;
     return keptEntries.wasAsked(message)
       ? keptEntries.listIds(message)
-      : this.#miss(() => this.#wanted.keptLog.push(message), none);
+      : this.#miss(() => this.#missing.keptLog.push(message), none);
   }
 
   wasRunIdUsed(key: Key): boolean {
-    return this.#usedRunIds.find(key) ?? this.#miss(() => this.#wanted.runIds.push(key), false);
+    return this.#usedRunIds.find(key) ?? this.#miss(() => this.#missing.runIds.push(key), false);
   }
 
   readQuotaCount(need: CountNeed): number {
     const count = this.quotaCounts.read(need);
-    return typeof count === "number" ? count : this.#miss(() => this.#wanted.quotaCounts.push(count), 0);
+    return typeof count === "number" ? count : this.#miss(() => this.#missing.quotaCounts.push(count), 0);
   }
 
   /**
@@ -201,7 +202,7 @@ export class BatchReads {
       if (state?.waitlist === waitlist && this.#overlay.isUntouched("messages", state)) yield state;
     }
     if (isStored && !known.isWhole) {
-      this.#miss(() => this.#wanted.waitlists.push({ account, waitlist, limit }));
+      this.#miss(() => this.#missing.waitlists.push({ account, waitlist, limit }));
       this.isWaitlistMissing = true;
       return;
     }
@@ -225,8 +226,8 @@ export class BatchReads {
     else {
       this.bodiesToLoad.addMissing(key);
       if (!this.#isOtherMissing) {
-        addKey(this.#wanted.rows, "storedMessages", key);
-        this.#wanted.bodyBytes += message.size;
+        addKey(this.#missing.rows, "storedMessages", key);
+        this.#missing.bodyBytes += message.size;
       }
       this.isMissing = true;
     }
@@ -238,40 +239,40 @@ export class BatchReads {
    * the time is known, and no other rows should be locked before.
    */
   async loadHints(hints: readonly Own<Hint>[]): Promise<void> {
-    const { rows, runIds } = this.#wanted;
+    const { rows, runIds } = this.#missing;
     for (const { command, need: hint } of hints) {
-      if (hint.due) this.#wanted.due ??= { command, need: hint.due };
+      if (hint.due) this.#missing.due ??= { command, need: hint.due };
       if (hint.runIds) runIds.push(...hint.runIds);
       if (!this.#usesRowHints) continue;
       for (const table of listTables(hint)) (rows[table] ??= []).push(...(hint[table] ?? none));
     }
     this.#atGates = rows.messages ?? none;
-    this.isMissing = this.#wanted.due !== null || this.#atGates.length > 0;
-    if (this.#wanted.due === null)
+    this.isMissing = this.#missing.due !== null || this.#atGates.length > 0;
+    if (this.#missing.due === null)
       await Promise.all([...this.#loadRows(rows), this.#usedRunIds.load(runIds, this.#loader)]);
   }
 
   /** The bytes of the bodies that `loadWanted` will load for messages to send. */
   get bodyBytesToLoad(): number {
-    return this.#wanted.bodyBytes;
+    return this.#missing.bodyBytes;
   }
 
   /** Loads everything that was missing. */
   async loadWanted(now: Millis): Promise<void> {
-    const wanted = this.#wanted;
-    this.#wanted = new WantedReads();
+    const missing = this.#missing;
+    this.#missing = new WantedReads();
     this.isMissing = false;
     this.#isOtherMissing = false;
     // PostgreSQL locks rows in the order of these statements, so the order must be the same in every batch.
     await Promise.all([
-      ...this.#loadRows(wanted.rows),
-      ...this.#loadLists(wanted, now),
-      ...this.#loadHistories(wanted),
-      this.#usedRunIds.load(wanted.runIds, this.#loader),
-      ...this.#loadRowsWithoutBody(wanted.withoutBodies),
+      ...this.#loadRows(missing.rows),
+      ...this.#loadLists(missing, now),
+      ...this.#loadHistories(missing),
+      this.#usedRunIds.load(missing.runIds, this.#loader),
+      ...this.#loadRowsWithoutBody(missing.withoutBodies),
     ]);
     if (this.#usesRowHints && this.#atGates.length > 0) await this.#loadGateRows();
-    this.bodiesToLoad.endRound(wanted.rows.storedMessages ?? none, this.#overlay);
+    this.bodiesToLoad.endRound(missing.rows.storedMessages ?? none, this.#overlay);
   }
 
   /** Begins the command with this number in the batch. */

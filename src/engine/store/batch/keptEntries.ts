@@ -8,21 +8,21 @@ import { KeyMap } from "./keyMap.ts";
  */
 export class KeptEntries {
   readonly #ids = new KeyMap<Set<string>>();
-  readonly #asked = new KeyMap<true>();
+  readonly #requested = new KeyMap<true>();
 
   /** Returns the messages that were not requested before, each once. */
   pickUnasked(messages: readonly Key[]): Key[] {
     const unasked: Key[] = [];
     for (const key of messages) {
-      if (this.#asked.has(key)) continue;
-      this.#asked.set(key, true);
+      if (this.#requested.has(key)) continue;
+      this.#requested.set(key, true);
       unasked.push(key);
     }
     return unasked;
   }
 
   wasAsked(message: Key): boolean {
-    return this.#asked.has(message);
+    return this.#requested.has(message);
   }
 
   add({ account, messageId, id }: Pick<LogRow, "account" | "messageId" | "id">): void {

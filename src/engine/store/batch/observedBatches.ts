@@ -13,6 +13,6 @@ export function observeBatches(run: RunBatch): {
       observer?.stored(result);
       return result;
     },
-    observe: (given) => void (observer = given),
+    observe: (newObserver) => void (observer = newObserver),
   };
 }

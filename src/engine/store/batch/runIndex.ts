@@ -4,13 +4,13 @@ import type { RunKey } from "../../core/model/runPost.ts";
 /** The rows of each run in a batch: those that were loaded with it, and those that were created since. */
 export class RunIndex {
   readonly #ids = new Map<string, Set<string>>();
-  readonly #asked = new Set<string>();
+  readonly #requested = new Set<string>();
 
   /** Returns the needs for rows of runs that were not requested before. */
   pickUnaskedRows(needs: readonly RunRowsNeed[] = []): RunRowsNeed[] {
     return needs.filter(
       (need) =>
-        !this.#asked.has(formatAskKey(need.table, need)) &&
+        !this.#requested.has(formatAskKey(need.table, need)) &&
         this.#markAsked(`${need.table}${formatEvent(need)}`, need),
     );
   }
@@ -18,8 +18,8 @@ export class RunIndex {
   /** Reports whether rows were requested, by themselves or with all rows of the run in this table. */
   wereRowsAsked(need: RunRowsNeed): boolean {
     return (
-      this.#asked.has(formatAskKey(need.table, need)) ||
-      this.#asked.has(formatAskKey(`${need.table}${formatEvent(need)}`, need))
+      this.#requested.has(formatAskKey(need.table, need)) ||
+      this.#requested.has(formatAskKey(`${need.table}${formatEvent(need)}`, need))
     );
   }
 
@@ -29,14 +29,14 @@ export class RunIndex {
   }
 
   wasHistoryAsked(need: StepsNeed): boolean {
-    return this.#asked.has(formatAskKey(formatHistoryKind(need), need));
+    return this.#requested.has(formatAskKey(formatHistoryKind(need), need));
   }
 
   /** Returns false if the need was requested before. */
   #markAsked(kind: string, need: RunNeed): boolean {
     const name = formatAskKey(kind, need);
-    const isNew = !this.#asked.has(name);
-    this.#asked.add(name);
+    const isNew = !this.#requested.has(name);
+    this.#requested.add(name);
     return isNew;
   }
 

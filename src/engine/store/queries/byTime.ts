@@ -45,13 +45,14 @@ const timesPerRead = 500;
 export async function planScan(storageReads: StorageReads, scan: ListScan): Promise<ScanPlan> {
   const { filter, range } = scan;
   const tagLookup = await pickTagLookup(storageReads, scan);
-  const wanted = listWantedTimeKeys(filter);
-  if (wanted.length === 0) return { range, tagLookup, ranges: null };
-  const makeRanges = (): AsyncGenerator<IdRange> => toIdRanges(scan, listSpans(storageReads, wanted, range));
+  const keyLists = listWantedTimeKeys(filter);
+  if (keyLists.length === 0) return { range, tagLookup, ranges: null };
+  const makeRanges = (): AsyncGenerator<IdRange> =>
+    toIdRanges(scan, listSpans(storageReads, keyLists, range));
   const isShorter =
     tagLookup === null ||
     ((await countTagged(storageReads, tagLookup, range)) >= probeLimit &&
-      (await isShortTime(listSpans(storageReads, wanted, range))));
+      (await isShortTime(listSpans(storageReads, keyLists, range))));
   return isShorter ? { range, tagLookup: null, ranges: makeRanges() } : { range, tagLookup, ranges: null };
 }
 
@@ -81,7 +82,7 @@ async function* toIdRanges({ kind, range }: ListScan, spans: AsyncGenerator<Span
  */
 async function* listSpans(
   storageReads: StorageReads,
-  wanted: readonly string[][],
+  keyLists: readonly string[][],
   range: IdRange,
 ): AsyncGenerator<ScanSpan> {
   const { account, descending = false } = range;
@@ -103,7 +104,7 @@ async function* listSpans(
   const older: ScanSpan = { from: 0, to: startOfDay(first.day), isSmall: first.isLogLater };
   if (!descending) yield older;
   for (let n = 0; n <= to - from; n++)
-    yield* listWholeSpansOfDay(storageReads, wanted, {
+    yield* listWholeSpansOfDay(storageReads, keyLists, {
       account,
       descending,
       time,
@@ -145,7 +146,7 @@ const maxSpansPerLook = 4;
  */
 async function* listWholeSpansOfDay(
   storageReads: StorageReads,
-  wanted: readonly string[][],
+  keyLists: readonly string[][],
   scan: DayScan,
 ): AsyncGenerator<Span> {
   const isWhole = async (): Promise<boolean> => {
@@ -155,7 +156,7 @@ async function* listWholeSpansOfDay(
   let rest: Span = { from: startOfDay(scan.day), to: startOfDay(scan.day + 1) };
   let unseen: Span[] = [];
   let spansPerLook = 1;
-  for await (const span of listSpansOfDay(storageReads, wanted, scan)) {
+  for await (const span of listSpansOfDay(storageReads, keyLists, scan)) {
     unseen.push(span);
     if (unseen.length < spansPerLook) continue;
     if (!(await isWhole())) {
@@ -175,12 +176,12 @@ type DayScan = { account: AccountId; day: number; descending: boolean; time: Spa
 
 async function* listSpansOfDay(
   storageReads: StorageReads,
-  wanted: readonly string[][],
+  keyLists: readonly string[][],
   scan: DayScan,
 ): AsyncGenerator<Span> {
   const { time, descending } = scan;
   const times = intersectTimes(
-    wanted.map((timeKeys) => (at: Millis | null) => {
+    keyLists.map((timeKeys) => (at: Millis | null) => {
       const [from, to] = descending ? [time.from, at ?? time.to] : [at ?? time.from, time.to];
       return listTimes(storageReads, timeKeys, { ...scan, time: { from, to } });
     }),

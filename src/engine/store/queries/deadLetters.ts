@@ -156,7 +156,7 @@ async function listWithoutBodies(storageReads: StorageReads, query: ListQuery): 
   const descending = order === "latestFirst";
   const range = { account, descending, ...toIdRange("dlq", filter, { cursor, descending }) };
   const tagLookup = filter.dlqIds ? null : await pickTagLookup(storageReads, { list: "dlq", filter, range });
-  const chunks = readChunks(storageReads, "deadLetters", { range, tagLookup, wanted: count + 1 });
+  const chunks = readChunks(storageReads, "deadLetters", { range, tagLookup, pageRows: count + 1 });
   const source = filter.dlqIds
     ? listNamedDeadLetters(storageReads, query, filter.dlqIds)
     : withMessages(storageReads, { account, chunks, toMessageId: ({ messageId }) => messageId });

@@ -111,7 +111,11 @@ async function scanKey(
   const tagLookup = { list: "unfinished" as const, tags: [toTag.key(gate.name)] };
   const holding: MessageState[] = [];
   let scanned = 0;
-  for await (const states of readChunks(storageReads, "messages", { range, tagLookup, wanted: count + 1 })) {
+  for await (const states of readChunks(storageReads, "messages", {
+    range,
+    tagLookup,
+    pageRows: count + 1,
+  })) {
     holding.push(...states.filter((state) => holdsKey(state, gate.name)));
     scanned += states.length;
     const last = states.at(-1);

@@ -232,14 +232,14 @@ async function* listAllEvents(
 ): AsyncGenerator<PositionedEvent> {
   const { account, filter, order } = query;
   const descending = order === "latestFirst";
-  const wanted = query.count + 1;
+  const pageRows = query.count + 1;
   const sources: AsyncGenerator<PositionedEvent>[] = [];
   if (filter.states?.some((state) => state === "CREATED" || state === "ACTIVE") ?? true) {
     const range = { account, descending, ...toIdRange("msg", query, from) };
     sources.push(
       listCreationEvents(storageReads, {
         ...(await planScan(storageReads, { list: "born", kind: "msg", filter, range })),
-        wanted,
+        pageRows,
       }),
     );
   }
@@ -248,14 +248,14 @@ async function* listAllEvents(
     sources.push(
       listRowEvents(storageReads, {
         ...(await planScan(storageReads, { list: "log", kind: "log", filter, range })),
-        wanted,
+        pageRows,
       }),
     );
   }
   yield* mergeSorted(sources, precedes(descending));
 }
 
-type PageScan = ScanPlan & { wanted: number };
+type PageScan = ScanPlan & { pageRows: number };
 
 async function* listCreationEvents(
   storageReads: StorageReads,

@@ -17,25 +17,25 @@ const firstChunk = 100;
 const minChunk = 50;
 
 /**
- * Returns the numbers of rows of one chunk after another. The first `wanted` rows are read as they are
- * wanted, because a page is often full after these. Each further chunk has twice as many rows, up to `chunk`,
+ * Returns the numbers of rows of one chunk after another. The first `pageRows` rows are read at
+ * once, because a page is often full after these. Each further chunk has twice as many rows, up to `chunk`,
  * so that a search for a rare value needs few reads.
  */
-function* listLimits(wanted: number): Generator<number, never> {
+function* listLimits(pageRows: number): Generator<number, never> {
   let limit = 0;
   for (let read = 0; ; read += limit) {
-    limit = Math.min(chunk, read < wanted ? Math.max(minChunk, wanted - read) : 2 * limit);
+    limit = Math.min(chunk, read < pageRows ? Math.max(minChunk, pageRows - read) : 2 * limit);
     yield limit;
   }
 }
 
 /** Returns rows chunk by chunk, as `listLimits` says. `last` is the last row of the previous chunk. */
 export async function* readGrowingChunks<Row>(
-  wanted: number,
+  pageRows: number,
   read: (limit: number, last: Row | null) => Promise<readonly Row[]>,
 ): AsyncGenerator<readonly Row[]> {
   let last: Row | null = null;
-  for (const limit of listLimits(wanted)) {
+  for (const limit of listLimits(pageRows)) {
     const rows: readonly Row[] = await read(limit, last);
     yield rows;
     last = rows.at(-1) ?? null;
@@ -45,7 +45,7 @@ export async function* readGrowingChunks<Row>(
 
 /**
  * Returns rows of a table without their bodies, chunk by chunk. `tagLookup`: only rows that have one of its
- * tags are read. `ranges`: only these parts of the range are searched. `wanted`: the number of rows that fill
+ * tags are read. `ranges`: only these parts of the range are searched. `pageRows`: the number of rows that fill
  * a page.
  */
 export async function* readChunks<T extends "storedMessages" | "messages" | "deadLetters" | "log" | "runs">(
@@ -55,12 +55,12 @@ export async function* readChunks<T extends "storedMessages" | "messages" | "dea
     range: IdRange;
     tagLookup: TagLookup | null;
     ranges?: AsyncGenerator<IdRange> | null;
-    wanted: number;
+    pageRows: number;
   },
 ): AsyncGenerator<readonly Rows[T][]> {
-  const { wanted } = scan;
+  const { pageRows } = scan;
   if (scan.tagLookup) {
-    for await (const ids of inPortions(listTaggedIds(storageReads, scan.tagLookup, scan.range), wanted)) {
+    for await (const ids of inPortions(listTaggedIds(storageReads, scan.tagLookup, scan.range), pageRows)) {
       const rows = await storageReads.rows(table, toKeys(scan.range.account, ids), { bodies: false });
       yield [...rows].sort((a, b) => (a.id < b.id !== (scan.range.descending === true) ? -1 : 1));
     }
@@ -68,7 +68,7 @@ export async function* readChunks<T extends "storedMessages" | "messages" | "dea
   }
   yield* scan.ranges
     ? readSparsely(storageReads, table, { ...scan, ranges: scan.ranges })
-    : readGrowingChunks(wanted, (limit, last: Rows[T] | null) =>
+    : readGrowingChunks(pageRows, (limit, last: Rows[T] | null) =>
         storageReads.range(table, {
           ...scan.range,
           ...(last && rangePast(last.id, scan.range)),
@@ -78,7 +78,7 @@ export async function* readChunks<T extends "storedMessages" | "messages" | "dea
       );
 }
 
-type SparseScan = { range: IdRange; ranges: AsyncGenerator<IdRange>; wanted: number };
+type SparseScan = { range: IdRange; ranges: AsyncGenerator<IdRange>; pageRows: number };
 
 /**
  * Returns the rows of the ranges, and possibly rows after them. Each read starts at a range and returns as
@@ -88,10 +88,10 @@ type SparseScan = { range: IdRange; ranges: AsyncGenerator<IdRange>; wanted: num
 async function* readSparsely<T extends "storedMessages" | "messages" | "deadLetters" | "log" | "runs">(
   storageReads: StorageReads,
   table: T,
-  { range, ranges, wanted }: SparseScan,
+  { range, ranges, pageRows }: SparseScan,
 ): AsyncGenerator<readonly Rows[T][]> {
   let last: string | null = null;
-  const limits = listLimits(wanted);
+  const limits = listLimits(pageRows);
   for await (const { after = "", before = "~" } of ranges) {
     const isDone = (id: string): boolean => (range.descending ? id <= after : id >= before);
     while (last === null || !isDone(last)) {
@@ -145,9 +145,9 @@ async function* readMessagesToHost(
 }
 
 /** Returns the items in portions of as many items as `listLimits` says. */
-async function* inPortions<Item>(items: AsyncGenerator<Item>, wanted: number): AsyncGenerator<Item[]> {
+async function* inPortions<Item>(items: AsyncGenerator<Item>, pageRows: number): AsyncGenerator<Item[]> {
   let portion: Item[] = [];
-  const sizes = listLimits(wanted);
+  const sizes = listLimits(pageRows);
   let size = sizes.next().value;
   for await (const item of items) {
     portion.push(item);

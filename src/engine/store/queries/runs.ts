@@ -172,7 +172,7 @@ export async function findRuns(storageReads: StorageReads, query: RunQuery): Pro
   const found: Run[] = [];
   let lastId: string | null = null;
   let scanned = 0;
-  for await (const rows of readChunks(storageReads, "runs", { range, tagLookup, wanted: count + 1 })) {
+  for await (const rows of readChunks(storageReads, "runs", { range, tagLookup, pageRows: count + 1 })) {
     for (const row of rows) {
       // One more run than fits shows that there is another page.
       if (found.length === count) return { runs: found, cursor: lastId };

@@ -175,12 +175,12 @@ async function openScan(search: Search): Promise<AsyncGenerator<readonly Message
   const tagLookup = await pickTagLookup(storageReads, { list: "unfinished", filter, range });
   const hosts = tagLookup ? null : listWantedHosts(filter);
   if (hosts) return readChunksToHosts(storageReads, hosts, range);
-  const wanted = count + 1;
+  const pageRows = count + 1;
   if (!tagLookup && wantsAttempts(filter))
-    return readGrowingChunks(wanted, (limit, last: MessageState | null) =>
+    return readGrowingChunks(pageRows, (limit, last: MessageState | null) =>
       storageReads.attemptedMessages({ ...range, ...(last && rangePast(last.id, range)), limit }),
     );
-  return readChunks(storageReads, "messages", { range, tagLookup, wanted });
+  return readChunks(storageReads, "messages", { range, tagLookup, pageRows });
 }
 
 function readChunksByDue({ storageReads, query, position }: Search): AsyncGenerator<readonly MessageState[]> {

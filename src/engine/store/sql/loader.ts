@@ -284,7 +284,7 @@ function makeRunRowsStatements(dialect: Dialect): RunRowsStatement[] {
   });
   const ofMessages: RunRowsStatement = {
     table: "messages",
-    sql: selectInKeyOrder(dialect, messages, { given: runParameters, selectOne: runMessagesSql }),
+    sql: selectInKeyOrder(dialect, messages, { keyRows: runParameters, selectOne: runMessagesSql }),
     types: parameterTypes.run,
     reads: ({ table }) => table === "messages",
     toParameters: ({ account, run }) => [account, run],

@@ -101,7 +101,7 @@ export const selectEach = ({ also }: { also: string }, name: string, found: stri
 export const equalsAsRange = (column: string, value: string): string =>
   `${column} >= ${value} and ${column} <= ${value}`;
 
-type KeySelect = { given: { also: string }; selectOne(columns: string): string };
+type KeySelect = { keyRows: { also: string }; selectOne(columns: string): string };
 
 /**
  * Returns a select that finds rows for each given row and locks them. It finds the keys first and then locks
@@ -110,12 +110,12 @@ type KeySelect = { given: { also: string }; selectOne(columns: string): string }
 export function selectInKeyOrder(
   dialect: Dialect,
   table: TableSchema,
-  { given, selectOne }: KeySelect,
+  { keyRows: rows, selectOne }: KeySelect,
 ): string {
   const { name, key } = table;
-  if (given.also === "") return selectOne(listColumns(table)) + dialect.lock(name);
+  if (rows.also === "") return selectOne(listColumns(table)) + dialect.lock(name);
   const keys = key.map((column) => `keys.${column}`).join(", ");
-  const eachKey = selectEach(given, "keys", selectOne(key.join(", ")));
+  const eachKey = selectEach(rows, "keys", selectOne(key.join(", ")));
   const inOrder = `select ${keys} from (${eachKey}) as keys order by ${keys}`;
   const isFound = key.map((column) => `${name}.${column} = found.${column}`).join(" and ");
   const whole = listColumns(table);
@@ -149,16 +149,16 @@ function makeUpdate(dialect: Dialect, table: TableSchema): UpdateStatement {
   const positions = updateColumns.map((column) => names.indexOf(column));
   const namedTypes = positions.flatMap((position) => types[position] ?? []);
   const all = table.unlocked ? [...namedTypes, ...types] : namedTypes;
-  const given = dialect.givenRows(all);
-  const sets = changing.map((column, index) => `${column} = ${given.column(index)}`);
-  const isChanged = matchesKeyByRange(dialect, table, (index) => given.column(changing.length + index));
+  const rows = dialect.givenRows(all);
+  const sets = changing.map((column, index) => `${column} = ${rows.column(index)}`);
+  const isChanged = matchesKeyByRange(dialect, table, (index) => rows.column(changing.length + index));
   const isUnchanged = names.map(
-    (column, index) => `${table.name}.${column} = ${given.column(updateColumns.length + index)}`,
+    (column, index) => `${table.name}.${column} = ${rows.column(updateColumns.length + index)}`,
   );
   const where = (table.unlocked ? [isChanged, ...isUnchanged] : [isChanged]).join(" and ");
   const returning = table.unlocked ? ` returning 1 as changed` : "";
   return {
-    sql: `update ${table.name} set ${sets.join(", ")}${given.from} where ${where}${returning}`,
+    sql: `update ${table.name} set ${sets.join(", ")}${rows.from} where ${where}${returning}`,
     types: all,
     positions,
   };

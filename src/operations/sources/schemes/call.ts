@@ -18,11 +18,11 @@ export type WebhookCall = {
  * because it must be certain which of them was verified.
  */
 export function readHeader(call: WebhookCall, name: string): string | null {
-  const wanted = name.toLowerCase();
+  const lowerName = name.toLowerCase();
   let found: string | null = null;
   for (let at = 0; at + 1 < call.headers.length; at += 2) {
     const value = call.headers[at + 1] ?? "";
-    if (call.headers[at]?.toLowerCase() !== wanted) continue;
+    if (call.headers[at]?.toLowerCase() !== lowerName) continue;
     if (found !== null && found !== value)
       throw new CallRejection(`${name}: sent more than once with different values`);
     found = value;

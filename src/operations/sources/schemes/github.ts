@@ -14,10 +14,10 @@ export const githubSchema = makeSchemeSchema("github", {});
 /** Verifies calls of GitHub. */
 export const github: Scheme<{ secret: Secret }> = {
   check({ secret }, call) {
-    const given = [requireHeader(call, header)];
+    const signatures = [requireHeader(call, header)];
     const signature = checkMac({
       header,
-      given,
+      signatures,
       prefix: "sha256=",
       keys: toSecretList(secret),
       signed: [call.body],

@@ -64,17 +64,17 @@ export const hmacSchema = makeSchemeSchema("hmac", {
         "never has two events with the same time and body.",
     ),
   handshake: handshakeSchema.optional(),
-}).superRefine((given, context) => {
+}).superRefine((scheme, context) => {
   const refuse = (message: string, field = "signed"): void =>
     context.addIssue({ code: "custom", path: [field], message });
-  if (given.deduplicateBy === "signature" && !given.timestamp)
+  if (scheme.deduplicateBy === "signature" && !scheme.timestamp)
     refuse("signature requires a timestamp that is signed", "deduplicateBy");
-  if (given.deduplicateBy === "signature" && given.eventIdHeader !== undefined)
+  if (scheme.deduplicateBy === "signature" && scheme.eventIdHeader !== undefined)
     refuse("signature cannot be combined with eventIdHeader; remove one", "deduplicateBy");
-  if (countOccurrences(given.signed, "{body}") !== 1) refuse("must contain {body} once");
-  if (given.timestamp && countOccurrences(given.signed, "{timestamp}") === 0)
+  if (countOccurrences(scheme.signed, "{body}") !== 1) refuse("must contain {body} once");
+  if (scheme.timestamp && countOccurrences(scheme.signed, "{timestamp}") === 0)
     refuse("must contain {timestamp}, because an unsigned time proves nothing");
-  if (!given.timestamp && countOccurrences(given.signed, "{timestamp}") > 0)
+  if (!scheme.timestamp && countOccurrences(scheme.signed, "{timestamp}") > 0)
     refuse("contains {timestamp}; requires timestamp.header");
 });
 
@@ -86,10 +86,10 @@ export const hmac: Scheme<HmacVerification> = {
     const answer = verification.handshake && answerHandshake(verification.handshake, call);
     if (answer) return answer;
     const { header, prefix, algorithm, encoding, secret } = verification;
-    const given = [requireHeader(call, header)];
+    const signatures = [requireHeader(call, header)];
     const signature = checkMac({
       header,
-      given,
+      signatures,
       prefix,
       keys: toSecretList(secret),
       signed: fillTemplate(verification, call),

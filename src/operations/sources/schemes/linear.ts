@@ -14,10 +14,10 @@ export const linearSchema = makeSchemeSchema("linear", {});
 /** Verifies calls of Linear. */
 export const linear: Scheme<{ secret: Secret }> = {
   check({ secret }, call) {
-    const given = [requireHeader(call, header)];
+    const signatures = [requireHeader(call, header)];
     const signature = checkMac({
       header,
-      given,
+      signatures,
       keys: toSecretList(secret),
       signed: [call.body],
       algorithm: "sha256",

@@ -8,12 +8,12 @@ export type Algorithm = "sha1" | "sha256" | "sha512";
 export type Encoding = "hex" | "base64";
 
 /**
- * A keyed hash (HMAC, RFC 2104) that a sender put into `header`. `given` lists the signatures in the header.
+ * A keyed hash (HMAC, RFC 2104) that a sender put into `header`. `signatures` lists the signatures in the header.
  * One valid signature is enough.
  */
 export type Mac = {
   header: string;
-  given: readonly string[];
+  signatures: readonly string[];
   /** The text before each signature. A signature without it is ignored. */
   prefix?: string;
   keys: readonly (string | Bytes)[];
@@ -41,15 +41,15 @@ export const hasValidSignature = (mac: Mac): boolean => findSignature(mac) !== n
  * `CallRejection` if none of the texts can be a signature.
  */
 function findSignature(mac: Mac): string | null {
-  const given = listWellFormed(mac);
-  if (given.length === 0)
+  const signatures = listWellFormed(mac);
+  if (signatures.length === 0)
     throw new CallRejection(
       `${mac.header}: has no signature of the form ${mac.prefix ?? ""}${describeForm(mac)}`,
     );
   let found: string | null = null;
   for (const key of mac.keys) {
     const own = Buffer.from(computeMac(key, mac));
-    for (const one of given)
+    for (const one of signatures)
       if (one.length === own.length && timingSafeEqual(one, own)) found = one.toString();
   }
   return found;
@@ -80,7 +80,7 @@ const describeForm = (form: SignatureForm): string =>
 function listWellFormed(mac: Mac): Buffer[] {
   const prefix = mac.prefix ?? "";
   const digits = mac.encoding === "hex" ? /^[0-9a-f]+$/i : /^[a-z0-9+/]+={0,2}$/i;
-  return mac.given.flatMap((text) => {
+  return mac.signatures.flatMap((text) => {
     const one = text.slice(prefix.length);
     if (!text.startsWith(prefix) || one.length !== signatureLength(mac) || !digits.test(one)) return [];
     return [Buffer.from(mac.encoding === "hex" ? one.toLowerCase() : one)];

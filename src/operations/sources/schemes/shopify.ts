@@ -13,10 +13,10 @@ export const shopifySchema = makeSchemeSchema("shopify", {});
 /** Verifies calls of Shopify. */
 export const shopify: Scheme<{ secret: Secret }> = {
   check({ secret }, call) {
-    const given = [requireHeader(call, header)];
+    const signatures = [requireHeader(call, header)];
     const signature = checkMac({
       header,
-      given,
+      signatures,
       keys: toSecretList(secret),
       signed: [call.body],
       algorithm: "sha256",

@@ -14,7 +14,7 @@ export const slackSchema = makeSchemeSchema("slack", {});
 /** Verifies calls of Slack. */
 export const slack: Scheme<{ secret: Secret }> = {
   check({ secret }, call) {
-    const given = [requireHeader(call, header)];
+    const signatures = [requireHeader(call, header)];
     const time = requireHeader(call, timeHeader);
     checkFreshness({
       name: timeHeader,
@@ -25,7 +25,7 @@ export const slack: Scheme<{ secret: Secret }> = {
     const signed = [`v0:${time}:`, call.body];
     checkMac({
       header,
-      given,
+      signatures,
       prefix: "v0=",
       keys: toSecretList(secret),
       signed,

@@ -42,8 +42,8 @@ export const standard: Scheme<{ secret: Secret }> = {
       now: call.now,
       tolerance: defaultTolerance,
     });
-    const given = requireHeader(call, header).split(" ");
-    const signed: SignedContent = { header, given, signed: [`${id}.${time}.`, call.body] };
+    const signatures = requireHeader(call, header).split(" ");
+    const signed: SignedContent = { header, signatures, signed: [`${id}.${time}.`, call.body] };
     if (
       !toSecretList(secret).some((key) =>
         key.startsWith(publicKeyPrefix) ? isSignedByPublicKey(key, signed) : isSignedByHmac(key, signed),
@@ -64,7 +64,7 @@ function findHeaderPrefix(call: WebhookCall): "webhook" | "svix" {
   return has("svix") && !has("webhook") ? "svix" : "webhook";
 }
 
-type SignedContent = { header: string; given: readonly string[]; signed: readonly [string, Bytes] };
+type SignedContent = { header: string; signatures: readonly string[]; signed: readonly [string, Bytes] };
 
 const publicKeyPrefix = "whpk_";
 /**
@@ -74,17 +74,17 @@ const publicKeyPrefix = "whpk_";
 const maxSignatures = { v1: 16, v1a: 4 };
 
 /** Returns the signatures of one version. */
-const listSignatures = ({ given }: SignedContent, version: keyof typeof maxSignatures): string[] =>
-  given.filter((text) => text.startsWith(`${version},`)).slice(0, maxSignatures[version]);
+const listSignatures = ({ signatures }: SignedContent, version: keyof typeof maxSignatures): string[] =>
+  signatures.filter((text) => text.startsWith(`${version},`)).slice(0, maxSignatures[version]);
 
 function isSignedByHmac(secret: string, signed: SignedContent): boolean {
-  const given = listSignatures(signed, "v1");
+  const signatures = listSignatures(signed, "v1");
   const key = Buffer.from(secret.replace(/^(v1,)?(whsec_)?/, ""), "base64");
   return (
-    given.length > 0 &&
+    signatures.length > 0 &&
     hasValidSignature({
       ...signed,
-      given,
+      signatures,
       prefix: "v1,",
       keys: [key],
       algorithm: "sha256",
@@ -94,15 +94,15 @@ function isSignedByHmac(secret: string, signed: SignedContent): boolean {
 }
 
 function isSignedByPublicKey(publicKey: string, signed: SignedContent): boolean {
-  const given = listSignatures(signed, "v1a").filter((text) => ed25519Signature.test(text));
-  if (given.length === 0) return false;
+  const signatures = listSignatures(signed, "v1a").filter((text) => ed25519Signature.test(text));
+  if (signatures.length === 0) return false;
   const key = createPublicKey({
     key: Buffer.concat([ed25519, Buffer.from(publicKey.slice(publicKeyPrefix.length), "base64")]),
     format: "der",
     type: "spki",
   });
   const text = Buffer.concat(signed.signed.map((part) => Buffer.from(part)));
-  return given.some((one) => verify(null, text, key, Buffer.from(one.slice("v1a,".length), "base64")));
+  return signatures.some((one) => verify(null, text, key, Buffer.from(one.slice("v1a,".length), "base64")));
 }
 
 /**

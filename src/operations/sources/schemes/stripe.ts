@@ -25,7 +25,7 @@ export const stripe: Scheme<{ secret: Secret }> = {
     const signed = [`${time}.`, call.body];
     checkMac({
       header,
-      given: signatures,
+      signatures,
       prefix: "v1=",
       keys: toSecretList(secret),
       signed,

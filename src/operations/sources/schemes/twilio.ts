@@ -16,12 +16,19 @@ export const twilioSchema = makeSchemeSchema("twilio", {});
 /** Verifies calls of Twilio. */
 export const twilio: Scheme<{ secret: Secret }> = {
   check({ secret }, call) {
-    const given = [requireHeader(call, header)];
+    const signatures = [requireHeader(call, header)];
     const fields = signedFields(call);
     const text = formatFields(fields);
     const keys = toSecretList(secret);
     const isSigned = listUrlForms(call.url).some((url) =>
-      hasValidSignature({ header, given, keys, signed: [url, text], algorithm: "sha1", encoding: "base64" }),
+      hasValidSignature({
+        header,
+        signatures,
+        keys,
+        signed: [url, text],
+        algorithm: "sha1",
+        encoding: "base64",
+      }),
     );
     if (!isSigned)
       throw new CallRejection(

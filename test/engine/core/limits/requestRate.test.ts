@@ -20,7 +20,8 @@ describe("the share of a node in the requests of a second", () => {
     for (const [key, account] of broker.memory.tables.accounts)
       broker.memory.tables.accounts.set(key, { ...account, ...terms });
   };
-  const take = (needed: number, wanted = 0) => broker.run("takeBurst", { account: "acme", needed, wanted });
+  const take = (needed: number, wanted = 0) =>
+    broker.run("takeBurst", { account: "acme", needed, recent: wanted });
   const counted = () => broker.memory.tables.secondCounts.get("acme");
   beforeEach(async () => {
     broker = await CommandRunner.open();
@@ -33,7 +34,7 @@ describe("the share of a node in the requests of a second", () => {
     expect(await take(1)).toBeNull();
     grant({ limits: { requestsPerSecond: 100 }, deletedAt: now });
     expect(await take(1)).toBeNull();
-    expect(await broker.run("takeBurst", { account: "none", needed: 1, wanted: 0 })).toBeNull();
+    expect(await broker.run("takeBurst", { account: "none", needed: 1, recent: 0 })).toBeNull();
     expect(broker.memory.tables.secondCounts.size).toBe(0);
   });
 

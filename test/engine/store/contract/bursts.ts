@@ -6,7 +6,7 @@ import { makeInput, StoreFixture } from "../storeFixture.ts";
 export function describeBursts(open: OpenStore): void {
   describe("the requests of a second", () => {
     const take = (fixture: StoreFixture, { account = "acc", needed = 1, wanted = 0 } = {}) =>
-      fixture.store.execute("takeBurst", { account, needed, wanted });
+      fixture.store.execute("takeBurst", { account, needed, recent: wanted });
     const atBeginning = async (limit: number | null): Promise<StoreFixture> => {
       const fixture = await StoreFixture.open(open);
       fixture.clock.now = Math.ceil(fixture.clock.now / 1000) * 1000;

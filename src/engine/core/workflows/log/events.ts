@@ -24,8 +24,8 @@ export type RunEvent = {
 export function listRunEvents(known: KnownRun, now: Millis): RunEvent[] {
   const view = makeRunView(known, now);
   const { run } = known;
-  const plain = { messageId: null, item: null, row: null, isFirst: false };
-  const events: RunEvent[] = [{ ...plain, time: run.createdAt, state: "RUN_STARTED" }];
+  const noDetails = { messageId: null, item: null, row: null, isFirst: false };
+  const events: RunEvent[] = [{ ...noDetails, time: run.createdAt, state: "RUN_STARTED" }];
   const reported = new Set<MessageId>();
   for (const unit of groupUnits(known))
     for (const event of listUnitEvents(view, unit, reported)) events.push(event);
@@ -38,10 +38,10 @@ export function listRunEvents(known: KnownRun, now: Millis): RunEvent[] {
   for (const row of known.log) {
     if (reported.has(row.messageId) || !others.has(row.messageId)) continue;
     for (const state of row.states)
-      events.push({ ...plain, time: row.time, state, messageId: row.messageId, row });
+      events.push({ ...noDetails, time: row.time, state, messageId: row.messageId, row });
   }
   if (run.state !== "RUN_STARTED")
-    events.push({ ...plain, time: run.endedAt ?? run.createdAt, state: run.state });
+    events.push({ ...noDetails, time: run.endedAt ?? run.createdAt, state: run.state });
   // The sort is stable, so events of the same time keep their order.
   events.sort((a, b) => a.time - b.time);
   const seen = new Set<StepItem>();

@@ -3,11 +3,17 @@ import { memoize } from "../../engine/core/caches/memoize.ts";
 import { ignoredSettings } from "./table.ts";
 
 /**
- * A setting as the caller gave it. `name` is in lower case, without the prefix of a brand; `written` is the
+ * A setting as the caller wrote it. `name` is in lower case, without the prefix of a brand; `writtenName` is the
  * name as the caller wrote it, for refusals. `hasPlus`: its value in a query string contained a `+`, which
  * means a space.
  */
-export type GivenSetting = { brand: Brand; name: string; value: string; written: string; hasPlus?: boolean };
+export type RawSetting = {
+  brand: Brand;
+  name: string;
+  value: string;
+  writtenName: string;
+  hasPlus?: boolean;
+};
 
 /**
  * The parts of a setting's name. `callbacks` is the path to the callback that the setting is for, from the
@@ -43,4 +49,4 @@ export const isCallback = ({ name }: SettingTarget): boolean =>
   name === "callback" || name === "failure-callback";
 
 /** Returns the start of the name of a setting as the caller wrote it, for a refusal. */
-export const shortenSetting = ({ written }: GivenSetting): string => written.slice(0, 200);
+export const shortenSetting = ({ writtenName }: RawSetting): string => writtenName.slice(0, 200);
