@@ -13,7 +13,7 @@ import { clearScreen, note, print, styled } from "./terminal/terminal.ts";
 /** The things that commands get from the program: its environment. */
 export type ClientContext = { environment: NodeJS.ProcessEnv };
 
-/** The flags that every command has that reads something. */
+/** The flags of every command that reads from a server. */
 export type OutputFlags = { json?: true; watch?: string | true };
 
 /** Connects a command to its server. Nothing is sent yet. */
@@ -81,26 +81,27 @@ export async function showResult(flags: OutputFlags, load: () => Promise<Shown>)
 }
 
 /** How long a command waits for a server that is unavailable, before it ends. */
-export const outagePatience = 2 * minute;
+export const outageTimeout = 2 * minute;
 
 /**
  * Returns a function that runs another one and ignores that the server is unavailable, so that the caller
- * tries again. It prints the reason once. It fails if the server stays away for `patience` milliseconds.
+ * tries again. It prints the reason once. It fails if the server stays unavailable for `timeout`
+ * milliseconds.
  */
-export function tolerateOutages(patience = Infinity): (run: () => Promise<void>) => Promise<void> {
+export function tolerateOutages(timeout = Infinity): (run: () => Promise<void>) => Promise<void> {
   let since: number | null = null;
-  let said = "";
+  let lastMessage = "";
   return async (run) => {
     try {
       await run();
       since = null;
-      said = "";
+      lastMessage = "";
     } catch (error) {
       if (!(error instanceof CommandFailed) || error.exitCode !== exitCodes.unavailable) throw error;
       since ??= elapsed();
-      if (elapsed() - since >= patience) throw error;
-      if (error.message !== said) note(`waypost: ${error.message}`);
-      said = error.message;
+      if (elapsed() - since >= timeout) throw error;
+      if (error.message !== lastMessage) note(`waypost: ${error.message}`);
+      lastMessage = error.message;
     }
   };
 }

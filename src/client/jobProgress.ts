@@ -1,6 +1,6 @@
 import type { Api, OutputFlags } from "./api.ts";
 import { apiPath } from "./apiPath.ts";
-import { outagePatience, pause, printShown, tolerateOutages } from "./api.ts";
+import { outageTimeout, pause, printShown, tolerateOutages } from "./api.ts";
 import { CommandFailed, exitCodes } from "./terminal/commandFailed.ts";
 import type { Fields } from "./terminal/fields.ts";
 import { readLine, readNumber, readObjects } from "./terminal/fields.ts";
@@ -20,7 +20,7 @@ const interval = 500;
 export async function followJob(
   api: Api,
   id: string,
-  { flags, patience = outagePatience }: { flags: OutputFlags; patience?: number },
+  { flags, patience = outageTimeout }: { flags: OutputFlags; patience?: number },
 ): Promise<void> {
   const safeId = toSafeLine(id);
   const whatNext =

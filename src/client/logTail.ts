@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { elapsed } from "../engine/clock/clock.ts";
 import { second } from "../engine/core/values/time.ts";
 import type { Api } from "./api.ts";
-import { outagePatience, pause, tolerateOutages } from "./api.ts";
+import { outageTimeout, pause, tolerateOutages } from "./api.ts";
 import type { ApiQuery } from "./connection.ts";
 import { toStranger } from "./connection.ts";
 import { endlessPages } from "./listCommand.ts";
@@ -55,7 +55,7 @@ const followTimes = {
   firstPause: second,
   longestPause: 15 * second,
   steady: 30 * second,
-  patience: outagePatience,
+  patience: outageTimeout,
 };
 
 /**

@@ -177,7 +177,7 @@ function addRunNowCommand(schedules: Command, context: ClientContext): void {
 function addHoldersCommand(group: Command, context: ClientContext, toPath: (name: string) => string): void {
   const command = group
     .command("holders")
-    .description("list the messages that hold the places, the oldest first")
+    .description("list the messages that hold the slots, the oldest first")
     .argument("<name>", "name of the queue or key");
   withOutput(command).action((name: string, flags: OutputFlags) => {
     const api = connectToApi(context);
@@ -193,12 +193,12 @@ function addHoldersCommand(group: Command, context: ClientContext, toPath: (name
 
 function describeHolders(page: Fields): string[] {
   const holders = readObjects(page, "holders");
-  const places = ofLimit(readNumber(page, "used"), readNumber(page, "limit"));
+  const slots = ofLimit(readNumber(page, "used"), readNumber(page, "limit"));
   const paused = page["paused"] === true ? ", paused" : "";
   const columns = columnsOf(holderFields, ["messageId", "url", "attempts", "text"]);
   const listed = holders.map((row) => ({ row, now: 0 }));
   return [
-    `${places} places held, ${readNumber(page, "waiting") ?? 0} waiting${paused}`,
+    `${slots} slots held, ${readNumber(page, "waiting") ?? 0} waiting${paused}`,
     ...(holders.length > 0 ? formatTable(columns, listed, columnsOfOutput()) : []),
   ];
 }

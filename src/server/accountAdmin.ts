@@ -9,7 +9,7 @@ import { deleteAccountData } from "./accountDeletion.ts";
 import { idleAlarm } from "../engine/clock/clock.ts";
 import { withChange } from "../engine/core/commands/account.ts";
 import { type AccountChange } from "../engine/core/model/account.ts";
-import { checkAccountName } from "../engine/core/accounts/accountRequest.ts";
+import { assertAccountName } from "../engine/core/accounts/accountRequest.ts";
 import type { TokenRequest } from "../engine/core/commands/token.ts";
 import type { Actor } from "../engine/core/model/auditEntry.ts";
 import type { Token } from "../engine/core/model/rights.ts";
@@ -72,7 +72,7 @@ const operations = {
   create: operation(
     async ({ store, audited, newSecret }, { name, change }: { name: string; change: AccountChange }) => {
       // The list includes deleted accounts whose rows still exist, so their ids are refused as names too.
-      checkAccountName(await store.read.accounts(), name);
+      assertAccountName(await store.read.accounts(), name);
       return audited.execute(
         "createAccount",
         withChange(makeAccount({ id: randomUUID(), name, secret: newSecret }), change),

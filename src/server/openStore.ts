@@ -18,7 +18,7 @@ import type { ReplicaReport } from "../operations/backup/replica/replica.ts";
 import { createReplica } from "../operations/backup/replica/settings.ts";
 import type { ServerConfig } from "../settings/config.ts";
 import { findFolderWarning, lockDataFolder, toStorePath } from "../settings/dataFolder.ts";
-import { checkKeys, prepareKeys } from "../settings/encryptionKeys.ts";
+import { assertKeys, prepareKeys } from "../settings/encryptionKeys.ts";
 import { version } from "../settings/version.ts";
 
 /**
@@ -69,7 +69,7 @@ export async function openStore(settings: ServerConfig, options: OpenStoreOption
     settings.databaseUrl === "" ? await openFolder(settings, options) : await openDatabase(settings, options);
   const { log, reclaims = true } = options;
   try {
-    await checkKeys(opened.store.read, opened.keys);
+    await assertKeys(opened.store.read, opened.keys);
     if (opened.keys === null && reclaims) log.warn(unencryptedWarning);
     return opened;
   } catch (error) {

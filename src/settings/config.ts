@@ -91,7 +91,7 @@ type SettingFlags = Partial<Record<ServerSettingName | "config", string>>;
  * overrides the default. Unknown `WAYPOST_` variables are refused.
  */
 export function readConfig(flags: SettingFlags, environment: NodeJS.ProcessEnv): ServerConfig {
-  requireKnownVariables(environment);
+  assertKnownVariables(environment);
   const settingTexts = collectSettings(settingPlaces, { flags, environment });
   const readSetting = (name: ServerSettingName): unknown => {
     const { text, from } = settingTexts.get(name) ?? { text: serverSettings[name].default, from: null };
@@ -110,7 +110,7 @@ export function readConfig(flags: SettingFlags, environment: NodeJS.ProcessEnv):
   return config;
 }
 
-function requireKnownVariables(environment: NodeJS.ProcessEnv): void {
+function assertKnownVariables(environment: NodeJS.ProcessEnv): void {
   const known = new Set([
     ...settingPlaces.flatMap(({ variable, isSecret }) =>
       isSecret ? [variable, toFileVariable(variable)] : [variable],

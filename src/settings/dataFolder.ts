@@ -77,7 +77,7 @@ export function findFolderWarning(folder: string): string | null {
  * Throws if another user may have made the folder or the store in it. This is checked only where every user
  * can write: elsewhere the owner depends on how volumes are mounted.
  */
-function requireOwnFolder(folder: string): void {
+function assertOwnFolder(folder: string): void {
   const paths = [
     { path: folder, within: dirname(resolve(folder)) },
     { path: toStorePath(folder), within: folder },
@@ -141,7 +141,7 @@ export function lockDataFolder(folder: string): () => void {
         "choose another folder with --data, or change its permissions",
     );
   }
-  requireOwnFolder(folder);
+  assertOwnFolder(folder);
   return lockFolder(folder);
 }
 
@@ -165,7 +165,7 @@ function lockFolder(folder: string): () => void {
   try {
     file.exec("pragma journal_mode = memory; pragma locking_mode = exclusive; begin exclusive");
     if (file.prepare("pragma user_version").get()?.user_version !== checkedVersion) {
-      requireUnusedDatabase(folder);
+      assertUnusedDatabase(folder);
       file.exec(`pragma user_version = ${checkedVersion}`);
     }
     // In this locking mode the lock remains after the commit.
@@ -196,7 +196,7 @@ const busyTimeout = 2_000;
  * Throws if another process has the database open. A server holds a shared lock on the SQLite file as long as
  * it is open.
  */
-function requireUnusedDatabase(folder: string): void {
+function assertUnusedDatabase(folder: string): void {
   if (!hasStore(folder)) return;
   let database: DatabaseSync | null = null;
   try {

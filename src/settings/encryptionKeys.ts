@@ -143,7 +143,7 @@ export async function countKeyUse(read: Store["read"]): Promise<Map<number | "cl
 }
 
 /** Throws `StorageRefused` if a secret is encrypted with a missing key. */
-export async function checkKeys(read: Store["read"], source: KeySource): Promise<void> {
+export async function assertKeys(read: Store["read"], source: KeySource): Promise<void> {
   const versions = new Set<number | "clear">(
     source === null ? [] : readKeyRing(source).map(({ version }) => version),
   );

@@ -31,7 +31,7 @@ import type { Outcome } from "../../src/engine/core/model/attempt.ts";
 import type { Delivery } from "../../src/engine/core/model/delivery.ts";
 import { type Brand, type Millis, noBytes } from "../../src/engine/core/values/basics.ts";
 import { createIdGenerator } from "../../src/engine/core/values/ids.ts";
-import type { RefusedHosts } from "../../src/engine/core/values/refusedHost.ts";
+import type { FindHostRefusal } from "../../src/engine/core/values/refusedHost.ts";
 import { Memory, memoryStore } from "../model/memoryStore.ts";
 import type { Store } from "../../src/engine/store/store.ts";
 import { withSentBody } from "../sentBody.ts";
@@ -132,7 +132,7 @@ type Options = {
   brand?: Brand;
   sendsFrom?: string[];
   prices?: Prices;
-  refusedHost?: RefusedHosts;
+  refusedHost?: FindHostRefusal;
   region?: string;
   corsOrigins?: string[];
   reservedPrices?: Partial<Record<PlanName, number>>;
@@ -267,7 +267,7 @@ async function openServer(options: Options): Promise<TestServer> {
     ...(options.region === undefined ? {} : { region: options.region }),
     ...(options.reservedPrices === undefined ? {} : { reservedPrices: options.reservedPrices }),
     ...(options.prices === undefined ? {} : { prices: options.prices }),
-    ...(options.refusedHost && { refusedHost: options.refusedHost }),
+    ...(options.refusedHost && { findHostRefusal: options.refusedHost }),
     log: (_status, line) => void lines.push(line()),
     notReadyReason: () => (stopping ? "the server is stopping" : null),
     listConditions,

@@ -9,7 +9,7 @@ import type {
 import type { Commands } from "../../src/engine/store/catalog/commands.ts";
 import { firstIdAt } from "../../src/engine/core/values/ids.ts";
 import { readCountedRows } from "../../src/engine/core/limits/rowLimits.ts";
-import { findWeighedColumns } from "../../src/engine/core/limits/storageQuota.ts";
+import { findCountedColumns } from "../../src/engine/core/limits/storageQuota.ts";
 import { toDayNumber, dayPrefix } from "../../src/engine/core/search/timeIndex.ts";
 import type { AccountId, Millis } from "../../src/engine/core/values/basics.ts";
 import type { MessageState } from "../../src/engine/core/model/messageState.ts";
@@ -97,7 +97,7 @@ type Changes = { set: WorkingSet; stored: StoredBytes };
 function apply<T extends TableName>(memory: Memory, table: T, { set, stored }: Changes): void {
   const rows: Map<string, Rows[T]> = memory.tables[table];
   const weigh = (row: Rows[T] | undefined, times: 1 | -1): void => {
-    if (!row || !findWeighedColumns(table)) return;
+    if (!row || !findCountedColumns(table)) return;
     const shape: Table<Rows[T]> = tables[table];
     stored.add(toKey[table](row)[0], times * weighColumns(table, shape.write(row)));
   };

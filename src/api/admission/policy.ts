@@ -13,18 +13,18 @@ import { notAttempts } from "../auth/lockout.ts";
 import { burstHeaders } from "../auth/bursts.ts";
 import type { BrowserRequest } from "../auth/consoleRequest.ts";
 import type { PageRequest, PageSettings } from "../auth/pageRule.ts";
-import { checkPage } from "../auth/pageRule.ts";
+import { assertAllowedPage } from "../auth/pageRule.ts";
 import type { ConsoleSessions, SessionProof } from "../auth/consoleSessions.ts";
 import type { AccessCounters } from "../auth/accessCounters.ts";
 import { createAccessCounters } from "../auth/accessCounters.ts";
 import type { BodyOwner } from "../http/requestBodyLimits.ts";
 import { RequestBodyLimits, maxReservedBytes } from "../http/requestBodyLimits.ts";
 import { ResponseLimits } from "../http/responseLimits.ts";
-import { checkHook, parseHookParams } from "../publishing/hookUrl.ts";
+import { assertHook, parseHookParams } from "../publishing/hookUrl.ts";
 import { findSourceBySecret } from "../publishing/sourceUrl.ts";
-import { checkOperator } from "../route/operator.ts";
+import { assertOperator } from "../route/operator.ts";
 import type { RouteContext, Route } from "../route/route.ts";
-import { checkRights } from "./routeRights.ts";
+import { assertRights } from "./routeRights.ts";
 
 /** The parts that an admission policy is built from. */
 export type AdmissionParts = Pick<RouteContext, "operator"> & {
@@ -136,7 +136,7 @@ export class AdmissionPolicy {
   }
 
   /** Throws `Refusal` if the server is stopping. */
-  mustBeOpen(): void {
+  assertOpen(): void {
     if (this.#isClosing) throw new Refusal("stopping", "the server is stopping; retry later");
   }
 
@@ -152,7 +152,7 @@ export class AdmissionPolicy {
     const { authorization, parameter, params, address, browser, header } = credentials;
     const { store, sessions } = this.#parts;
     const { method, access } = route;
-    if (header) checkPage({ method, access, authorization, header }, this.#pages);
+    if (header) assertAllowedPage({ method, access, authorization, header }, this.#pages);
     if (browser && sessions && takesSession(route) && authorization === undefined && parameter === null)
       return this.#identifySession(sessions, { route, browser, address });
     const from = (): { address: string | null } => ({ address });
@@ -171,7 +171,7 @@ export class AdmissionPolicy {
       case "hook": {
         // The caller has shown only the URL, which contains the account.
         const named = parseHookParams(params);
-        return checkHook(store, named).then(() => ({ ...nobody, sender: named.userId }));
+        return assertHook(store, named).then(() => ({ ...nobody, sender: named.userId }));
       }
       case "account":
         if (route.takesTokens && /^bearer /i.test(authorization ?? ""))
@@ -180,7 +180,7 @@ export class AdmissionPolicy {
             .then(callerWith);
         return this.#identifyHolder({ authorization, from, ...look }).then(callerWith);
       case "operator":
-        checkOperator(this.#parts, authorization, { ...look, address });
+        assertOperator(this.#parts, authorization, { ...look, address });
         return nobody;
       case "token": {
         // Almost every token is cached, and a promise here would cost every publish 1 µs.
@@ -207,7 +207,7 @@ export class AdmissionPolicy {
     if (route.access === "operator")
       return { ...nobody, operatorName: (await sessions.proveOperator(browser)).name };
     const proof = await sessions.prove(browser);
-    if (route.access === "account" && !route.takesTokens) mustHoldPassword(proof);
+    if (route.access === "account" && !route.takesTokens) assertHoldsPassword(proof);
     return callerWith(proof);
   }
 
@@ -224,7 +224,7 @@ export class AdmissionPolicy {
    */
   admit(entry: Entry): Leave | Promise<Leave> {
     const { proof } = entry.caller;
-    if (proof) checkRights(proof, entry.route);
+    if (proof) assertRights(proof, entry.route);
     const burst =
       proof && isCounted(entry.route) ? this.#counted.bursts.count(proof.account, this.#parts.now()) : null;
     return burst instanceof Promise
@@ -238,7 +238,7 @@ export class AdmissionPolicy {
    */
   async recheck(route: Route, credentials: Credentials): Promise<void> {
     const { proof } = await this.#identify(route, credentials, { attempts: notAttempts, isFresh: true });
-    if (proof) checkRights(proof, route);
+    if (proof) assertRights(proof, route);
   }
 
   /**
@@ -252,11 +252,11 @@ export class AdmissionPolicy {
     bytes: number,
   ): AdmittedAtOnce | "unknown" | null {
     const { method, access } = route;
-    checkPage({ method, access, authorization, header }, this.#pages);
+    assertAllowedPage({ method, access, authorization, header }, this.#pages);
     if (this.#isClosing || access !== "token" || isCounted(route) || bytes > maxReservedBytes) return null;
     const proof = this.#bearer.getCached(authorization);
     if (proof === null) return "unknown";
-    checkRights(proof, route);
+    assertRights(proof, route);
     return { proof, leave: this.#bodies.reserve(proof.account.id, bytes) };
   }
 
@@ -332,7 +332,7 @@ const takesSession = ({ access, refusesSession }: Route): boolean =>
   refusesSession === undefined;
 
 /** Throws `Refusal` unless the password of the account, or of the operator, has opened a session. */
-function mustHoldPassword({ session: { opener } }: SessionProof): void {
+function assertHoldsPassword({ session: { opener } }: SessionProof): void {
   if (opener.kind !== "password" && opener.kind !== "operator")
     throw new Refusal(
       "forbidden",

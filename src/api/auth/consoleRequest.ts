@@ -1,5 +1,5 @@
 import { Refusal } from "../../engine/core/values/errors.ts";
-import { checkOwnHost, type OwnHosts } from "./ownHosts.ts";
+import { assertOwnHost, type OwnHosts } from "./ownHosts.ts";
 
 /** The page that sent a request, as the request shows it. `host` is the host that the browser used. */
 export type BrowserRequest = {
@@ -64,8 +64,8 @@ export function formatConsoleCookie(
  * Throws `Refusal` if a request was not sent by the console itself: if its host could be a name of a stranger
  * that points here (DNS rebinding), or if a page of another origin may have sent it.
  */
-export function checkConsoleRequest(request: BrowserRequest, hosts: OwnHosts): void {
-  checkOwnHost(request.host, hosts);
+export function assertConsoleRequest(request: BrowserRequest, hosts: OwnHosts): void {
+  assertOwnHost(request.host, hosts);
   if (!isSameOrigin(request))
     throw new Refusal("forbidden", "origin: only the console of this server may use its session");
 }

@@ -11,7 +11,7 @@ import { minute } from "../../engine/core/values/time.ts";
 import type { Store } from "../../engine/store/store.ts";
 import type { Proof, Right, SessionIdentity } from "./bearer.ts";
 import type { BrowserRequest } from "./consoleRequest.ts";
-import { checkConsoleRequest, readConsoleCookie } from "./consoleRequest.ts";
+import { assertConsoleRequest, readConsoleCookie } from "./consoleRequest.ts";
 import type { OwnHosts } from "./ownHosts.ts";
 import { hashToken, isSameSecret } from "./token.ts";
 
@@ -69,7 +69,7 @@ export class ConsoleSessions {
   check(request: BrowserRequest): void {
     const { hosts } = this.#parts;
     if (hosts === null) throw new Refusal("forbidden", "session: the console is turned off (--console off)");
-    checkConsoleRequest(request, hosts);
+    assertConsoleRequest(request, hosts);
   }
 
   /** Finds the account and the rights of a session cookie. Throws `Refusal`. */

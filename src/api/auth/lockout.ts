@@ -20,13 +20,13 @@ export type Attempts = {
   /** Counts a failed attempt. Returns `refusal`, or a refusal `too-many-failures` if too many have failed. */
   recordFailure(origin: AttemptOrigin, refusal: Refusal): Refusal;
   /** Throws `Refusal` if no further attempt with this user name may be checked. */
-  checkNotLocked(address: string | null, user: string): void;
+  assertNotLocked(address: string | null, user: string): void;
 };
 
 /** For a look at credentials that were accepted before: it guesses nothing, so it counts as no attempt. */
 export const notAttempts: Attempts = {
   recordFailure: (_origin, refusal) => refusal,
-  checkNotLocked: () => undefined,
+  assertNotLocked: () => undefined,
 };
 
 /** Counts failed attempts by client and by user name, in bounded memory. Each node counts for itself. */
@@ -55,7 +55,7 @@ export class Lockout implements Attempts {
    * window. The caller must then check no further attempt, not even a correct one. Use this for secrets that
    * people choose, because such secrets can be guessed if the number of attempts is not limited.
    */
-  checkNotLocked(address: string | null, user: string): void {
+  assertNotLocked(address: string | null, user: string): void {
     const failures = this.#failures.get(formatOrigin(address, user));
     const wait = failures ? lockoutRemaining(addOne(failures), this.#now()) : 0;
     if (wait > 0) throw makeLockedRefusal(wait, user, "");

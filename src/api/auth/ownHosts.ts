@@ -19,7 +19,7 @@ export type OwnHosts = {
  * Throws `Refusal` if a host, as in the header Host, could be a name of a stranger that points here (DNS
  * rebinding).
  */
-export function checkOwnHost(host: string, hosts: OwnHosts): void {
+export function assertOwnHost(host: string, hosts: OwnHosts): void {
   if (isOwnHost(host, hosts)) return;
   const name = readHostName(host) ?? "<name>";
   throw new Refusal(

@@ -1,6 +1,6 @@
 import { Refusal } from "../../engine/core/values/errors.ts";
 import type { OwnHosts } from "./ownHosts.ts";
-import { checkOwnHost, hasSameName, isLoopback } from "./ownHosts.ts";
+import { assertOwnHost, hasSameName, isLoopback } from "./ownHosts.ts";
 
 /**
  * Who may use a route: the holder of a token, of an account's password, or of the operator's; any caller; a
@@ -33,13 +33,13 @@ export type PageSettings = { hosts: OwnHosts; corsOrigins: readonly string[] };
  *
  * The CORS setting allows an origin to use tokens, but not passwords.
  */
-export function checkPage(request: PageRequest, { hosts, corsOrigins }: PageSettings): void {
+export function assertAllowedPage(request: PageRequest, { hosts, corsOrigins }: PageSettings): void {
   const { access, method, authorization = "", header } = request;
   const hasPassword = /^basic /i.test(authorization);
   if (!takesCredentials(access, method) || !(hosts.isDevelopment || hasPassword)) return;
   const host = header("host") ?? "";
   // A browser always sends its host. A program may leave it out.
-  if (hosts.isDevelopment && host !== "") checkOwnHost(host, hosts);
+  if (hosts.isDevelopment && host !== "") assertOwnHost(host, hosts);
   const origin = header("origin");
   const isAllowed = corsOrigins.includes("*") || (origin !== undefined && corsOrigins.includes(origin));
   if (isAllowed && !hasPassword) return;

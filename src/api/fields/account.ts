@@ -23,7 +23,7 @@ export const accountFields: FieldsOf<{ account: Account; limits: Limits; storedB
   id: text("The id of the account.", ({ account }) => account.id),
   name: text("The name of the account.", ({ account }) => account.name),
   state: word(["active", "passive"])(
-    "active: not restricted. passive: the account can read, and change nothing.",
+    "active: not restricted. passive: the account is disabled. It can read, and change nothing.",
     ({ account }) => account.state ?? "active",
   ),
   plan: word(planNames)("The plan. Its limits apply unless the account has its own.", ({ account }) =>

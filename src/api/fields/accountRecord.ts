@@ -44,9 +44,9 @@ export const accountRecordFields: FieldsOf<ShownAccount> = {
     `The token for requests that change nothing. ${secretsFor}`,
     ({ secrets }) => secrets?.readOnlyToken,
   ),
-  active: flag("false if the account is passive.", ({ account }) => account.state !== "passive"),
+  active: flag("false if the account is disabled.", ({ account }) => account.state !== "passive"),
   state: word(["active", "passive"])(
-    "active: not restricted. passive: the account can read, and change nothing.",
+    "active: not restricted. passive: the account is disabled. It can read, and change nothing.",
     ({ account }) => account.state ?? "active",
   ),
   last_plan_upgrade_time: count(

@@ -7,7 +7,7 @@ import { mark, optional, text, time, word } from "./field.ts";
 export const nodeFields: FieldsOf<NodeRecord & { state: NodeState; isThis: boolean }> = {
   id: text("The id of the node. A server has a new id after each start.", ({ id }) => id),
   state: word(nodeStates)(
-    "running: it responds, or has its membership. stopped: it has ended in an orderly way. lost: it " +
+    "running: it responds, or has its membership. stopped: it has shut down cleanly. lost: it " +
       "has lost its membership, so other nodes send its messages. unknown: nodes have no " +
       "memberships, for example behind a pooler in transaction mode.",
     ({ state }) => state,

@@ -17,7 +17,7 @@ type JsonLimits = { parts?: number; names?: number };
  * exceeds `max`.
  */
 export function readJson(body: Bytes, max: JsonLimits = {}): unknown {
-  checkSize(body, max);
+  assertSize(body, max);
   const text = readText(body);
   try {
     return JSON.parse(text);
@@ -92,7 +92,7 @@ const squareClose = 0x5d;
 const curlyOpen = 0x7b;
 const curlyClose = 0x7d;
 
-function checkSize(body: Bytes, max: JsonLimits): void {
+function assertSize(body: Bytes, max: JsonLimits): void {
   new SizeCheck(body, max).checkUpTo(body.length);
 }
 

@@ -21,7 +21,7 @@ export class ResponseLimits {
   readonly #taken = new Map<AccountId, number>();
   /** Callbacks of started responses that wait for room, by account. */
   readonly #waitingForRoom = new Map<AccountId, (() => void)[]>();
-  /** The number of reads that run, and the reads that wait for one of their places, by account. */
+  /** The number of reads that run, and the reads that wait for one of their slots, by account. */
   readonly #reads = new Map<AccountId, { count: number; waiting: (() => void)[] }>();
 
   constructor(limit = maxOutgoingBytes) {
@@ -29,7 +29,7 @@ export class ResponseLimits {
   }
 
   /** Throws `Refusal` if an account is at capacity for long responses. */
-  checkRoom(account: AccountId): void {
+  assertRoom(account: AccountId): void {
     if (this.#hasRoom(account)) return;
     throw new Refusal("busy", "account at capacity for long responses; read those in flight, then retry");
   }
@@ -37,7 +37,7 @@ export class ResponseLimits {
   /** Makes a response in its turn. Throws `Refusal` if there is no room for it then. */
   async runInTurn<T>(account: AccountId, make: () => Promise<T>): Promise<T> {
     return this.#withPlace(account, () => {
-      this.checkRoom(account);
+      this.assertRoom(account);
       return make();
     });
   }
@@ -52,7 +52,7 @@ export class ResponseLimits {
     measure: (page: T) => number,
   ): Promise<{ page: T; gone: (() => void) | null }> {
     for (;;) {
-      // A response that waits for room takes no place among the running reads, so short responses continue.
+      // A response that waits for room takes no slot among the running reads, so short responses continue.
       if (!this.#hasRoom(account)) await this.#waitForRoom(account);
       const result = await this.#withPlace(account, async () => {
         if (!this.#hasRoom(account)) return null;
@@ -66,7 +66,7 @@ export class ResponseLimits {
   async #withPlace<T>(account: AccountId, make: () => Promise<T>): Promise<T> {
     const reads = this.#reads.get(account) ?? { count: 0, waiting: [] };
     this.#reads.set(account, reads);
-    // A read that finishes passes its place to the next one.
+    // A read that finishes passes its slot to the next one.
     if (reads.count < maxConcurrentReads) reads.count++;
     else await new Promise<void>((resolve) => reads.waiting.push(resolve));
     try {

@@ -11,8 +11,8 @@ import { findTokenBrand, parseBrandedHeader, parseBrandedName, pickBrand } from 
 export type Target = { path: string; query: string | null };
 
 /**
- * One parameter of a query string, decoded. `writtenName`: its name as the caller wrote it. `hasPlus`: its value
- * was written with a `+`.
+ * One parameter of a query string, decoded. `writtenName`: its name as the caller wrote it. `hasPlus`: its
+ * value was written with a `+`.
  */
 export type Parameter = { name: string; value: string; writtenName: string; hasPlus: boolean };
 
@@ -154,7 +154,7 @@ export const isUrl = (destination: string): boolean => /^https?:\/\//i.test(dest
 /**
  * Returns the name of a queue or a URL group. Throws `Refusal`, which names `field`, if the name is invalid.
  */
-export function checkName(field: string, name: string): string {
+export function parseName(field: string, name: string): string {
   if (isName(name)) return name;
   const allowed = `use at most ${limits.nameLength} of A-Z, a-z, 0-9, ".", "_" and "-"`;
   throw new Refusal("invalid", `${field}: ${JSON.stringify(shorten(name))} is not a valid name; ${allowed}`);
@@ -191,7 +191,7 @@ export function makeDestinationRefusal(destination: string): Refusal {
 }
 
 /** Checks an absolute http or https URL. Throws `Refusal`, which names `field`. */
-export function checkUrl(field: string, url: string): void {
+export function assertUrl(field: string, url: string): void {
   const refuse = (problem: string): never => {
     throw new Refusal("invalid", `${field}: ${JSON.stringify(shorten(url))} ${problem}`);
   };

@@ -35,7 +35,10 @@ export const toEventAddress = ({ userId, workflowRunId, eventId }: HookParams): 
  * is the only credential of a caller. Throws `Refusal`, with the same text for every reason, so that it
  * reveals nothing.
  */
-export async function checkHook(store: Store, { userId, workflowRunId, eventId }: HookParams): Promise<void> {
+export async function assertHook(
+  store: Store,
+  { userId, workflowRunId, eventId }: HookParams,
+): Promise<void> {
   const isPossible = isValidKey(userId) && isValidKey(workflowRunId) && isValidKey(eventId);
   if (
     isPossible &&

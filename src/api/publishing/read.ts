@@ -1,8 +1,8 @@
 import { parseTraceContext, type TraceContext } from "../../engine/core/values/traceContext.ts";
 import { Refusal } from "../../engine/core/values/errors.ts";
 import { limits } from "../../engine/core/values/limits.ts";
-import { damagedRefusal } from "../../engine/core/decision/refuseDamaged.ts";
-import { checkQueryLength } from "../../engine/core/sending/recipients.ts";
+import { damagedRefusal } from "../../engine/core/decision/requireUndamaged.ts";
+import { assertQueryLength } from "../../engine/core/sending/recipients.ts";
 import type { AccountId, Brand, Bytes, HeaderList } from "../../engine/core/values/basics.ts";
 import type { UrlGroup } from "../../engine/core/model/urlGroup.ts";
 import type { MessageInput } from "../../engine/core/model/message.ts";
@@ -15,16 +15,16 @@ import {
   listHeaderSettings,
   listQuerySettings,
   readAllSettings,
-  refuseLoneWindow,
-  refuseScheduleSettings,
-  refuseWorkflowSettings,
+  assertNoLoneWindow,
+  assertNoScheduleSettings,
+  assertNoWorkflowSettings,
 } from "../settings/grammar.ts";
 import type { PostedMessage } from "../settings/message.ts";
 import { toMessageInput } from "../settings/message.ts";
 import type { IncomingRequest } from "../route/route.ts";
 import type { Query } from "../http/target.ts";
 import {
-  checkUrl,
+  assertUrl,
   parseDestination,
   parseGroupName,
   hasDroppedCharacters,
@@ -74,13 +74,13 @@ export function readPublishRequest(
   options: PublishOptions,
 ): PublishRequestToGroup | Promise<PublishRequestToGroup> {
   const destination = parseDestination(options.destination, incoming.query.rest);
-  if (options.purpose === "triggers") checkUrl("destination", destination);
+  if (options.purpose === "triggers") assertUrl("destination", destination);
   if (isUrl(destination)) {
-    checkUrl("destination", destination);
+    assertUrl("destination", destination);
     return readRequestTo(incoming, options, { destination, groupTarget: null });
   }
   return findGroup(options.store, options.account, destination).then((groupTarget) => {
-    checkFanOut(groupTarget.group, { messages: 0, bytes: 0 }, incoming.body);
+    assertFanOut(groupTarget.group, { messages: 0, bytes: 0 }, incoming.body);
     return readRequestTo(incoming, options, { destination, groupTarget });
   });
 }
@@ -131,9 +131,9 @@ export function makePublishRequest(
   );
   // A deduplication window without an id is valid in the last layer, which is that of the URL group. It is
   // also valid in a source, because the sender gives the ids.
-  if (purpose !== "kept") refuseLoneWindow(settings, layers.slice(0, -1).flat());
-  if (purpose !== "schedules") refuseScheduleSettings(settings);
-  if (purpose === "schedules" || purpose === "kept") refuseWorkflowSettings(settings);
+  if (purpose !== "kept") assertNoLoneWindow(settings, layers.slice(0, -1).flat());
+  if (purpose !== "schedules") assertNoScheduleSettings(settings);
+  if (purpose === "schedules" || purpose === "kept") assertNoWorkflowSettings(settings);
   const input = toMessageInput({
     ...post,
     queue: post.queue ?? settings.values["queue-name"] ?? null,
@@ -191,7 +191,7 @@ export async function findGroup(store: Store, account: AccountId, destination: s
   const { settings, tokenName, rest } = splitQuery(queryText ?? null);
   const query = rest === "" ? null : rest;
   if (query !== null) {
-    checkQueryLength(query, group);
+    assertQueryLength(query, group);
     if (hasDroppedCharacters(query))
       throw new Refusal(
         "invalid",
@@ -210,7 +210,7 @@ const maxFanOut: FanOut = { messages: 10_000, bytes: limits.fanOutBytes };
  * Adds to the total of a request the messages and bytes of one body for all endpoints of a group. Throws
  * `Refusal` if the total would exceed `maxFanOut`.
  */
-export function checkFanOut({ name, endpoints }: UrlGroup, total: FanOut, body: Bytes): void {
+export function assertFanOut({ name, endpoints }: UrlGroup, total: FanOut, body: Bytes): void {
   const next = {
     messages: total.messages + endpoints.length,
     bytes: total.bytes + endpoints.length * body.length,

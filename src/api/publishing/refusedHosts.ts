@@ -7,7 +7,7 @@ import type { IncomingRequest, RouteContext } from "../route/route.ts";
 
 type WarningContext = {
   incoming: Pick<IncomingRequest, "proof">;
-  context: Pick<RouteContext, "refusedHost">;
+  context: Pick<RouteContext, "findHostRefusal">;
 };
 type DeliveredUrls = Pick<MessageInput, "url" | "group" | "callback" | "failureCallback">;
 
@@ -25,8 +25,9 @@ export function makePublishWarnings(
   inputs: readonly DeliveredUrls[],
   results: readonly PublishResult[],
 ): string[] {
-  const { refusedHost } = warningContext.context;
-  if (!refusedHost || inputs.every((input) => hasOneHost(input) && !refusedHost(readHost(input)))) return [];
+  const { findHostRefusal } = warningContext.context;
+  if (!findHostRefusal || inputs.every((input) => hasOneHost(input) && !findHostRefusal(readHost(input))))
+    return [];
   return makeHostWarnings(
     warningContext,
     inputs.flatMap((input, at) => listResultDestinations(input, results[at])),
@@ -72,10 +73,10 @@ function listNestedCallbacks({
 
 /** Returns the warnings for destinations that the server refuses to deliver to. Each host is named once. */
 export function makeHostWarnings(
-  { incoming, context: { refusedHost } }: WarningContext,
+  { incoming, context: { findHostRefusal } }: WarningContext,
   destinations: readonly Destination[],
 ): string[] {
-  if (!refusedHost) return [];
+  if (!findHostRefusal) return [];
   const isBound = typeof incoming.proof?.right === "object";
   const checked = new Set<string>();
   const hosts = new Map<string, RefusedHost>();
@@ -85,7 +86,7 @@ export function makeHostWarnings(
     const key = isBound ? `${host} ${group ?? ""}` : host;
     if (checked.has(key)) continue;
     checked.add(key);
-    const refused = refusedHost(host);
+    const refused = findHostRefusal(host);
     if (!refused) continue;
     if (isBound && group !== null) groups.add(group);
     else if (!isBound || !refused.isResolved) hosts.set(host, refused);

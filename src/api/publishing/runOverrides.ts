@@ -6,10 +6,10 @@ import type { RunOverrides } from "../../engine/core/deadLetters/resume.ts";
 import { listHeaderSettings, listQuerySettings, readAllSettings } from "../settings/grammar.ts";
 import type { MessageSettings } from "../settings/grammar.ts";
 import type { IncomingRequest } from "../route/route.ts";
-import { checkMayReadToSend } from "../route/scope.ts";
+import { assertMayReadToSend } from "../route/scope.ts";
 import { readFieldOverrides, readFlowControlOverrides, readMessageOverrides } from "../settings/message.ts";
 import type { MessageSettingName } from "../settings/table.ts";
-import { checkNewRunId } from "../settings/workflow.ts";
+import { assertNewRunId } from "../settings/workflow.ts";
 
 /** The settings that can be changed when a run is resumed or restarted. */
 export const resumeSettings: ReadonlySet<MessageSettingName> = new Set([
@@ -49,7 +49,7 @@ export function readRunOverrides(
       `${workflow?.writtenNames["workflow-runid"] ?? "workflow-runid"}: ` +
         "only valid for a single run; resume the runs one by one",
     );
-  if (runId !== undefined) checkNewRunId(runId, workflow?.writtenNames["workflow-runid"]);
+  if (runId !== undefined) assertNewRunId(runId, workflow?.writtenNames["workflow-runid"]);
   const overrides = {
     ...(runId === undefined ? {} : { runId }),
     ...readFieldOverrides(values),
@@ -57,7 +57,7 @@ export function readRunOverrides(
     ...readFlowControlOverrides(values),
     ...(values["failure-callback"] === undefined ? {} : { failureUrl: values["failure-callback"] }),
   };
-  checkMayReadToSend(
+  assertMayReadToSend(
     incoming,
     "the history of a run",
     overrides.failureUrl === undefined ? [] : [overrides.failureUrl],

@@ -7,7 +7,7 @@ import { parseBrandedHeader } from "../http/brand.ts";
  * ended, so an active run would wait forever. A permanent error of a step is therefore refused with
  * `step-refused`, which makes the client give up the run.
  */
-export async function readStep<T>(isStep: boolean, read: () => T | Promise<T>): Promise<T> {
+export async function withStepRefusal<T>(isStep: boolean, read: () => T | Promise<T>): Promise<T> {
   try {
     return await read();
   } catch (error) {

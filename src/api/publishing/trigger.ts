@@ -8,7 +8,7 @@ import { toLatin1, joinHeaders } from "../../engine/core/values/headers.ts";
 import { readForwardedHeader } from "../settings/forward.ts";
 import type { RawSetting } from "../settings/rawSetting.ts";
 import type { MessageSettings } from "../settings/grammar.ts";
-import { refuseWorkflowSettings } from "../settings/grammar.ts";
+import { assertNoWorkflowSettings } from "../settings/grammar.ts";
 import { toRunInput } from "./workflowPost.ts";
 import type { WorkflowValues } from "../settings/workflow.ts";
 
@@ -55,7 +55,7 @@ function readTriggerSettings({
   for (const [name, writtenName] of Object.entries(workflow?.writtenNames ?? {}))
     if (!triggerSettings.some((one) => one === name))
       throw new Refusal("invalid", `${writtenName.slice(0, 200)}: set by the trigger itself; remove it`);
-  for (const child of [callback, failureCallback]) if (child) refuseWorkflowSettings(child);
+  for (const child of [callback, failureCallback]) if (child) assertNoWorkflowSettings(child);
   return workflow?.values ?? {};
 }
 

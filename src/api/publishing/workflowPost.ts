@@ -5,39 +5,39 @@ import type { Bytes, HeaderList } from "../../engine/core/values/basics.ts";
 import type { InvokerPost, RunFeatures, RunPost, StepHead } from "../../engine/core/model/runPost.ts";
 import type { MessageInput } from "../../engine/core/model/message.ts";
 import { headerValue } from "../../engine/core/values/headers.ts";
-import { parseStepHead, mustBeStep } from "../../engine/core/model/run.ts";
+import { parseStepHead, assertStep } from "../../engine/core/model/run.ts";
 import { readForwardedHeaders, headersSchema, toHeaderList } from "../settings/forwardedHeaders.ts";
 import type { MessageSettings, WorkflowSettings } from "../settings/grammar.ts";
-import { listHeaderSettings, refuseWorkflowSettings } from "../settings/grammar.ts";
+import { listHeaderSettings, assertNoWorkflowSettings } from "../settings/grammar.ts";
 import { readFailureCallback } from "../settings/message.ts";
 import { readJson } from "../http/json.ts";
 import { parseObject } from "../route/readObject.ts";
-import { checkSegment } from "../settings/segment.ts";
-import { checkUrl } from "../http/target.ts";
+import { parseSegment } from "../settings/segment.ts";
+import { assertUrl } from "../http/target.ts";
 import type { WorkflowSettingName } from "../settings/workflow.ts";
-import { checkNewRunId, workflowSettingNames } from "../settings/workflow.ts";
+import { assertNewRunId, workflowSettingNames } from "../settings/workflow.ts";
 
 /**
- * Returns a message input with its post for a workflow run if its settings have the id of a run. Returns any
- * other input unchanged. Throws `Refusal` for a setting that requires a run and has none, or that is not
- * valid for a run.
+ * Adds what a message does in its workflow run (`post`) to the input of the message. An input whose settings
+ * name no run is returned unchanged. Throws `Refusal` for a setting that requires a run and has none, or that
+ * is not valid for a run.
  */
 export function toRunInput(input: MessageInput, settings: MessageSettings): MessageInput {
   const runId = settings.workflow?.values["workflow-runid"];
   if (!settings.workflow || runId === undefined) {
-    refuseWorkflowSettings(settings);
+    assertNoWorkflowSettings(settings);
     return input;
   }
-  checkRunTarget(input, settings);
+  assertRunTarget(input, settings);
   if (input.hideHeaders)
     throw new Refusal(
       "invalid",
-      `${shortenSetting(settings.writtenNames["hide-headers"])}: not valid for a workflow run, which needs the ` +
-        "headers; remove it",
+      `${shortenSetting(settings.writtenNames["hide-headers"])}: not valid for a workflow run, which needs ` +
+        "the headers; remove it",
     );
-  checkCallbackRunIds(settings, runId);
+  assertCallbackRunIds(settings, runId);
   const { values, writtenNames } = settings.workflow;
-  refuseSettings(
+  assertNoSettings(
     settings.workflow,
     triggerOnlySettings,
     "only valid for POST /v2/trigger/{destination}; remove it",
@@ -65,7 +65,7 @@ function toStartInput(
   { values, writtenNames }: WorkflowSettings,
   runId: string,
 ): MessageInput {
-  checkNewRunId(runId, writtenNames["workflow-runid"]);
+  assertNewRunId(runId, writtenNames["workflow-runid"]);
   if (input.callback)
     throw new Refusal(
       "invalid",
@@ -90,7 +90,7 @@ function toStartInput(
 }
 
 function toContinueInput(input: MessageInput, workflow: WorkflowSettings, runId: string): MessageInput {
-  refuseSettings(
+  assertNoSettings(
     workflow,
     ["workflow-invoke", "workflow-trigger-by-sdk"],
     "only valid for a message that starts a run; give Workflow-Init: true",
@@ -116,7 +116,7 @@ function toContinueInput(input: MessageInput, workflow: WorkflowSettings, runId:
  * Throws `Refusal` for a message of a run that goes to a URL group or through a queue, or that is
  * deduplicated.
  */
-function checkRunTarget(
+function assertRunTarget(
   { group, queue, deduplication }: MessageInput,
   { values, writtenNames }: MessageSettings,
 ): void {
@@ -131,7 +131,8 @@ function checkRunTarget(
   const name = values["deduplication-id"] === undefined ? "content-based-deduplication" : "deduplication-id";
   throw new Refusal(
     "invalid",
-    `${shortenSetting(writtenNames[name])}: not valid for a workflow run, whose id prevents duplicates; remove it`,
+    `${shortenSetting(writtenNames[name])}: not valid for a workflow run, whose id prevents duplicates; ` +
+      "remove it",
   );
 }
 
@@ -139,20 +140,21 @@ function checkRunTarget(
  * Throws `Refusal` if a callback names a different run than its message, because a response belongs to the
  * run of the message.
  */
-function checkCallbackRunIds({ callback, failureCallback }: MessageSettings, runId: string): void {
+function assertCallbackRunIds({ callback, failureCallback }: MessageSettings, runId: string): void {
   for (const child of [callback, failureCallback]) {
     if (!child) continue;
     const { values, writtenNames } = child.workflow ?? { values: {}, writtenNames: {} };
     if ((values["workflow-runid"] ?? runId) !== runId)
       throw new Refusal(
         "invalid",
-        `${shortenSetting(writtenNames["workflow-runid"])}: differs from the run of the message; give the same id`,
+        `${shortenSetting(writtenNames["workflow-runid"])}: differs from the run of the message; ` +
+          "give the same id",
       );
-    checkCallbackRunIds(child, runId);
+    assertCallbackRunIds(child, runId);
   }
 }
 
-function refuseSettings(
+function assertNoSettings(
   { writtenNames }: WorkflowSettings,
   names: readonly WorkflowSettingName[],
   problem: string,
@@ -192,8 +194,8 @@ function readCallStepHead(forwarded: HeaderList): StepHead | null {
 }
 
 /**
- * The maximum length of the step of an invocation, in characters of JSON. The step is kept in three places
- * until its result arrives.
+ * The maximum length of the step of an invocation, in characters of JSON. Until its result arrives,
+ * the step is stored more than once, for example with the invoked run and with the waiter.
  */
 const longestStep = 16 * 1024;
 /** The maximum number of names in the JSON of an invocation. The limit of its headers is lower. */
@@ -216,7 +218,7 @@ function readInvoke(
   { body, headers }: MessageInput,
   invokedRun: string,
 ): { payload: Bytes; invoker: InvokerPost } {
-  checkInvokeDepth(headers);
+  assertInvokeDepth(headers);
   const invocation = parseObject(invokeSchema, readJson(body, { names: maxNames }), "body");
   const { workflowRunId, workflowRunCreatedAt: createdAt, workflowUrl, step } = invocation;
   if (JSON.stringify(step).length > longestStep)
@@ -224,10 +226,10 @@ function readInvoke(
       "invalid",
       `body.step: longer than ${longestStep} characters; give the payload as body.body`,
     );
-  mustBeStep(step);
-  checkUrl("body.workflowUrl", workflowUrl);
+  assertStep(step);
+  assertUrl("body.workflowUrl", workflowUrl);
   const posted = toHeaderList(invocation.headers);
-  const runId = checkSegment(
+  const runId = parseSegment(
     "body.workflowRunId",
     // In version 0.2.9 of the client, this is the invoked run. The headers then name the invoking run.
     (workflowRunId === invokedRun && findRunId(posted)) || workflowRunId,
@@ -254,7 +256,7 @@ const findRunId = (headers: HeaderList): string | undefined =>
  * Throws `Refusal` if invocations nest runs more deeply than `limits.invokeDepth`. The client counts the runs
  * above the new run and forwards the number in a header.
  */
-function checkInvokeDepth(headers: HeaderList): void {
+function assertInvokeDepth(headers: HeaderList): void {
   const count = headers.find(([name]) => /^(svc|upstash)-workflow-invoke-count$/i.test(name))?.[1] ?? "0";
   if (!/^\d{1,9}$/.test(count)) throw new Refusal("invalid", "workflow-invoke-count: is not a whole number");
   if (Number(count) < limits.invokeDepth) return;

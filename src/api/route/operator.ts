@@ -30,14 +30,14 @@ const disabledMessage =
  * Throws `Refusal` if a request does not have the operator's credentials. `attempts` counts failed attempts
  * and refuses further ones after too many.
  */
-export function checkOperator(
+export function assertOperator(
   { operator }: Pick<RouteContext, "operator">,
   authorization: string | undefined,
   { attempts, address }: { attempts: Attempts; address: string | null },
 ): void {
   if (!operator) throw new Refusal("forbidden", disabledMessage);
   const credentials = readBasic(authorization, howTo);
-  attempts.checkNotLocked(address, user);
+  attempts.assertNotLocked(address, user);
   if (!isSameSecret(`${credentials.user}:${credentials.password}`, `${user}:${operator.password}`))
     throw attempts.recordFailure(
       { address, user },

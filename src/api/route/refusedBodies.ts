@@ -22,8 +22,8 @@ type Dropping = { socket: Socket; sender: string | null; maxBytes: number; end()
  */
 export class RefusedBodies {
   readonly #wakeAfter: RouteContext["wakeAfter"];
-  readonly #known = new Places();
-  readonly #strangers = new Places();
+  readonly #known = new Slots();
+  readonly #strangers = new Slots();
   #isClosed = false;
 
   constructor(wakeAfter: RouteContext["wakeAfter"]) {
@@ -61,14 +61,14 @@ export class RefusedBodies {
 }
 
 /**
- * The places of connections that are read. If all are taken, the next connection gets the place of the oldest
+ * The slots of connections that are read. If all are taken, the next connection gets the slot of the oldest
  * one of the sender that has the most. So no sender keeps the others out.
  */
-class Places {
+class Slots {
   readonly #bySender = new Map<string, Set<() => void>>();
   #count = 0;
 
-  /** Takes a place. `end` closes its connection. Returns a function that frees the place. */
+  /** Takes a slot. `end` closes its connection. Returns a function that frees the slot. */
   take(sender: string, end: () => void): () => void {
     if (this.#count >= maxConnections) this.#endOne();
     const ends = this.#bySender.get(sender) ?? new Set();

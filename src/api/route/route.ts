@@ -14,7 +14,7 @@ import type { Filter } from "../../engine/core/search/filter.ts";
 import type { AccountId, Brand, Bytes, Millis, NodeId } from "../../engine/core/values/basics.ts";
 import { type ErrorCode, Refusal } from "../../engine/core/values/errors.ts";
 import { limits } from "../../engine/core/values/limits.ts";
-import type { RefusedHosts } from "../../engine/core/values/refusedHost.ts";
+import type { FindHostRefusal } from "../../engine/core/values/refusedHost.ts";
 import type { Store } from "../../engine/store/store.ts";
 import type { Proof } from "../auth/bearer.ts";
 import type { Access } from "../auth/pageRule.ts";
@@ -67,7 +67,7 @@ export interface RouteContext {
   /** The operator's password and actions. Default: no request can prove to be the operator's. */
   operator?: { password: string; accountAdminFor(by: Actor): AccountAdmin };
   /** The hosts to which deliveries are refused, so that a publish can warn about them. Default: none. */
-  refusedHost?: RefusedHosts;
+  findHostRefusal?: FindHostRefusal;
   /** The version of the server. */
   version?: string;
   /** This node, and when it started. Default: the nodes of the store are all that is known. */
@@ -179,7 +179,7 @@ export type RouteDescription = {
   changes?: boolean;
   /**
    * Marks a route whose requests do not count towards the requests per second. `step`: workflow runs post
-   * their steps here. The active runs of a passive account continue, so the command decides what is refused,
+   * their steps here. The active runs of a disabled account continue, so the command decides what is refused,
    * and not the route.
    */
   operation?: "publish" | "step";
@@ -197,7 +197,7 @@ export type RouteDescription = {
    * verb that the route needs. The response must not show them secrets.
    */
   takesTokens?: true;
-  /** Allows the route to a passive account, because it only revokes credentials. */
+  /** Allows the route to a disabled account, because it only revokes credentials. */
   forPassive?: true;
   /** The verb that a token needs, if it does not follow from `changes`: `read` or `manage`. */
   needs?: Verb;
@@ -228,7 +228,7 @@ export type Route = RouteDescription & {
 export const noParameters = z.object({});
 
 /**
- * Reports whether a route changes anything. Such a route is closed to read-only tokens and to passive
+ * Reports whether a route changes anything. Such a route is closed to read-only tokens and to disabled
  * accounts.
  */
 export const changesAnything = ({ changes, method }: Pick<RouteDescription, "changes" | "method">): boolean =>

@@ -22,7 +22,7 @@ export const mayRead = (incoming: Pick<IncomingRequest, "proof">): boolean =>
  * which the request has chosen. `content` names the data in the refusal. Each route that takes a URL for
  * stored data calls this, or executes a command that applies the same rule with `scope`.
  */
-export function checkMayReadToSend(
+export function assertMayReadToSend(
   incoming: Pick<IncomingRequest, "proof">,
   content: string,
   urls: readonly string[],

@@ -57,7 +57,7 @@ export function admitRequests(api: FastifyInstance, { parts, admission, routes }
     request.target = splitTarget(request.originalUrl);
     reply.header(requestIdHeader, request.id);
     void reply.headers(corsHeaders(parts.corsOrigins ?? [], request.target.path, request.headers.origin));
-    admission.mustBeOpen();
+    admission.assertOpen();
     request.split = splitQuery(request.target.query);
   };
   // This is not an async function. Almost every token is cached, and each promise here would cost every

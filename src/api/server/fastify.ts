@@ -244,7 +244,7 @@ function addRoute(api: FastifyInstance, row: Route, { options, context, admissio
         return sendLines(request, reply.code(status).headers(headers), { ...options, body, recheck });
       }
       // Other requests may have been admitted before the first of them was answered.
-      if (reader !== null) responseLimits.checkRoom(reader);
+      if (reader !== null) responseLimits.assertRoom(reader);
       if (ignored.length > 0) reply.header("Waypost-Ignored", formatIgnored(ignored));
       void reply.code(status).headers(headers);
       if (cookies.length > 0) reply.header("Set-Cookie", cookies);

@@ -67,7 +67,7 @@ export const listQuerySettings = (parameters: readonly Parameter[]): RawSetting[
  */
 export function readSettings(...layers: readonly (readonly RawSetting[])[]): ReadSettings {
   const read = readAllSettings(...layers);
-  refuseWorkflowSettings(read.settings);
+  assertNoWorkflowSettings(read.settings);
   return read;
 }
 
@@ -76,7 +76,7 @@ export function readAllSettings(...layers: readonly (readonly RawSetting[])[]): 
   const read = readLayers(layers);
   // Clients send failure callback settings with the third-party calls of a run, although those have no
   // failure callback.
-  if (read.settings.workflow?.values["workflow-runid"] === undefined) checkCallbacks(read.settings);
+  if (read.settings.workflow?.values["workflow-runid"] === undefined) assertCallbacks(read.settings);
   return read;
 }
 
@@ -86,7 +86,7 @@ export function readAllSettings(...layers: readonly (readonly RawSetting[])[]): 
  */
 export function readChanges(...layers: readonly (readonly RawSetting[])[]): ReadSettings {
   const read = readLayers(layers);
-  refuseWorkflowSettings(read.settings);
+  assertNoWorkflowSettings(read.settings);
   return read;
 }
 
@@ -99,7 +99,7 @@ function readLayers(layers: readonly (readonly RawSetting[])[]): ReadSettings {
 }
 
 /** Throws `Refusal` for a setting that is valid only for schedules. */
-export function refuseScheduleSettings({ values, writtenNames }: MessageSettings): void {
+export function assertNoScheduleSettings({ values, writtenNames }: MessageSettings): void {
   for (const name of scheduleOnlyNames) {
     const why = values[name] === undefined ? undefined : settingRows[name].onlyForSchedules;
     if (why !== undefined)
@@ -108,22 +108,22 @@ export function refuseScheduleSettings({ values, writtenNames }: MessageSettings
 }
 
 /** Throws `Refusal` for a setting of a workflow run, also among the settings of callbacks. */
-export function refuseWorkflowSettings({ workflow, callback, failureCallback }: MessageSettings): void {
+export function assertNoWorkflowSettings({ workflow, callback, failureCallback }: MessageSettings): void {
   const [writtenName] = Object.values(workflow?.writtenNames ?? {});
   if (writtenName !== undefined)
     throw new Refusal(
       "invalid",
       `${writtenName.slice(0, 200)}: only valid for messages of a workflow run; remove it`,
     );
-  if (callback) refuseWorkflowSettings(callback);
-  if (failureCallback) refuseWorkflowSettings(failureCallback);
+  if (callback) assertNoWorkflowSettings(callback);
+  if (failureCallback) assertNoWorkflowSettings(failureCallback);
 }
 
 /**
  * Throws `Refusal` if `posted` has a deduplication window but neither a deduplication id nor content-based
  * deduplication.
  */
-export function refuseLoneWindow(
+export function assertNoLoneWindow(
   { values, writtenNames }: MessageSettings,
   posted: readonly RawSetting[],
 ): void {
@@ -250,7 +250,8 @@ function readValue<T>(read: (text: string) => T, setting: RawSetting): T {
     const hint = setting.hasPlus ? " (in a query string, + is a space: write %2B)" : "";
     throw new Refusal(
       error.code,
-      `${shortenSetting(setting)}: ${error.message.replace(/^(retry delay|redact fields|cron)?: /, "")}${hint}`,
+      `${shortenSetting(setting)}: ` +
+        `${error.message.replace(/^(retry delay|redact fields|cron)?: /, "")}${hint}`,
     );
   }
 }
@@ -267,7 +268,7 @@ export function decodeHeaderText(value: string): string {
 }
 
 /** Throws `Refusal` if a callback has settings and no URL. `path` has the callbacks that it is nested in. */
-function checkCallbacks(settings: MessageSettings, path = ""): void {
+function assertCallbacks(settings: MessageSettings, path = ""): void {
   for (const [child, name] of [
     [settings.callback, "callback"],
     [settings.failureCallback, "failure-callback"],
@@ -279,6 +280,6 @@ function checkCallbacks(settings: MessageSettings, path = ""): void {
       const missing = firstWritten.slice(0, end);
       throw new Refusal("invalid", `${firstWritten.slice(0, 200)}: requires ${missing}`);
     }
-    checkCallbacks(child, `${path}${name}-`);
+    assertCallbacks(child, `${path}${name}-`);
   }
 }

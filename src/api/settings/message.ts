@@ -57,7 +57,7 @@ export function toMessageInput({
     ? joinHeaders(content, excludeContent(senderHeaders(), content))
     : content;
   const sending = toSendSettings(settings, joinHeaders(alongside, withOneType(content, settings.headers)));
-  checkHeaderBytes(sending);
+  assertHeaderBytes(sending);
   const toUrl = isUrl(destination);
   const input: MessageInput = {
     ...sending,
@@ -128,8 +128,8 @@ const isContentHeader = (name: string): boolean => {
 };
 
 /**
- * Returns `forwarded` with at most one content type, and without one if `content` has it. The content type of the
- * request takes precedence over `forward-content-type`, which is for requests without one.
+ * Returns `forwarded` with at most one content type, and without one if `content` has it. The content type of
+ * the request takes precedence over `forward-content-type`, which is for requests without one.
  */
 function withOneType(content: HeaderList, forwarded: HeaderList): HeaderList {
   if (forwarded.length === 0) return forwarded;
@@ -200,7 +200,7 @@ const readCallbackExtras = ({
  * Throws `Refusal` if the forwarded headers of a message are too large. The HTTP server bounds the headers of
  * a request; headers in a body, as in a batch, are bounded only here.
  */
-function checkHeaderBytes(sending: SendSettings): void {
+function assertHeaderBytes(sending: SendSettings): void {
   const bytes = sumHeaderBytes(sending);
   if (bytes > limits.headerBytes)
     throw new Refusal(

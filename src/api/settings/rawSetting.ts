@@ -3,9 +3,9 @@ import { memoize } from "../../engine/core/caches/memoize.ts";
 import { ignoredSettings } from "./table.ts";
 
 /**
- * A setting as the caller wrote it. `name` is in lower case, without the prefix of a brand; `writtenName` is the
- * name as the caller wrote it, for refusals. `hasPlus`: its value in a query string contained a `+`, which
- * means a space.
+ * A setting as the caller wrote it. `name` is in lower case, without the prefix of a brand; `writtenName` is
+ * the name as the caller wrote it, for refusals. `hasPlus`: its value in a query string contained a `+`,
+ * which means a space.
  */
 export type RawSetting = {
   brand: Brand;

@@ -37,7 +37,7 @@ export function readScheduleSettings(
 ): { changes: SettingChanges; overrides: Overrides; ignored: string[] } {
   const { settings, ignored } = readSettings(added);
   const { cron, "queue-name": queue, ...values } = settings.values;
-  refuseUnchangeable(settings);
+  assertChangeable(settings);
   const { cleared, withoutHeaders } = readRemoved(removed);
   return {
     changes: {
@@ -51,12 +51,13 @@ export function readScheduleSettings(
   };
 }
 
-function refuseUnchangeable({ values, writtenNames }: MessageSettings): void {
+function assertChangeable({ values, writtenNames }: MessageSettings): void {
   for (const name of Object.keys(values) as MessageSettingName[])
     if (!ownNames.has(name) && settingRows[name].forRetries !== true)
       throw new Refusal(
         "invalid",
-        `settings.${(writtenNames[name] ?? name).slice(0, 200)}: cannot be changed; create the schedule again`,
+        `settings.${(writtenNames[name] ?? name).slice(0, 200)}: cannot be changed; ` +
+          "create the schedule again",
       );
 }
 

@@ -9,7 +9,7 @@ import { shorten } from "../http/target.ts";
  * return the id of a run as they read it from a header, in Latin-1. Throws `Refusal`, which names `field`,
  * for control characters and lone surrogates: no database keeps them unchanged.
  */
-export function checkSegment(field: string, segment: string): string {
+export function parseSegment(field: string, segment: string): string {
   const text = decodeHeaderText(segment);
   if (isValidKey(text)) return text;
   const allowed = `use 1 to ${limits.nameLength} characters without control characters`;

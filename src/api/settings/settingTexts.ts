@@ -5,7 +5,7 @@ import type { FlowControl } from "../../engine/core/model/sendSettings.ts";
 import type { Millis } from "../../engine/core/values/basics.ts";
 import { memoize } from "../../engine/core/caches/memoize.ts";
 import { day } from "../../engine/core/values/time.ts";
-import { checkUrl } from "../http/target.ts";
+import { assertUrl } from "../http/target.ts";
 
 // The values that the texts of settings mean. All functions throw `Refusal` for any other text.
 
@@ -98,7 +98,7 @@ export function readBoolean(text: string): boolean {
 
 /** Returns a URL that can be called. Throws `Refusal` for any other text. */
 export function readUrl(text: string): string {
-  checkUrl("", text);
+  assertUrl("", text);
   return text;
 }
 

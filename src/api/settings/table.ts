@@ -6,7 +6,7 @@ import type { FlowControl, Method, Redaction } from "../../engine/core/model/sen
 import type { MessageInput } from "../../engine/core/model/message.ts";
 import type { Millis } from "../../engine/core/values/basics.ts";
 import { parseRedaction } from "../../engine/core/model/redaction.ts";
-import { checkName } from "../http/target.ts";
+import { parseName } from "../http/target.ts";
 import { day, hour, minute } from "../../engine/core/values/time.ts";
 import {
   checkNameLength,
@@ -307,7 +307,7 @@ export const settingRows: { readonly [N in MessageSettingName]: SettingRow<Setti
     text: z.string().min(1).max(limits.nameLength),
     forCallbacks: messagesOnly,
     forRetries: scheduleOnly,
-    read: (text) => checkName("", text),
+    read: (text) => parseName("", text),
   },
   "queue-name": {
     about: "For a schedule, the queue through which its messages are sent. Only valid for schedules.",
@@ -318,7 +318,7 @@ export const settingRows: { readonly [N in MessageSettingName]: SettingRow<Setti
     onlyForSchedules:
       "only valid for schedules; use POST /v2/enqueue/{queue}/{destination} to send a message through a " +
       "queue",
-    read: (text) => checkName("", text),
+    read: (text) => parseName("", text),
   },
 };
 

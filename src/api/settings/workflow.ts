@@ -137,9 +137,10 @@ function readRunId(text: string): string {
 
 /**
  * Checks the id of a new run. Throws `Refusal` for an id that a path cannot contain: clients put the id into
- * paths unencoded, so such a run could never end. `writtenName`: the name of the setting as the caller wrote it.
+ * paths unencoded, so such a run could never end. `writtenName`: the name of the setting as the caller wrote
+ * it.
  */
-export function checkNewRunId(runId: string, writtenName = "workflow-runid"): void {
+export function assertNewRunId(runId: string, writtenName = "workflow-runid"): void {
   const [found] = /[\s/\\?#%]/u.exec(runId) ?? [];
   if (found === undefined && runId !== "." && runId !== "..") return;
   const problem =

@@ -144,7 +144,7 @@ function formatBehind({ behind, others }: Reason<"queue">): string {
   return `, behind ${names.join(", ")}`;
 }
 
-/** Returns a message that holds a place, as the API shows it. */
+/** Returns a message that holds a slot, as the API shows it. */
 export function blockingJson(blocking: BlockingMessage): {
   messageId: MessageId;
   callbackId?: MessageId;

@@ -24,8 +24,8 @@ export const waiterJson = (waiter: Waiter): Record<string, unknown> =>
 const redactHeaders = (headers: HeaderList, { redaction }: Waiter): HeaderList =>
   redaction ? redactForwarded(headers, redaction) : headers;
 
-/** The result of a notification for one waiting step. */
-export const notifiedSchema = z.object({
+/** The effect of an event on one waiting step. */
+export const notifiedWaiterSchema = z.object({
   waiter: waiterSchema
     .optional()
     .describe("The step that waited. Absent if no step waits yet and the run keeps the event."),
@@ -42,20 +42,20 @@ export const notifiedSchema = z.object({
 });
 
 /**
- * Returns the result of a notification for one waiting step. `visibleRun` is set for a token that may not
- * read. Its response shows that a step was notified, and only the run id that the request named. All other
- * texts are empty rather than absent, because clients expect texts.
+ * Returns the effect of an event on one waiting step. For a token that may not read, `onlyRun`
+ * has the run id that the request named. The response then shows that a step was notified, and this id. All
+ * other strings are empty rather than absent, because clients expect strings.
  */
-export function notifiedJson(
+export function notifiedWaiterJson(
   { waiter, messageId, runId, createdAt }: Notified,
-  visibleRun: { runId: string } | null,
+  onlyRun: { runId: string } | null,
 ): Record<string, unknown> {
-  if (visibleRun)
+  if (onlyRun)
     return {
       waiter: { url: "", headers: {} },
       messageId,
       url: "",
-      workflowRunId: visibleRun.runId,
+      workflowRunId: onlyRun.runId,
       deduplicated: false,
     };
   return {
@@ -69,7 +69,7 @@ export function notifiedJson(
 }
 
 /**
- * Returns the headers of a request that are kept to be shown: settings and the content type. Omits headers
+ * Returns the headers of a request that the API shows later: settings and the content type. Omits headers
  * that contain the token.
  */
 export function listShownHeaders(

@@ -35,8 +35,10 @@ const nothingTaken: TakenCapacity = { all: 0, lane: 0, bytes: 0, laneBytes: 0 };
 export const notRunning = -1;
 
 /**
- * The running deliveries of a node, counted by lane and by account, the memory of their bodies, and the lanes
- * that fail.
+ * The running deliveries of a node, counted by account and by lane, the memory of their bodies, and the lanes
+ * that fail. A lane is the deliveries of one account to one host. For each delivery, the caller calls `add`
+ * at the start, then `uncount`, `remove` and `countEnded(1)` when the request has ended, and `countEnded(-1)`
+ * when the outcome is stored.
  */
 export class RunningDeliveries {
   /** A plain array with reused positions: see docs/decisions/0034. */
@@ -91,7 +93,10 @@ export class RunningDeliveries {
     this.#count(running, 1);
   }
 
-  /** Stops counting a delivery whose request has ended. A request that this node aborted says nothing. */
+  /**
+   * Stops counting a delivery whose request has ended. A request that this node aborted counts neither as a
+   * failure nor as a success of its host.
+   */
   uncount(running: Running, { status, error }: Outcome, now: Millis): void {
     this.#count(running, -1);
     if (error !== abortedError)
@@ -155,7 +160,7 @@ export class RunningDeliveries {
     if (by === -1) this.#forget(running);
   }
 
-  /** Aborts the request of a cancelled message. Its places are released when the outcome is settled. */
+  /** Aborts the request of a cancelled message. Its slots are released when the outcome is settled. */
   abort({ account, messageId, attempt }: LeaseRef): void {
     for (const { delivery, call } of this.#list) {
       const { message } = delivery;
@@ -175,16 +180,15 @@ export class RunningDeliveries {
   }
 
   /**
-   * Reports whether one more delivery of this size to the same destination could begin while this one still
-   * runs, and while nothing uses the capacity of deliveries whose outcomes are being stored. Then no message
-   * waits for its capacity.
+   * Reports whether a second delivery like this one could start now. If so, no message waits for the capacity
+   * that this delivery uses. The capacity of deliveries whose outcomes are being stored counts as used.
    */
   hasSpareCapacity(
     { lane, delivery }: Running,
     { total, perHost }: { total: number; perHost: number },
   ): boolean {
     const { bodyBytes } = this;
-    // Its messages may wait although there is capacity.
+    // Messages to a failing host may wait although there is capacity.
     if (this.failingLanes.isFailing(lane)) return false;
     const capacity = {
       free: total - this.count - this.#ended,

@@ -39,12 +39,12 @@ export function createSpendingDuty({
     run: () =>
       workSignal.handle(async () => {
         for (const account of await store.read.accounts())
-          if (hasBudget(account)) await noteSpending(store, { account, now: clock.now(), prices });
+          if (hasBudget(account)) await recordSpending(store, { account, now: clock.now(), prices });
       }),
   };
 }
 
-async function noteSpending(
+async function recordSpending(
   store: Store,
   { account, now, prices }: { account: Account; now: Millis; prices: Prices },
 ): Promise<void> {
@@ -52,5 +52,5 @@ async function noteSpending(
   const points = sumPoints(await store.read.usage(account.id, "3h", month.from), month);
   const dollars =
     Math.round(points.reduce((sum, { counts }) => sum + calculateCost(counts, prices), 0) * 1e6) / 1e6;
-  await store.execute("noteSpending", { account: account.id, dollars, month: month.from });
+  await store.execute("recordSpending", { account: account.id, dollars, month: month.from });
 }

@@ -70,7 +70,7 @@ export function createStorageTask({ store, clock }: { store: Store; clock: Clock
     for (const account of limited) {
       const bytes = bytesByAccount.get(account.id);
       if (bytes !== undefined && toStorageLevel(account, bytes) !== readStorageLevel(account))
-        await store.execute("noteStorage", { account: account.id, bytes });
+        await store.execute("recordStorage", { account: account.id, bytes });
     }
     checkedAt = now;
     mustCheck =

@@ -8,7 +8,7 @@ import {
   toDroppedId,
 } from "./pickAlerts.ts";
 import type { FoundAlerts } from "./pickAlerts.ts";
-import { mustAllowHosts } from "../../engine/core/accounts/allowedHosts.ts";
+import { assertHostsAllowed } from "../../engine/core/accounts/allowedHosts.ts";
 import { requireAccount } from "../../engine/core/accounts/plans.ts";
 import type { Decision, Draft } from "../../engine/core/decision/command.ts";
 import { droppedEvent } from "./alert.ts";
@@ -25,7 +25,7 @@ export const setAlerts: Decision<
 > = {
   decide: ({ account: id, alerts }, draft) => {
     const { alerts: before, ...account }: Account = requireAccount(draft.get("accounts", id));
-    if (alerts) mustAllowHosts(account, [alerts.url]);
+    if (alerts) assertHostsAllowed(account, [alerts.url]);
     draft.put("accounts", alerts === null ? account : { ...account, alerts });
     return { alerts, wasSet: before !== undefined };
   },

@@ -9,8 +9,8 @@ export const alertUrl = z
   .string("is not a string")
   .describe("The URL that receives the alerts, as POST requests.");
 
-/** Throws `Refusal` unless the URL is one of HTTP. */
-export function mustBeHttp(url: string): void {
+/** Throws `Refusal` unless the URL begins with http:// or https://. */
+export function assertHttpUrl(url: string): void {
   const parsed = parseUrl(url);
   if (!parsed || !/^https?:$/.test(parsed.protocol))
     throw new Refusal("invalid", "url: must be a URL that begins with http:// or https://");

@@ -5,9 +5,9 @@ import { Refusal } from "../../engine/core/values/errors.ts";
 import { makeHostWarnings } from "../../api/publishing/refusedHosts.ts";
 import { warningHeader } from "../../api/http/warnings.ts";
 import { readObject } from "../../api/route/readObject.ts";
-import { aboutSecret, alertSecret, alertUrl, mustBeHttp } from "./request.ts";
+import { aboutSecret, alertSecret, alertUrl, assertHttpUrl } from "./request.ts";
 import { route } from "../../api/route/route.ts";
-import { checkMayReadToSend } from "../../api/route/scope.ts";
+import { assertMayReadToSend } from "../../api/route/scope.ts";
 import { toJson } from "../../api/fields/field.ts";
 import { toSchema } from "../../api/views/fieldSchema.ts";
 import { logFields, settingFields } from "./fields.ts";
@@ -74,8 +74,8 @@ const put = route({
   refusals: [],
   handle: async ({ account, incoming, context }) => {
     const { url, after, events = alertEvents, secret } = readObject(requestSchema, incoming);
-    mustBeHttp(url);
-    checkMayReadToSend(incoming, "alerts", [url]);
+    assertHttpUrl(url);
+    assertMayReadToSend(incoming, "alerts", [url]);
     const alerts = {
       url,
       after: after === undefined ? defaultAlertAfter : after * 1000,

@@ -11,7 +11,7 @@ import type { Route } from "../../api/route/route.ts";
 import { toJson } from "../../api/fields/field.ts";
 import { toSchema } from "../../api/views/fieldSchema.ts";
 import { logFields, serverSettingFields } from "./fields.ts";
-import { aboutSecret, alertSecret, alertUrl, mustBeHttp } from "./request.ts";
+import { aboutSecret, alertSecret, alertUrl, assertHttpUrl } from "./request.ts";
 
 const tag = "Administration";
 const path = "/v2/admin/alerts";
@@ -64,7 +64,7 @@ const put = operatorRoute({
   refusals: [],
   handle: async ({ incoming, context }) => {
     const { url, events = serverAlertEvents, secret } = readObject(requestSchema, incoming);
-    mustBeHttp(url);
+    assertHttpUrl(url);
     const alerts = { url, events: serverAlertEvents.filter((event) => events.includes(event)), secret };
     await context.store.execute("setServerAlerts", { alerts });
     const warnings = makeHostWarnings({ incoming, context }, [{ url, group: null }]);

@@ -15,7 +15,7 @@ import { dirname, join, resolve } from "node:path";
 import type { ServerConfig } from "../../settings/config.ts";
 import { hasStore, lockDataFolder, toStorePath } from "../../settings/dataFolder.ts";
 import {
-  checkKeys,
+  assertKeys,
   findKeySource,
   formatKeyLines,
   syncFolder,
@@ -167,7 +167,7 @@ export async function restoreStore(
       checksContents: !force,
       ...(report && { report }),
       check: async (read) => {
-        await checkKeys(read, source);
+        await assertKeys(read, source);
         // Fails if a key is not the one that encrypted the secrets.
         await read.accounts();
       },

@@ -80,7 +80,7 @@ export async function checkCopy(
     if (size >= largeCopy) report?.(`${step} of ${Math.round(size / 1_000_000)} MB`);
   };
   reportStep("checking the pages");
-  requireIntact(path, name);
+  assertIntact(path, name);
   const database = openSqlite(path, { keys });
   try {
     const hasTable = async (table: string): Promise<boolean> => {
@@ -171,7 +171,7 @@ const iterateRows = (database: DatabaseSync, table: TableSchema): Iterable<Colum
 const notAStore = (name: string): string =>
   `${name}: is not a backup of waypost; name a file that "waypost backup" has written`;
 
-function requireIntact(path: string, name: string): void {
+function assertIntact(path: string, name: string): void {
   let found: readonly unknown[];
   try {
     const database = new DatabaseSync(path);

@@ -8,7 +8,7 @@ import { Refusal } from "../../engine/core/values/errors.ts";
 /**
  * Opens a session of the web console and removes the expired ones. `tokenHash` is the hash of the main token
  * when the credential was checked: if the token was replaced since, the credential is no longer valid. Throws
- * `Refusal`. A passive account may open sessions, which can only read.
+ * `Refusal`. A disabled account may open sessions, which can only read.
  */
 export const openSession: Decision<
   { account: AccountId; tokenHash: string } & Pick<ConsoleSession, "hash" | "name" | "credential">,

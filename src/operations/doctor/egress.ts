@@ -93,12 +93,12 @@ async function checkAddresses({ hostname }: ParsedUrl, egress: Egress): Promise<
   if (refused.length === 0) return ok(`${name} is ${addresses.join(", ")}, which deliveries may call`);
   const [first = ""] = refused;
   const found = first === name ? name : `${name} is ${refused.join(", ")}, which`;
-  return makeRefusalProblem(found, egress.refusedHost(first)?.allow ?? null);
+  return makeRefusalProblem(found, egress.findHostRefusal(first)?.allow ?? null);
 }
 
 /** Checks a URL that goes to a proxy, which resolves the name. */
 function checkUrlAlone({ hostname }: ParsedUrl, egress: Egress): CheckResult {
-  const refused = egress.refusedHost(hostname);
+  const refused = egress.findHostRefusal(hostname);
   return refused
     ? makeRefusalProblem(hostname.replace(/^\[|\]$/g, ""), refused.allow)
     : warning(proxyWarning, "set the proxy up so that it refuses private addresses");

@@ -6,11 +6,11 @@ import { minute } from "../../engine/core/values/time.ts";
 import { createQueries } from "../../engine/store/catalog/queries.ts";
 import type { OldestDue } from "../../engine/store/layout/storageReads.ts";
 import { formatMoved, readMoved } from "../../engine/store/sql/movedMark.ts";
-import { requireSchema } from "../../engine/store/sql/schema.ts";
+import { assertSchema } from "../../engine/store/sql/schema.ts";
 import { findClockRefusal } from "../../engine/store/sqlite/acceptedClock.ts";
 import type { ServerConfig } from "../../settings/config.ts";
 import { hasStore } from "../../settings/dataFolder.ts";
-import { checkKeys } from "../../settings/encryptionKeys.ts";
+import { assertKeys } from "../../settings/encryptionKeys.ts";
 import type { Check, Finding, CheckResult } from "./finding.ts";
 import { formatSpan, ok, problem, runChecks, toErrorText, warning } from "./finding.ts";
 import type { StoreView } from "./openForChecks.ts";
@@ -65,7 +65,7 @@ const listStoreChecks = (view: StoreView, { isServed }: { isServed: boolean }): 
 ];
 
 async function checkSchema({ connection, database }: StoreView): Promise<CheckResult> {
-  await requireSchema(connection, database);
+  await assertSchema(connection, database);
   return ok("the tables are those of this version");
 }
 
@@ -89,7 +89,7 @@ async function checkTimes({ connection }: StoreView): Promise<CheckResult> {
 
 async function checkStoredKeys({ reads, keys, database }: StoreView): Promise<CheckResult> {
   try {
-    await checkKeys(createQueries(reads), keys);
+    await assertKeys(createQueries(reads), keys);
     // Fails if a key is not the one that encrypted the secrets.
     await reads.accounts();
   } catch (error) {

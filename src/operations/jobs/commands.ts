@@ -46,7 +46,7 @@ type JobRequest = {
 export const createJob: Decision<JobRequest, Job> = {
   decide: ({ account, known, ...request }, draft, moment) => {
     requireActiveAccount(draft.get("accounts", account));
-    checkFilter(request);
+    assertFilter(request);
     makeRoom(draft, account, known);
     const job: Job = {
       ...request,
@@ -77,7 +77,7 @@ export const createJob: Decision<JobRequest, Job> = {
 };
 
 /** Throws `Refusal` for a large filter, because each portion of the job writes it again. */
-function checkFilter({ filter }: BulkSelection): void {
+function assertFilter({ filter }: BulkSelection): void {
   const { length } = JSON.stringify(filter);
   if (length > limits.jobFilter)
     throw new Refusal("invalid", `filter: ${length} characters, the limit is ${limits.jobFilter}`);

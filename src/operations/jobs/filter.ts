@@ -29,7 +29,7 @@ const deletedEntries = failedRunFilters.extend({
   source: choice(["workflow"]).optional(),
 });
 
-/** The filters of each action: those of the same action without a job. */
+/** The filters of each action, as in the request that does the same without a job. */
 const filterSchemas = {
   "dlq.retry": deadLetters,
   "dlq.delete": deletedEntries,
@@ -71,9 +71,10 @@ export function readJobFilter(action: BulkActionName, members: unknown): BulkSel
 
 /**
  * Returns the highest id that an entry of a new job may have. A dead letter that fails again during the job
- * has a higher one. Null: the store decides, because its clock sets the ids of messages and runs.
+ * has a higher one. Null: the store sets the highest id, because its clock makes the ids of messages and
+ * runs.
  */
-export async function findLastId(
+export async function findLastJobId(
   context: RouteContext,
   account: AccountId,
   action: BulkActionName,

@@ -11,7 +11,7 @@ import { route } from "../../api/route/route.ts";
 import { toJson } from "../../api/fields/field.ts";
 import { toSchema } from "../../api/views/fieldSchema.ts";
 import { jobFields } from "./fields.ts";
-import { countJobEntries, findLastId, readJobFilter } from "./filter.ts";
+import { countJobEntries, findLastJobId, readJobFilter } from "./filter.ts";
 
 const tag = "Jobs";
 const maxRate = 1_000;
@@ -75,7 +75,7 @@ const create = route({
       throw new Refusal("invalid", `canary: not valid for ${action}; remove it`);
     const selection = readJobFilter(action, filter);
     if (dryRun) return { status: 200, body: await countJobEntries(context, account.id, selection) };
-    const last = await findLastId(context, account.id, action);
+    const last = await findLastJobId(context, account.id, action);
     const range = { account: account.id, limit: 2 * limits.jobs };
     const known = (await context.store.read.jobs(range)).map(({ id }) => id);
     const job = await context.store.execute("createJob", {

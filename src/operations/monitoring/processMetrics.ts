@@ -11,7 +11,9 @@ const gauge = (name: string, help: string, value: number): Metric => ({
   samples: single(value),
 });
 
-/** Returns the metrics of the process and of its JavaScript engine. Other programs use the same names. */
+/**
+ * Returns the metrics of the process and of its JavaScript engine. The names are those of Prometheus clients.
+ */
 export function readProcessMetrics(): Metric[] {
   const { user, system } = process.cpuUsage();
   const { heapUsed, heapTotal, external, rss } = process.memoryUsage();
@@ -30,7 +32,7 @@ export function readProcessMetrics(): Metric[] {
       performance.timeOrigin / 1000,
     ),
     ...(openFiles === null ? [] : [gauge("process_open_fds", "Open file descriptors.", openFiles)]),
-    gauge("nodejs_heap_size_used_bytes", "Used memory of the JavaScript heap.", heapUsed),
+    gauge("nodejs_heap_size_used_bytes", "Memory of the JavaScript heap that is in use.", heapUsed),
     gauge("nodejs_heap_size_total_bytes", "Memory of the JavaScript heap.", heapTotal),
     gauge(
       "nodejs_heap_size_limit_bytes",

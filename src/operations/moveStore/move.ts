@@ -83,8 +83,8 @@ export async function move({
   now(): Millis;
   force?: boolean;
 }): Promise<void> {
-  const tables = requireSameTables(await from.tables(), await to.tables());
-  if (!force) await requireUnmoved(from, to);
+  const tables = assertSameTables(await from.tables(), await to.tables());
+  if (!force) await assertUnmoved(from, to);
   const usedAt = await findTimeToContinue({ from, to, report });
   await claimTarget(to, tables, report);
   for (const table of tables) await copyTable(table, { from, to, report });
@@ -113,7 +113,7 @@ export async function move({
  * Throws if everything in the source was moved before. A source that was marked for this target is allowed as
  * long as the target is unfinished: the move was interrupted between the two.
  */
-async function requireUnmoved(from: MoveEndpoint, to: MoveEndpoint): Promise<void> {
+async function assertUnmoved(from: MoveEndpoint, to: MoveEndpoint): Promise<void> {
   const moved = findMoved((await from.query(movedMark.find, [])).map(([hash]) => hash));
   if (moved === null || (moved.to === to.name && (await isUnfinished(to)))) return;
   throw new StorageRefused(
@@ -137,7 +137,7 @@ async function markMoved(from: MoveEndpoint, moved: MovedStore): Promise<void> {
 }
 
 /** Returns the tables of the source. Throws unless the target has the same tables with the same columns. */
-function requireSameTables(
+function assertSameTables(
   sourceTables: readonly TableLayout[],
   targetTables: readonly TableLayout[],
 ): readonly TableLayout[] {

@@ -7,7 +7,7 @@ import type { Cell, TableLayout, MoveEndpoint } from "./move.ts";
 import { isChecksum, unmovedTables } from "./move.ts";
 import { StorageRefused } from "../../engine/store/layout/storageErrors.ts";
 import { readSqlState } from "../../engine/store/postgres/databaseErrors.ts";
-import { requireOwnConnections } from "../../engine/store/postgres/pooling.ts";
+import { assertOwnConnections } from "../../engine/store/postgres/pooling.ts";
 import { createPostgresTables, locks } from "../../engine/store/postgres/schema.ts";
 import { connect, type PostgresOptions } from "../../engine/store/postgres/connect.ts";
 import { movedNode } from "../../engine/store/postgres/membership.ts";
@@ -28,14 +28,14 @@ export async function openPostgresForMove(
     now,
   }: { name: string; isTarget: boolean; now?: () => Millis } & Pick<PostgresOptions, "clock">,
 ): Promise<MoveEndpoint> {
-  await requireOwnConnections(
+  await assertOwnConnections(
     { url },
     { name: "move", advice: "give migrate-store the URL of the database itself", kind: "migration" },
   );
   await createPostgresTables({ url, clock }, { isMoveTarget: isTarget });
   const client = await connect({ url }, { kind: "migration" });
   try {
-    await requireNoOtherUsers(client, name);
+    await assertNoOtherUsers(client, name);
     const side = createPostgresEndpoint(client, { name, now });
     if (!isTarget) await client.query(deleteForgottenLog);
     if (!isTarget) await lockAllTables(client, { name, tables: await side.tables() });
@@ -54,7 +54,7 @@ const deleteForgottenLog = `
   delete from log_cuts`;
 
 /** Throws if another move or a server uses the database. The lock ends with the connection. */
-async function requireNoOtherUsers(client: Client, name: string): Promise<void> {
+async function assertNoOtherUsers(client: Client, name: string): Promise<void> {
   const { rows } = await client.query<{ free: boolean; others: number }>(
     `select pg_try_advisory_lock($1) as free,
       (select count(*) from pg_stat_activity where datname = current_database()

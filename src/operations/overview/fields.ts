@@ -26,7 +26,7 @@ import { maxSituationCount, situationMinutes } from "./situation.ts";
 
 /** The conditions that an overview lists. */
 const maxConditions = 100;
-/** The names of paused things that an overview lists. */
+/** The names of paused queues, flow-control keys and schedules in an overview. */
 const maxNames = 20;
 /** The hosts that an overview lists. */
 const maxWorstHosts = 5;
@@ -67,7 +67,7 @@ const attemptsFields = {
   ),
 } satisfies FieldsOf<{ attempts: HostAttempts | null }>;
 
-/** The fields of how deliveries to a host go. */
+/** The fields of the delivery statistics of a host. */
 export const hostFields = {
   host: longText("The host, with the port unless it is the default one.", ({ host }) => host),
   inFlight: optional(count)(

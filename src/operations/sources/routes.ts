@@ -13,7 +13,7 @@ import { readSourceJson, readSourcesJson } from "./view.ts";
 import { readObject } from "../../api/route/readObject.ts";
 import type { IncomingRequest, RouteContext } from "../../api/route/route.ts";
 import { route } from "../../api/route/route.ts";
-import { mayRead, checkMayReadToSend } from "../../api/route/scope.ts";
+import { mayRead, assertMayReadToSend } from "../../api/route/scope.ts";
 import { readRedaction } from "../../api/publishing/keptSettings.ts";
 import { toJson } from "../../api/fields/field.ts";
 import { toSchema } from "../../api/views/fieldSchema.ts";
@@ -102,7 +102,7 @@ const create = route({
     // A token that may not read must not learn the URLs of a group's endpoints, which callbacks contain.
     // Everything else in a callback is new.
     if (!isUrl(setUp.destination))
-      checkMayReadToSend(incoming, publishedContent, listCallbackUrls(setUp.headers));
+      assertMayReadToSend(incoming, publishedContent, listCallbackUrls(setUp.headers));
     const secret = makeSourceSecret();
     const created = await context.store.execute("createSource", {
       account: account.id,
@@ -215,12 +215,12 @@ const patch = route({
   handle: async ({ account, params, incoming, context }) => {
     const before = await requireSource(context, account.id, params.sourceId);
     const changed = toSourceChange(readObject(changeSchema, incoming));
-    const isAimed = changed.destination !== undefined || changed.headers !== undefined;
-    const ignored = isAimed
+    const changesDestination = changed.destination !== undefined || changed.headers !== undefined;
+    const ignored = changesDestination
       ? await checkSourceTarget(incoming, context, { owner: account, ...before, ...changed })
       : [];
     const destinations = [changed.destination ?? ""].filter(isUrl);
-    checkMayReadToSend(incoming, publishedContent, [
+    assertMayReadToSend(incoming, publishedContent, [
       ...destinations,
       ...listCallbackUrls(changed.headers ?? []),
     ]);

@@ -2,7 +2,7 @@ import type { Command } from "commander";
 import type { AccountChange } from "../../engine/core/model/account.ts";
 import {
   isDurationLimit,
-  mustFindAccount,
+  requireNamedAccount,
   parseAccountChange,
 } from "../../engine/core/accounts/accountRequest.ts";
 import type { Account } from "../../engine/core/model/account.ts";
@@ -141,7 +141,7 @@ const parseChange = (options: AccountFlags): AccountChange =>
 
 /** Returns the account with this id or name. Throws `Refusal` if there is none. */
 export const findAccount = async (admin: ServerAdmin, idOrName: string): Promise<Account> =>
-  mustFindAccount(await admin.accounts(), idOrName);
+  requireNamedAccount(await admin.accounts(), idOrName);
 
 const formatAccountLine = (account: Account): string =>
   `${account.id}  ${account.state ?? "active"}  ${readPlan(account)}  ${account.name}`;

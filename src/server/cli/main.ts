@@ -23,7 +23,7 @@ import {
 import { addAccountCommands } from "./account.ts";
 import { addBackupCommands } from "../../operations/backup/verb.ts";
 import { BackupRefused } from "../../operations/backup/backup.ts";
-import { mustFindAccount } from "../../engine/core/accounts/accountRequest.ts";
+import { requireNamedAccount } from "../../engine/core/accounts/accountRequest.ts";
 import { readCause } from "../../api/http/problems.ts";
 import { tagline } from "../../engine/core/values/brand.ts";
 import { Refusal } from "../../engine/core/values/errors.ts";
@@ -39,7 +39,7 @@ import { connectToServerAdmin, findServer } from "../accountAdmin.ts";
 import { listen } from "./listen.ts";
 import { createLogOutput } from "./logOutput.ts";
 import { addMoveCommand, MoveRefused } from "../../operations/moveStore/verb.ts";
-import { onSignal, requireFreePort, runServer } from "./runServer.ts";
+import { onSignal, assertFreePort, runServer } from "./runServer.ts";
 import { makeSecret, readAccounts, withServerAdmin } from "./storeAccess.ts";
 import { CannotStart } from "./cannotStart.ts";
 import { StorageRefused, Unavailable } from "../../engine/store/layout/storageErrors.ts";
@@ -186,7 +186,7 @@ withSettings(
       `several accounts exist; name one of ${names}, for example waypost credentials ${first.name}`,
     );
   }
-  const account = named === undefined ? first : mustFindAccount(accounts, named);
+  const account = named === undefined ? first : requireNamedAccount(accounts, named);
   const server = settings.databaseUrl === "" ? await findServer(settings.data) : "none";
   const doubt = server === "silent" ? "the running server does not respond" : "no running server found";
   const isDerived = typeof server === "string" && settings.publicUrl === "";
@@ -207,7 +207,7 @@ program
     const key = (name: string, otherwise = ""): string =>
       process.env[`WAYPOST_${name}`] ?? process.env[`QSTASH_${name}`] ?? otherwise;
     const address = { port: parseWholeNumber("port", port, 65535), host: options.host };
-    await requireFreePort(address);
+    await assertFreePort(address);
     const server = await listen({
       ...address,
       status: parseWholeNumber("--status", options.status, 599),

@@ -49,16 +49,16 @@ export async function runServer(
   }: RunOptions,
 ): Promise<void> {
   const { port, host, accountPort, metricsPort, metricsHost } = settings;
-  await requireFreePort({ port, host }, "--port");
+  await assertFreePort({ port, host }, "--port");
   if (accountPort !== null) {
     if (accountPort === port && port !== 0)
       throw new CannotStart(`--account-port: ${port} is already used by --port; choose another port`);
-    await requireFreePort({ port: accountPort, host }, "--account-port");
+    await assertFreePort({ port: accountPort, host }, "--account-port");
   }
   if (metricsPort !== null) {
     if (metricsPort !== 0 && (metricsPort === port || metricsPort === accountPort))
       throw new CannotStart(`--metrics-port: ${metricsPort} is already used; choose another port`);
-    await requireFreePort({ port: metricsPort, host: metricsHost }, "--metrics-port");
+    await assertFreePort({ port: metricsPort, host: metricsHost }, "--metrics-port");
   }
   const serving = serve(settings, {
     log,
@@ -118,7 +118,7 @@ function exitBroken(log: Logger, error: Error): never {
  * Throws `CannotStart` if a port is in use. Called before anything is created, so that a failed start does
  * not leave a new store behind.
  */
-export async function requireFreePort(
+export async function assertFreePort(
   { port, host }: Pick<ServerConfig, "port" | "host">,
   flag = "--port",
 ): Promise<void> {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Access } from "../../../src/api/auth/pageRule.ts";
-import { checkPage } from "../../../src/api/auth/pageRule.ts";
+import { assertAllowedPage } from "../../../src/api/auth/pageRule.ts";
 
 type Sent = {
   method?: string;
@@ -27,7 +27,7 @@ function judge(
   const sent = { host: "127.0.0.1:8080", ...headers };
   const request = { method, access, authorization, header: (name: keyof typeof sent) => sent[name] };
   try {
-    checkPage(request, { hosts: own, corsOrigins });
+    assertAllowedPage(request, { hosts: own, corsOrigins });
     return "accepted";
   } catch (error) {
     expect(error).toMatchObject({ code: "forbidden" });
@@ -81,7 +81,7 @@ describe("in development, the page that sends a request", () => {
     const names: string[] = [];
     const header = (name: string): string | undefined => void names.push(name);
     const hosts = { isDevelopment: true, publicUrl: "", listensOn: "", allowed: [] };
-    checkPage(
+    assertAllowedPage(
       { method: "POST", access: "token", authorization: undefined, header },
       { hosts, corsOrigins: [] },
     );
@@ -190,7 +190,7 @@ describe("in development, a host", () => {
     const own = { isDevelopment: true, publicUrl: "", listensOn: "127.0.0.1", allowed: [] };
     const header = (name: string): string | undefined => (name === "host" ? "Queue.example:8080" : undefined);
     expect(() =>
-      checkPage(
+      assertAllowedPage(
         { method: "POST", access: "token", authorization: undefined, header },
         { hosts: own, corsOrigins: [] },
       ),

@@ -61,7 +61,7 @@ async function settled(figure: () => number): Promise<number> {
   return before;
 }
 
-test("a long list is complete, in order, and its entries equal the single ones", async () => {
+test("a long list is complete and in order; its entries equal the responses for single ones", async () => {
   const { ask, port, names } = await manyGroups();
   const asked = createRawClient(port, token);
   onTestFinished(() => asked.close());

@@ -1,11 +1,11 @@
 import type { AddressInfo } from "node:net";
 import { describe, expect, test } from "vitest";
 import { createEgress } from "../../../src/engine/delivery/http/egress.ts";
-import type { RefusedHosts } from "../../../src/engine/core/values/refusedHost.ts";
+import type { FindHostRefusal } from "../../../src/engine/core/values/refusedHost.ts";
 import { createTestServer, token } from "../testServer.ts";
 import type { TestServer, Reply } from "../testServer.ts";
 
-const { refusedHost } = createEgress({
+const { findHostRefusal: refusedHost } = createEgress({
   allow: ["10.9.0.0/16"],
   resolve: () => expect.unreachable("a publish asks no name server"),
 });
@@ -50,7 +50,7 @@ test.each([
 test("a host name is reported as refused after a refused delivery to it", async () => {
   const answers = [["10.0.0.7"], ["8.8.8.8"]];
   const egress = createEgress({ allow: [], resolve: async () => answers.shift() ?? [] });
-  const { ask } = await createTestServer({ refusedHost: egress.refusedHost });
+  const { ask } = await createTestServer({ refusedHost: egress.findHostRefusal });
   const publish = async (): Promise<unknown> =>
     warningOf(await ask("POST", "/v2/publish/http://app.internal/"));
   const connector = egress.connector(10);
@@ -136,7 +136,7 @@ test("a batch names at most five hosts, each once, and counts the others", async
 });
 
 test("the warning is one line of ASCII with at most 2,000 characters, for any URL", async () => {
-  const everything: RefusedHosts = (host) => ({ address: host, allow: "127.0.0.1", isResolved: true });
+  const everything: FindHostRefusal = (host) => ({ address: host, allow: "127.0.0.1", isResolved: true });
   const { ask } = await createTestServer({ refusedHost: everything });
   const odd = [
     'http://a"b,c;d.localhost/',
@@ -174,7 +174,7 @@ describe("a token with its own rights", () => {
   });
 
   test("is warned of an address that it sent, and not of an address from a name server", async () => {
-    const resolved: RefusedHosts = (host) =>
+    const resolved: FindHostRefusal = (host) =>
       host === "app.internal"
         ? { address: "10.0.0.7", allow: "10.0.0.7", isResolved: true }
         : refusedHost(host);

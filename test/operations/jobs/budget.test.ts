@@ -13,7 +13,7 @@ const setBudget = ({ store }: TestServer, budget: number) =>
 async function spendBudget(server: TestServer): Promise<void> {
   await setBudget(server, 10);
   const { from: month } = toMonthRange(server.clock.now);
-  await server.store.execute("noteSpending", { account: "acc_1", dollars: 10, month });
+  await server.store.execute("recordSpending", { account: "acc_1", dollars: 10, month });
 }
 
 /** Does the next rounds of a job. */

@@ -31,7 +31,7 @@ export const budgetMutants: Record<string, Commands> = {
     "claim",
     alterSeenBudget((budget) => budget / 4),
   ),
-  "more spending is recorded than occurred": alterInput("noteSpending", (input) => ({
+  "more spending is recorded than occurred": alterInput("recordSpending", (input) => ({
     ...input,
     dollars: 2 * input.dollars,
   })),

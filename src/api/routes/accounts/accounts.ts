@@ -115,7 +115,7 @@ const makeRotateRoute = (brand: AccountBrand): Route =>
     summary: "Replace the password and the tokens of an account",
     about:
       "The old password and tokens stop working at once, on every node. The signing keys do not change. A " +
-      "passive account can also do this.",
+      "disabled account can also do this.",
     params: byId,
     forPassive: true,
     answers: {

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import {
   parseAccountChange,
-  mustFindAccount,
+  requireNamedAccount,
   isDurationLimit,
 } from "../../../engine/core/accounts/accountRequest.ts";
 import type { AccountRequest } from "../../../engine/core/accounts/accountRequest.ts";
@@ -141,7 +141,7 @@ const toAccountChange = ({
 };
 
 const findAccount = async (accountAdmin: AccountAdmin, named: string): Promise<Account> =>
-  mustFindAccount(await accountAdmin.accounts(), named);
+  requireNamedAccount(await accountAdmin.accounts(), named);
 
 const list = operatorRoute({
   method: "GET",

@@ -46,7 +46,9 @@ export const me = route({
           name: z.string().describe("The user name of the account."),
           state: z
             .enum(["active", "passive"])
-            .describe("active: not restricted. passive: the account can read, and change nothing."),
+            .describe(
+              "active: not restricted. passive: the account is disabled. It can read, and change nothing.",
+            ),
         }),
         credential: z.object({
           kind: z

@@ -172,7 +172,7 @@ const revoke = route({
   tag,
   summary: "Revoke a token",
   about:
-    "The token stops working at once, on every node. Tokens that it created stay valid. A passive account " +
+    "The token stops working at once, on every node. Tokens that it created stay valid. A disabled account " +
     "can also do this.",
   params: byId,
   forPassive: true,

@@ -4,7 +4,7 @@ import type { HeaderList } from "../../../engine/core/values/basics.ts";
 import { Refusal } from "../../../engine/core/values/errors.ts";
 import { isId } from "../../../engine/core/values/ids.ts";
 import { readJson } from "../../http/json.ts";
-import { checkUrl } from "../../http/target.ts";
+import { assertUrl } from "../../http/target.ts";
 import { parseObject } from "../../route/readObject.ts";
 import { route } from "../../route/route.ts";
 import { readScope } from "../../route/scope.ts";
@@ -81,7 +81,7 @@ export const replayDeadLetter = route({
 });
 
 function toChange({ url, headers, body, bodyBase64 }: z.output<typeof changeSchema>): ReplayChange {
-  if (url !== undefined) checkUrl("url", url);
+  if (url !== undefined) assertUrl("url", url);
   if (body !== undefined && bodyBase64 !== undefined)
     throw new Refusal("invalid", "bodyBase64: not valid together with body; remove one");
   return {

@@ -14,7 +14,7 @@ import { listHeaderSettings, listQuerySettings, readChanges } from "../../settin
 import { readOverrides } from "../../settings/message.ts";
 import type { IncomingRequest, RouteContext } from "../../route/route.ts";
 import { route } from "../../route/route.ts";
-import { checkMayReadToSend } from "../../route/scope.ts";
+import { assertMayReadToSend } from "../../route/scope.ts";
 import { notDoneSchema } from "../../views/schemas.ts";
 import { shorten } from "../../http/target.ts";
 import {
@@ -134,7 +134,7 @@ export function readRetryChanges(
     listQuerySettings(query.settings),
   );
   const overrides = readOverrides(settings);
-  checkMayReadToSend(incoming, "a message with its body", listOverrideUrls(overrides));
+  assertMayReadToSend(incoming, "a message with its body", listOverrideUrls(overrides));
   const { delay = null, notBefore = null } = overrides;
   throwIfRefused(findSendingRefusal(account, { ...expandOverrides(overrides), delay, notBefore }, now));
   return { overrides, ignored };

@@ -10,8 +10,8 @@ import type { RouteContext } from "../../route/route.ts";
 import type { Sweep } from "../lists/sweep.ts";
 import { readSweep } from "../lists/sweep.ts";
 
-/** Returns the parameter for the number of dead letters in one response. */
-export const portion = (about: string) => count({ max: 100, defaultCount: 100, about });
+/** Returns the parameter `count`: the number of dead letters in one response. */
+export const countParameter = (about: string) => count({ max: 100, defaultCount: 100, about });
 /** The cursor of a response that lists dead letters. */
 export const nextPage = z
   .string()
@@ -24,7 +24,7 @@ export const byId = z.object({ dlqId: z.string() });
 /** The query parameters by which a bulk action selects dead letters. */
 export const selectionSchema = deadLetterFilters.extend({
   ...actionKeyFilters,
-  count: portion("Ignored if dlqIds is given."),
+  count: countParameter("Ignored if dlqIds is given."),
   cursor: cursorParameter,
   ...dryRunParameter,
 });
@@ -42,7 +42,7 @@ export async function selectEntries(
     return {
       ids: listChosenIds(query).filter(isId),
       cursor: null,
-      covers: () => true,
+      isInRange: () => true,
       cursorAfter: (dlqId) => dlqId,
     };
   return readSweep(context, account.id, { ...query, filter: toMessageFilter(query) });

@@ -13,7 +13,7 @@ import {
   countSelected,
   makeNotFound,
   nextPage,
-  portion,
+  countParameter,
   selectEntries,
   selectionSchema,
   toMessageFilter,
@@ -34,7 +34,7 @@ const routes = makeDeadLetterRoutes({
       "runs. fromDate and toDate apply to the time of the failure.",
     query: deadLetterFilters.extend({
       order: orderParameter("earliestFirst"),
-      count: portion("A page with large bodies has fewer entries."),
+      count: countParameter("A page with large bodies has fewer entries."),
       cursor: cursorParameter,
       source: choice(["workflow"])
         .optional()

@@ -6,7 +6,7 @@ import type { Endpoint } from "../../../engine/core/model/urlGroup.ts";
 import type { HeaderList } from "../../../engine/core/values/basics.ts";
 import { noBytes } from "../../../engine/core/values/basics.ts";
 import { findSendingRefusal } from "../../../engine/core/limits/sendingLimits.ts";
-import { listHeaderSettings, readSettings, refuseScheduleSettings } from "../../settings/grammar.ts";
+import { listHeaderSettings, readSettings, assertNoScheduleSettings } from "../../settings/grammar.ts";
 import { listCallbackUrls, toSettingHeaders } from "../../publishing/keptSettings.ts";
 import type { KeptSettings } from "../../publishing/keptSettings.ts";
 import { toMessageInput } from "../../settings/message.ts";
@@ -15,10 +15,10 @@ import { readObject } from "../../route/readObject.ts";
 import { makeHostWarnings } from "../../publishing/refusedHosts.ts";
 import { warningHeader } from "../../http/warnings.ts";
 import { route } from "../../route/route.ts";
-import { mayRead, checkMayReadToSend } from "../../route/scope.ts";
+import { mayRead, assertMayReadToSend } from "../../route/scope.ts";
 import { groupJson, groupSchema } from "../../views/urlGroups.ts";
 import { isValidKey } from "../../settings/settingTexts.ts";
-import { checkName, checkUrl, shorten } from "../../http/target.ts";
+import { parseName, assertUrl, shorten } from "../../http/target.ts";
 import { listGroupPages } from "./groupPages.ts";
 
 const tag = "URL groups";
@@ -47,7 +47,7 @@ const get = route({
   answers: { 200: { about: "The URL group.", schema: groupSchema } },
   refusals: ["not-found"],
   handle: async ({ account, params, context: { store } }) => {
-    const name = checkName("name", params.name);
+    const name = parseName("name", params.name);
     const found = await store.read.findResource("urlGroups", account.id, name);
     if (!found) throw new Refusal("not-found", `name: there is no URL group ${name}`);
     return { status: 200, body: groupJson(found) };
@@ -73,7 +73,7 @@ const remove = route({
   handle: async ({ account, params, context }) => {
     const body = await context.store.execute("deleteGroup", {
       account: account.id,
-      name: checkName("name", params.name),
+      name: parseName("name", params.name),
     });
     return { status: 200, body };
   },
@@ -120,13 +120,13 @@ const add = route({
   answers: { 200: { about: "The URL group as it is now.", schema: groupSchema } },
   refusals: ["limit-exceeded", "storage-quota-exceeded", "disk-low", "forbidden"],
   handle: async ({ account, params, incoming, context }) => {
-    const name = checkName("name", params.name);
+    const name = parseName("name", params.name);
     const addition = {
       account: account.id,
       name,
       endpoints: readObject(addedSchema, incoming).endpoints.map(readEndpoint),
     };
-    checkMayReadToSend(
+    assertMayReadToSend(
       incoming,
       `a message to the URL group ${name}`,
       addition.endpoints.map(({ url }) => url),
@@ -142,15 +142,15 @@ const add = route({
 });
 
 function readEndpoint({ name = "", url }: { name?: string | undefined; url: string }, at: number): Endpoint {
-  checkUrl(`endpoints.${at}.url`, url);
-  return { name: name === "" ? null : checkEndpointName(`endpoints.${at}.name`, name), url };
+  assertUrl(`endpoints.${at}.url`, url);
+  return { name: name === "" ? null : parseEndpointName(`endpoints.${at}.name`, name), url };
 }
 
 /**
  * Returns the valid name of an endpoint. The name is never part of a path, so it may be any text that every
  * database stores unchanged. Throws `Refusal` for any other text.
  */
-function checkEndpointName(field: string, name: string): string {
+function parseEndpointName(field: string, name: string): string {
   if (isValidKey(name)) return name;
   const allowed = `use 1 to ${limits.nameLength} characters without control characters`;
   throw new Refusal("invalid", `${field}: ${JSON.stringify(shorten(name))} is not a valid name; ${allowed}`);
@@ -208,7 +208,7 @@ const removeSome = route({
       status: 200,
       body: await store.execute("removeEndpoints", {
         account: account.id,
-        name: checkName("name", params.name),
+        name: parseName("name", params.name),
         endpoints,
       }),
     };
@@ -249,13 +249,13 @@ const setHeaders = route({
   answers: { 200: { about: "The URL group as it is now.", schema: groupSchema } },
   refusals: ["not-found", "limit-exceeded", "forbidden"],
   handle: async ({ account, params, incoming, context: { store, now } }) => {
-    const name = checkName("name", params.name);
+    const name = parseName("name", params.name);
     const { headers, ignored } = readDefaultHeaders(
       account,
       readObject(defaultHeaders, incoming).headers,
       now(),
     );
-    checkMayReadToSend(incoming, `a message to the URL group ${name}`, listCallbackUrls(headers));
+    assertMayReadToSend(incoming, `a message to the URL group ${name}`, listCallbackUrls(headers));
     const changed = await store.execute("setGroupHeaders", { account: account.id, name, headers });
     return {
       status: 200,
@@ -276,7 +276,7 @@ function readDefaultHeaders(
 ): { headers: HeaderList; ignored: string[] } {
   const headers = toSettingHeaders("headers", keptSettings);
   const { settings, ignored } = readSettings(listHeaderSettings(headers.flat()));
-  refuseScheduleSettings(settings);
+  assertNoScheduleSettings(settings);
   const post = {
     brand: "svc",
     destination: "group",

@@ -95,11 +95,11 @@ export function readFailureGroups(
 ): Promise<FailureGroupPage> {
   return store.read.groupDeadLetters({
     ...{ account, filter, order: "latestFirst", count: maxGrouped },
-    cursor: checkCursor(cursor),
+    cursor: parseCursor(cursor),
   });
 }
 
-function checkCursor(cursor: string | null = null): string | null {
+function parseCursor(cursor: string | null = null): string | null {
   if (cursor !== null && !isDlqId(cursor))
     throw new Refusal("invalid", "cursor: unknown; use the cursor of the previous page");
   return cursor;
@@ -116,7 +116,7 @@ export function readEntries(
     account,
     filter,
     order,
-    cursor: checkCursor(cursor),
+    cursor: parseCursor(cursor),
     count,
     ...(bodies === undefined ? {} : { bodies }),
   });

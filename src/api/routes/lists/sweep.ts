@@ -11,7 +11,7 @@ export type Sweep = {
   /** The cursor of the next request. Null if nothing is left. */
   cursor: string | null;
   /** Reports whether the position of an entry is within this page. */
-  covers: (dlqId: string) => boolean;
+  isInRange: (dlqId: string) => boolean;
   /** Returns the cursor for a request that stopped after this id. */
   cursorAfter(dlqId: string): string;
 };
@@ -45,7 +45,7 @@ export async function readSweep(
   const cursorAfter = (dlqId: string): string => (last === undefined ? dlqId : `${dlqId}_${last}`);
   const covers = (dlqId: string): boolean =>
     dlqId > (from ?? "") && (page.cursor === null || dlqId <= page.cursor);
-  return { ids, cursor: page.cursor && cursorAfter(page.cursor), covers, cursorAfter };
+  return { ids, cursor: page.cursor && cursorAfter(page.cursor), isInRange: covers, cursorAfter };
 }
 
 /** Returns the id of the newest entry in the dead letter queue. */

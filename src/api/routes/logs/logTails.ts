@@ -12,32 +12,32 @@ import type { RouteContext } from "../../route/route.ts";
 import { toJson } from "../../fields/field.ts";
 import { eventFields } from "../../fields/logEvent.ts";
 
-/** How often the log is read while all entries are shown. */
-const interval: Millis = second / 2;
-/** The pause between two pages while entries wait to be shown. */
+/** How often the log is polled for new entries, once the tails have all older ones. */
+const pollInterval: Millis = second / 2;
+/** The pause between two pages while the tails lack older entries. */
 const pageInterval: Millis = 50;
-/** The number of pages after which the newest entry is looked up again. */
-const pagesPerLook = interval / pageInterval;
+/** After this many pages, the newest entry is looked up again. */
+const pagesPerPoll = pollInterval / pageInterval;
 const pageSize = 500;
 /**
- * An entry is shown when this many later looks have ended. Nodes commit their batches in another order than
- * the order of their times, so an entry with an earlier time may follow. See docs/decisions/0050.
+ * An entry is shown after this many later polls. Nodes do not commit their batches in the
+ * order of their times, so an entry with an earlier time may follow. See docs/decisions/0050.
  */
-const settlingLooks = 3;
+const reorderDelayPolls = 3;
 /** A tail that is this far behind skips entries, because it would never catch up. */
 const maxLag: Millis = 30 * second;
 /** How often a line without an entry shows that the stream is alive. */
 const heartbeat: Millis = 15 * second;
 /** The number of entries that are written in one slice of work. */
-const perSlice = 50;
+const entriesPerSlice = 50;
 /** The tails of an account end if its log could not be read this often in a row. */
 const maxFailures = 60;
 
-type Tail = { stream: LineStream; filter: Filter; from: Millis; stopBeat: () => void };
+type Tail = { stream: LineStream; filter: Filter; from: Millis; stopHeartbeat: () => void };
 
 /**
  * The tails of one account. All entries before `next` were shown. `cursor` is present within that reading.
- * `newest` has the times of the newest entry in the last looks, the oldest look first.
+ * `newest` has the time of the newest entry at each of the last polls, the oldest poll first.
  */
 type TailedLog = {
   tails: Set<Tail>;
@@ -59,7 +59,7 @@ export class LogTails {
   #count = 0;
   #isReading = false;
   #isClosed = false;
-  /** Pages that were read since the last look. */
+  /** Pages that were read since the last poll. */
   #pages = 0;
 
   constructor(parts: Parts) {
@@ -75,7 +75,7 @@ export class LogTails {
     if (this.#count >= limits.serverTails)
       throw new Refusal("busy", `tails: this server has ${limits.serverTails} open; retry later`);
     const stream = new LineStream(limits.tailBytes);
-    const tail = { stream, filter, from: Infinity, stopBeat: () => undefined };
+    const tail = { stream, filter, from: Infinity, stopHeartbeat: () => undefined };
     this.#add(account, tail);
     try {
       const newest = await this.#parts.store.read.newestLogTime(account);
@@ -86,7 +86,7 @@ export class LogTails {
       stream.destroy();
       throw error;
     }
-    this.#beat(account, tail);
+    this.#sendHeartbeat(account, tail);
     this.#start();
     return stream;
   }
@@ -109,18 +109,18 @@ export class LogTails {
     log.tails.add(tail);
     this.#count++;
     tail.stream.once("close", () => {
-      tail.stopBeat();
+      tail.stopHeartbeat();
       log.tails.delete(tail);
       this.#count--;
       if (log.tails.size === 0) this.#logs.delete(account);
     });
   }
 
-  #beat(account: AccountId, tail: Tail): void {
+  #sendHeartbeat(account: AccountId, tail: Tail): void {
     if (tail.stream.destroyed) return;
     const shownUntil = Math.max(tail.from, this.#logs.get(account)?.next ?? 0) - 1;
     tail.stream.beat(JSON.stringify({ heartbeat: shownUntil }));
-    tail.stopBeat = this.#parts.wakeAfter(heartbeat, () => this.#beat(account, tail));
+    tail.stopHeartbeat = this.#parts.wakeAfter(heartbeat, () => this.#sendHeartbeat(account, tail));
   }
 
   /** Starts the reading, unless it runs. It stops when no tail is open. */
@@ -128,17 +128,17 @@ export class LogTails {
     if (this.#isReading) return;
     this.#isReading = true;
     this.#pages = 0;
-    this.#parts.wakeAfter(interval, () => void this.#readAll());
+    this.#parts.wakeAfter(pollInterval, () => void this.#readAll());
   }
 
   async #readAll(): Promise<void> {
-    const isLook = this.#pages === 0;
+    const isPoll = this.#pages === 0;
     let isBehind = false;
     for (const [account, log] of this.#logs) {
       // Its first tail is still being opened.
       if (log.newest.length === 0) continue;
       try {
-        if (isLook) await this.#look(account, log);
+        if (isPoll) await this.#poll(account, log);
         isBehind = (await this.#readPage(account, log)) || isBehind;
         log.failures = 0;
       } catch {
@@ -150,15 +150,15 @@ export class LogTails {
       this.#isReading = false;
       return;
     }
-    this.#pages = isBehind ? (this.#pages + 1) % pagesPerLook : 0;
-    this.#parts.wakeAfter(isBehind ? pageInterval : interval, () => void this.#readAll());
+    this.#pages = isBehind ? (this.#pages + 1) % pagesPerPoll : 0;
+    this.#parts.wakeAfter(isBehind ? pageInterval : pollInterval, () => void this.#readAll());
   }
 
-  /** Notes the time of the newest entry. Skips entries if the tails are too far behind. */
-  async #look(account: AccountId, log: TailedLog): Promise<void> {
+  /** Records the time of the newest entry. Skips entries if the tails are too far behind. */
+  async #poll(account: AccountId, log: TailedLog): Promise<void> {
     const newest = await this.#parts.store.read.newestLogTime(account);
-    log.newest = [...log.newest, newest].slice(-(settlingLooks + 1));
-    const end = settledEnd(log);
+    log.newest = [...log.newest, newest].slice(-(reorderDelayPolls + 1));
+    const end = findReadableEnd(log);
     const reached = log.cursor === null ? log.next : Number(log.cursor.slice(0, 13));
     // After a quiet time, the first new entries are far from the last ones, but few.
     if (log.cursor === null || end - reached < maxLag) return;
@@ -168,7 +168,7 @@ export class LogTails {
 
   /** Shows the next page of entries. Reports whether there are more. */
   async #readPage(account: AccountId, log: TailedLog): Promise<boolean> {
-    const end = settledEnd(log);
+    const end = findReadableEnd(log);
     if (end <= log.next) return false;
     const page = await this.#parts.store.read.log({
       account,
@@ -177,9 +177,9 @@ export class LogTails {
       cursor: log.cursor ?? String(log.next),
       count: pageSize,
     });
-    for (let at = 0; at < page.events.length; at += perSlice) {
+    for (let at = 0; at < page.events.length; at += entriesPerSlice) {
       await this.#inSlice(account);
-      for (const event of page.events.slice(at, at + perSlice)) show(log, event);
+      for (const event of page.events.slice(at, at + entriesPerSlice)) show(log, event);
     }
     log.cursor = page.cursor;
     if (page.cursor === null) log.next = end;
@@ -192,8 +192,8 @@ export class LogTails {
 }
 
 /** Returns the time before which no more entries are expected. */
-const settledEnd = ({ newest, next }: TailedLog): Millis =>
-  newest.length > settlingLooks ? (newest[0] ?? 0) + 1 : next;
+const findReadableEnd = ({ newest, next }: TailedLog): Millis =>
+  newest.length > reorderDelayPolls ? (newest[0] ?? 0) + 1 : next;
 
 function show({ tails }: TailedLog, event: LogEntry): void {
   const { message, state, row } = event;

@@ -18,7 +18,7 @@ import {
   pickFirstBrand,
   defaultBrand,
   listTokenBrands,
-  checkFanOut,
+  assertFanOut,
   listKeptSettings,
   findGroup,
   makePublishRequest,
@@ -29,9 +29,9 @@ import { makePublishWarnings } from "../../publishing/refusedHosts.ts";
 import type { IncomingRequest, RouteContext } from "../../route/route.ts";
 import { route } from "../../route/route.ts";
 import { mayRead, readScope } from "../../route/scope.ts";
-import { isStepRequest, readStep } from "../../publishing/stepRefusal.ts";
-import { checkName, checkUrl, isUrl } from "../../http/target.ts";
-import { batchBody, parseItems, readMembers, refuseUnknownMembers } from "./batchItems.ts";
+import { isStepRequest, withStepRefusal } from "../../publishing/stepRefusal.ts";
+import { parseName, assertUrl, isUrl } from "../../http/target.ts";
+import { batchBody, parseItems, readMembers, assertNoUnknownMembers } from "./batchItems.ts";
 import type { Item } from "./batchItems.ts";
 import { publishedSchema, publishedJson, publishedToEachSchema, publishing } from "./publish.ts";
 import { formatRefusal } from "../../http/remedies.ts";
@@ -137,7 +137,7 @@ type ReadItems = { read: (MessageInput | Refusal)[]; ignored: string[] };
 export async function readItems(incoming: IncomingRequest, batchContext: BatchContext): Promise<ReadItems> {
   const items = await parseItems(incoming, batchContext);
   const isStep = items.some(isRunItem) && items.some(({ headers }) => isStepRequest(headers));
-  return readStep(isStep, () => readEach(items, incoming, batchContext));
+  return withStepRefusal(isStep, () => readEach(items, incoming, batchContext));
 }
 
 async function readEach(
@@ -208,7 +208,7 @@ function createGroupFinder(store: Store, account: AccountId): GroupFinder {
     const pendingGroup = known.get(destination) ?? findGroup(store, account, destination);
     known.set(destination, pendingGroup);
     const groupTarget = await pendingGroup;
-    checkFanOut(groupTarget.group, total, body);
+    assertFanOut(groupTarget.group, total, body);
     return groupTarget;
   };
 }
@@ -238,7 +238,7 @@ async function readItem(item: Item, itemContext: ItemContext): Promise<MessageIn
   const body = Buffer.from(typeof text === "string" ? text : "");
   const groupTarget =
     isUrl(destination) || purpose === "triggers" ? null : await findCachedGroup(destination, body);
-  if (groupTarget === null) checkUrl("destination", destination);
+  if (groupTarget === null) assertUrl("destination", destination);
   const own = [listHeaderSettings(headers), listQuerySettings(groupTarget?.settings ?? [])];
   const groupLayer = listKeptSettings(groupTarget?.group.headers);
   const ownBrands = [
@@ -250,8 +250,8 @@ async function readItem(item: Item, itemContext: ItemContext): Promise<MessageIn
     itemContext.fallbackBrand,
   );
   // Unknown members are treated like unknown settings: the brand `upstash` ignores them.
-  if (brand === "svc") refuseUnknownMembers(item);
-  if (queue) checkName("queue", queue);
+  if (brand === "svc") assertNoUnknownMembers(item);
+  if (queue) parseName("queue", queue);
   const request = makePublishRequest(purpose, [...own, groupLayer], {
     brand,
     destination: groupTarget?.group.name ?? destination,

@@ -178,7 +178,7 @@ export function readMembers({
 }
 
 /** Throws `Refusal` for the first unknown member of an item, if it has any. */
-export function refuseUnknownMembers({
+export function assertNoUnknownMembers({
   members,
   unknownMembers,
 }: Pick<Item, "members" | "unknownMembers">): void {

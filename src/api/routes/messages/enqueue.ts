@@ -1,6 +1,6 @@
 import type { IncomingRequest } from "../../route/route.ts";
 import { route } from "../../route/route.ts";
-import { checkName } from "../../http/target.ts";
+import { parseName } from "../../http/target.ts";
 import { publishing, publishOne } from "./publish.ts";
 
 /** The route that publishes one message through a queue. */
@@ -18,7 +18,7 @@ export const enqueue = route({
     "A message with a delay joins the queue when the delay is over.",
   ...publishing,
   handle: async ({ account, incoming, context }) => {
-    const queue = checkName("queue", incoming.params["queue"] ?? "");
+    const queue = parseName("queue", incoming.params["queue"] ?? "");
     return publishOne(incoming, context, {
       destination: readDestinationPath(incoming),
       account: account.id,

@@ -70,7 +70,7 @@ const sendNow = route({
     const sent = isId(messageId)
       ? await context.store.execute("sendNow", { account: account.id, messageId })
       : null;
-    if (!sent) throw refuseFinished(messageId);
+    if (!sent) throw makeFinishedRefusal(messageId);
     return { status: 200, body: { messageId, changed: sent.changed } };
   },
 });
@@ -82,7 +82,7 @@ const cancel = route({
   summary: "Cancel a message",
   about:
     "Cancels an unfinished message. If it is being sent, the request is aborted, but may have reached the " +
-    "destination. The message keeps its place in its queue and under its flow-control key until that " +
+    "destination. The message keeps its slots in its queue and under its flow-control key until that " +
     "request has ended. The log then shows CANCELLED. " +
     "A message that a workflow run waits for cannot be cancelled; cancel the run instead.",
   params: byId,
@@ -97,13 +97,13 @@ const cancel = route({
     const messageIds = [params.messageId].filter(isId);
     const { cancelled } = await context.store.execute("cancel", { account: account.id, messageIds });
     if (cancelled === 0)
-      await refuseRunMessage(context, await readCancellable(context, account.id, params.messageId));
+      await assertNotOfRun(context, await readCancellable(context, account.id, params.messageId));
     return { status: 200, body: { cancelled } };
   },
 });
 
 /** Throws `Refusal` for a message that an active run waits for. */
-async function refuseRunMessage(
+async function assertNotOfRun(
   { store }: RouteContext,
   { message: { id, account, run: part }, state }: MessageView,
 ): Promise<void> {
@@ -186,10 +186,10 @@ async function readCancellable(
 ): Promise<MessageView> {
   const view = await findMessage(store, account, id);
   if (view && now() - (view.finishedAt ?? now()) <= spans.grace) return view;
-  throw refuseFinished(id);
+  throw makeFinishedRefusal(id);
 }
 
-const refuseFinished = (id: string): Refusal =>
+const makeFinishedRefusal = (id: string): Refusal =>
   new Refusal(
     "not-found",
     `message: there is no unfinished message ${JSON.stringify(id.slice(0, 200))}; ` +

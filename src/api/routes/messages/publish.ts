@@ -9,7 +9,7 @@ import { makePublishWarnings } from "../../publishing/refusedHosts.ts";
 import type { RouteResponse, IncomingRequest, RouteContext } from "../../route/route.ts";
 import { route } from "../../route/route.ts";
 import { mayRead, readScope } from "../../route/scope.ts";
-import { isStepRequest, readStep } from "../../publishing/stepRefusal.ts";
+import { isStepRequest, withStepRefusal } from "../../publishing/stepRefusal.ts";
 import { postSettings } from "../../publishing/workflowPost.ts";
 import { toRefusal } from "../../../engine/core/values/errors.ts";
 
@@ -103,7 +103,7 @@ export async function publishOne(
   options: PublishOptions & QueueLimit,
 ): Promise<RouteResponse> {
   const { input, ignored } = isStepRequest(incoming.rawHeaders)
-    ? await readStep(true, () => readPublishRequest(incoming, options))
+    ? await withStepRefusal(true, () => readPublishRequest(incoming, options))
     : await readPublishRequest(incoming, options);
   const { account, maxQueues } = options;
   const [result] = await options.store.execute("publish", {

@@ -5,7 +5,7 @@ import { listBlocking } from "../../../engine/core/explain/whyWaiting.ts";
 import { Refusal } from "../../../engine/core/values/errors.ts";
 import { isId } from "../../../engine/core/values/ids.ts";
 import { count } from "../../http/parameters.ts";
-import { checkName } from "../../http/target.ts";
+import { parseName } from "../../http/target.ts";
 import { route } from "../../route/route.ts";
 import { isValidKey } from "../../settings/settingTexts.ts";
 import { toJson } from "../../fields/field.ts";
@@ -65,22 +65,22 @@ const queueHolders = makeHoldersRoute({
     "Lists the messages that hold a slot of the queue. Others wait behind them. A message that is " +
     "finished holds its slot until its callbacks have finished. " +
     "GET /v2/messages?gate=queue&queueName=… lists the messages that wait.",
-  toGate: (name) => queueGate(checkName("queue", name)),
+  toGate: (name) => queueGate(parseName("queue", name)),
 });
 
 const keyHolders = makeHoldersRoute({
   of: "key",
   path: "/v2/flowControl/{key}/holders",
   tag: "Flow control",
-  summary: "List who holds the places of a flow-control key",
+  summary: "List who holds the slots of a flow-control key",
   about:
     "Lists the messages that count towards the parallelism of the key: those in flight, and those that " +
-    "wait for a limit of the account and have reserved a place. A cancelled message counts until its " +
+    "wait for a limit of the account and have reserved a slot. A cancelled message counts until its " +
     "request has ended. If many messages are in flight, one request searches about 4,000 messages of the " +
     "key, so a page may have few holders, or none, and still have a cursor. " +
     "GET /v2/messages?gate=key&flowControlKey=… lists the messages that wait.",
   toGate: (name) => (isValidKey(name) ? keyGate(name) : null),
 });
 
-/** The routes that list who holds the places of queues and keys. */
+/** The routes that list who holds the slots of queues and keys. */
 export const holders = [queueHolders, keyHolders];

@@ -12,7 +12,7 @@ import { PagedList } from "../../http/pagedList.ts";
 import { readObject } from "../../route/readObject.ts";
 import { route } from "../../route/route.ts";
 import { toSchema } from "../../views/fieldSchema.ts";
-import { checkName } from "../../http/target.ts";
+import { parseName } from "../../http/target.ts";
 import { listLimiterPages } from "./flowControl.ts";
 import { day } from "../../../engine/core/values/time.ts";
 
@@ -62,7 +62,7 @@ const upsert = route({
   refusals: ["limit-exceeded"],
   handle: async ({ account, incoming, context }) => {
     const { queueName, parallelism, paused } = readObject(settingsSchema, incoming);
-    const name = checkName("queueName", queueName);
+    const name = parseName("queueName", queueName);
     const { maxQueues } = context;
     const limiter = await context.store.execute("upsertQueue", {
       account: account.id,
@@ -114,7 +114,7 @@ const get = route({
     const limiter = await context.store.read.findResource(
       "limiters",
       account.id,
-      formatGate(queueGate(checkName("queue", name))),
+      formatGate(queueGate(parseName("queue", name))),
     );
     if (limiter) return { status: 200, body: queueJson(limiter) };
     throw new Refusal(
@@ -138,7 +138,7 @@ const pause = route({
   answers: { 200: { about: queueNow, schema: queueSchema } },
   refusals: ["limit-exceeded"],
   handle: async ({ account, params, context }) => {
-    const name = checkName("queue", params.name);
+    const name = parseName("queue", params.name);
     const { maxQueues } = context;
     return {
       status: 200,
@@ -167,7 +167,7 @@ const resume = route({
   },
   refusals: [],
   handle: async ({ account, params, context }) => {
-    const id = formatGate(queueGate(checkName("queue", params.name)));
+    const id = formatGate(queueGate(parseName("queue", params.name)));
     const limiter = await context.store.execute("resumeLimiter", { account: account.id, id });
     return { status: 200, body: limiter ? queueJson(limiter) : {} };
   },
@@ -200,7 +200,7 @@ const remove = route({
   },
   refusals: ["busy"],
   handle: async ({ account, params, context }) => {
-    const name = checkName("queue", params.name);
+    const name = parseName("queue", params.name);
     const exists = await context.store.read.findResource("limiters", account.id, formatGate(queueGate(name)));
     const cancelled = exists ? await removeQueue(context.store, account.id, name) : 0;
     return { status: 200, body: { cancelled } };

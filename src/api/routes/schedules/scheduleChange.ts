@@ -7,7 +7,7 @@ import { Refusal } from "../../../engine/core/values/errors.ts";
 import { isName } from "../../../engine/core/values/name.ts";
 import type { Store } from "../../../engine/store/store.ts";
 import { warningHeader } from "../../http/warnings.ts";
-import { checkUrl, isUrl } from "../../http/target.ts";
+import { assertUrl, isUrl } from "../../http/target.ts";
 import { toSettingHeaders } from "../../publishing/keptSettings.ts";
 import { findGroup, listKeptSettings } from "../../publishing/read.ts";
 import { listDestinations, makeHostWarnings } from "../../publishing/refusedHosts.ts";
@@ -53,10 +53,10 @@ export const changeSchedule = route({
   summary: "Change a schedule",
   about:
     "Changes the given parts and keeps everything else, including a pause and the last firing. A new cron " +
-    "expression applies from its next time on. A callback changes as a whole: its URL comes with all its " +
-    "settings. Svc-Redact-Fields hides more fields, and cannot be removed. The default headers of a URL " +
-    "group apply only to a schedule that is created for it. A token needs the verb read in addition to " +
-    "manage. A redacted body or header is not sent to another destination or callback.",
+    "expression takes effect at its next time. A callback is replaced as a whole: its URL comes with " +
+    "all its settings. Svc-Redact-Fields hides more fields, and cannot be removed. The default headers of " +
+    "a URL group apply only to a schedule that is created for it. A token needs the verb read in addition " +
+    "to manage. A redacted body or header is not sent to another destination or callback.",
   params: z.object({ scheduleId: z.string() }),
   body: {
     about: "The parts that change.",
@@ -71,10 +71,10 @@ export const changeSchedule = route({
     const { store } = context;
     const { settings = {}, destination, ...bodies } = readObject(changeSchema, incoming);
     const removed = Object.entries(settings).flatMap(([name, value]) => (value === null ? [name] : []));
-    const kept = Object.fromEntries(
+    const addedSettings = Object.fromEntries(
       Object.entries(settings).flatMap(([name, value]) => (value === null ? [] : [[name, value]])),
     );
-    const headers = toSettingHeaders("settings", kept);
+    const headers = toSettingHeaders("settings", addedSettings);
     const { changes, overrides, ignored } = readScheduleSettings(listKeptSettings(headers), removed);
     if (!isName(id)) throw noSchedule(id);
     const { target, endpoints } = await readTarget(store, account, destination);
@@ -113,7 +113,7 @@ async function readTarget(
 ): Promise<Target> {
   if (destination === undefined) return { target: {}, endpoints: [] };
   if (isUrl(destination)) {
-    checkUrl("destination", destination);
+    assertUrl("destination", destination);
     return { target: { target: { url: destination, group: null } }, endpoints: [] };
   }
   const { group, query, settings } = await findGroup(store, account, destination);

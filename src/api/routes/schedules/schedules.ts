@@ -121,7 +121,7 @@ const get = route({
   answers: { 200: { about: "The schedule.", schema: scheduleSchema } },
   refusals: ["not-found"],
   handle: async ({ account, params: { scheduleId }, context: { store, now } }) => {
-    const schedule = await store.read.findResource("schedules", account.id, checkScheduleId(scheduleId));
+    const schedule = await store.read.findResource("schedules", account.id, parseScheduleId(scheduleId));
     if (!schedule) throw noSchedule(scheduleId);
     return {
       status: 200,
@@ -183,7 +183,7 @@ const makeStateRoute = (method: "PATCH" | "POST", { action, command, about }: St
     },
     refusals: ["not-found"],
     handle: async ({ account, params: { scheduleId }, context }) => {
-      await context.store.execute(command, { account: account.id, id: checkScheduleId(scheduleId) });
+      await context.store.execute(command, { account: account.id, id: parseScheduleId(scheduleId) });
       return { status: 200, body: { scheduleId, isPaused: action === "pause" } };
     },
   });
@@ -220,7 +220,7 @@ const run = route({
   handle: async ({ account, params: { scheduleId: id }, context, incoming }) => {
     const { scheduleId, messages } = await context.store.execute("runSchedule", {
       account: account.id,
-      id: checkScheduleId(id),
+      id: parseScheduleId(id),
     });
     const shown = mayRead(incoming) ? messages : messages.map(({ messageId }) => ({ messageId }));
     return { status: 200, body: { scheduleId, messages: shown } };
@@ -237,7 +237,7 @@ const changes: readonly StateChange[] = [
 ];
 
 /** Returns a valid id. If a text cannot be an id, throws the same `Refusal` as for an unknown schedule. */
-function checkScheduleId(id: string): string {
+function parseScheduleId(id: string): string {
   if (!isName(id)) throw noSchedule(id);
   return id;
 }

@@ -29,7 +29,7 @@ import {
  * The maximum number of runs that one request resumes or restarts. The request handles the runs one after
  * another, because the history of each run is loaded into memory.
  */
-const maxTogether = 50;
+const maxRunsPerRequest = 50;
 
 const resumedSchema = z.object({
   workflowRunId: z.string().describe("The id of the new run."),
@@ -58,8 +58,8 @@ const continuations: Record<ContinueFrom, { name: "resume" | "restart"; summary:
     summary: "Resume",
     about:
       "Continues at the failed step, as a new run with a new id. Steps that have a result keep it; all " +
-      "others run again. Change the workflow's code only after the failed step. The entry is " +
-      `removed from the dead letter queue. ${aboutSettings}`,
+      "others run again. If you change the workflow, keep the code before the failed " +
+      `step as it is. The entry is removed from the dead letter queue. ${aboutSettings}`,
   },
   beginning: {
     name: "restart",
@@ -109,12 +109,12 @@ export const makeContinueManyRoute = (from: ContinueFrom): Route =>
     summary: `${continuations[from].summary} many failed workflow runs`,
     about:
       "Applies to the failed runs with the given ids, or to those that pass all filters, oldest first. " +
-      `Without filters, applies to all failed runs. One request handles at most ${maxTogether} runs. ` +
+      `Without filters, applies to all failed runs. One request handles at most ${maxRunsPerRequest} runs. ` +
       `${continuations[from].about} A run that cannot be ${from === "failure" ? "resumed" : "restarted"} ` +
       "stays in the dead letter queue, and `failed` gives the reason.",
     settings: "resume",
     query: continuedRunFilters.extend({
-      count: count({ max: maxTogether, defaultCount: maxTogether }),
+      count: count({ max: maxRunsPerRequest, defaultCount: maxRunsPerRequest }),
       cursor: cursorParameter,
       ...dryRunParameter,
     }),
@@ -178,7 +178,7 @@ function selectNamed(dlqIds: readonly string[], cursor = "", max: number): Named
 }
 
 /** The ids that one request handles. Unlike in a sweep, some may not exist. */
-type NamedSweep = Omit<Sweep, "covers">;
+type NamedSweep = Omit<Sweep, "isInRange">;
 
 type ContinueRequest = { account: Account; from: ContinueFrom; overrides: RunOverrides; dlqId: string };
 

@@ -3,7 +3,7 @@ import { isId } from "../../../engine/core/values/ids.ts";
 import { Refusal } from "../../../engine/core/values/errors.ts";
 import type { RunFilter } from "../../../engine/core/search/runFilter.ts";
 import { singleText, textList, timestamp } from "../../http/parameters.ts";
-import { checkSegment } from "../../settings/segment.ts";
+import { parseSegment } from "../../settings/segment.ts";
 import { cursorParameter } from "../lists/filters.ts";
 
 /** Returns a filter parameter that takes any of these states. */
@@ -65,7 +65,7 @@ export function toRunFilter(query: RunFilterParameters): RunFilter {
   return {
     ...(query.workflowRunId === undefined
       ? {}
-      : { runIds: [checkSegment("workflowRunId", query.workflowRunId)] }),
+      : { runIds: [parseSegment("workflowRunId", query.workflowRunId)] }),
     ...(query.workflowUrl && { urls: query.workflowUrl }),
     ...(query.workflowCreatedAt === undefined ? {} : { createdAt: query.workflowCreatedAt }),
     ...(query.host && { hosts: query.host }),
@@ -86,5 +86,5 @@ function parseRunName(text: string): { runId: string; createdAt: number } {
       "invalid",
       `workflowRuns: ${JSON.stringify(text.slice(0, 200))} is invalid; use id@createdAt`,
     );
-  return { runId: checkSegment("workflowRuns", runId), createdAt: Number(createdAt) };
+  return { runId: parseSegment("workflowRuns", runId), createdAt: Number(createdAt) };
 }

@@ -17,7 +17,7 @@ import { omitMissing, toJson } from "../../fields/field.ts";
 import { sha256 } from "../../http/sha256.ts";
 import type { RouteContext } from "../../route/route.ts";
 import { route } from "../../route/route.ts";
-import { checkSegment } from "../../settings/segment.ts";
+import { parseSegment } from "../../settings/segment.ts";
 import { lineageFields } from "../../fields/run.ts";
 import { toSchema } from "../../views/fieldSchema.ts";
 import { formatRunStatus, listShownRunReasons } from "../../views/runWaitReasons.ts";
@@ -161,7 +161,7 @@ export const runStatus = route({
   answers: { 200: { about: "The status of the run.", schema: statusSchema } },
   refusals: ["not-found"],
   handle: async ({ account, params, context }) => {
-    const runId = checkSegment("workflowRunId", params.workflowRunId);
+    const runId = parseSegment("workflowRunId", params.workflowRunId);
     const { runs } = await context.store.read.runs({
       account: account.id,
       filter: { runIds: [runId] },

@@ -2,8 +2,8 @@ import { z } from "zod";
 import { Refusal } from "../../../engine/core/values/errors.ts";
 import { limits } from "../../../engine/core/values/limits.ts";
 import type { Bytes } from "../../../engine/core/values/basics.ts";
-import { mustBeActive } from "../../../engine/core/accounts/plans.ts";
-import { mustHaveVerb } from "../../../engine/core/model/rights.ts";
+import { assertActive } from "../../../engine/core/accounts/plans.ts";
+import { assertVerb } from "../../../engine/core/model/rights.ts";
 import type { RunFilter } from "../../../engine/core/search/runFilter.ts";
 import { dryRunSchema, dryRunParameter } from "../../publishing/dryRun.ts";
 import { cancelEntries, meansAll } from "../lists/bulk.ts";
@@ -12,7 +12,7 @@ import { actionKeyFilters } from "../lists/filters.ts";
 import { choice, boundedCount, timestamp, textList } from "../../http/parameters.ts";
 import { route } from "../../route/route.ts";
 import { readScope } from "../../route/scope.ts";
-import { checkSegment } from "../../settings/segment.ts";
+import { parseSegment } from "../../settings/segment.ts";
 import { detailsParameter, notDoneSchema } from "../../views/schemas.ts";
 
 const byId = z.object({ workflowRunId: z.string().describe("The id of the run.") });
@@ -51,7 +51,7 @@ const history = route({
   },
   refusals: ["not-found"],
   handle: async ({ account, params, context: { store } }) => {
-    const runId = checkSegment("workflowRunId", params.workflowRunId);
+    const runId = parseSegment("workflowRunId", params.workflowRunId);
     const activeRun = await store.read.activeRun(account.id, runId);
     if (!activeRun) throw makeNotFound(runId);
     return {
@@ -115,14 +115,14 @@ const endRun = route({
     const isFinished = query.cancel === "false";
     const tokenScope = readScope(incoming);
     // An endpoint that may publish the steps of its run may also finish it.
-    if (tokenScope.scope) mustHaveVerb(tokenScope.scope, isFinished ? "publish" : "manage");
-    const runId = checkSegment("workflowRunId", params.workflowRunId);
+    if (tokenScope.scope) assertVerb(tokenScope.scope, isFinished ? "publish" : "manage");
+    const runId = parseSegment("workflowRunId", params.workflowRunId);
     if (isFinished)
       return {
         status: 200,
         body: await store.execute("finishRun", { account: account.id, runId, body, ...tokenScope }),
       };
-    mustBeActive(account);
+    assertActive(account);
     if (!isEmptyBody(body)) throw new Refusal("invalid", bodyNotAllowed);
     const answer = await store.execute("cancelRuns", { account: account.id, runIds: [runId] });
     if (answer.cancelled === 0) throw makeNotFound(runId);
@@ -212,7 +212,7 @@ export function toRunFilter(parameters: Selection): RunFilter {
     throw new Refusal("invalid", "workflowUrlExactMatch: requires workflowUrl");
   if (parameters.workflowRunIds)
     return {
-      runIds: parameters.workflowRunIds.map((runId) => checkSegment("workflowRunIds", runId)),
+      runIds: parameters.workflowRunIds.map((runId) => parseSegment("workflowRunIds", runId)),
       states: ["RUN_STARTED"],
     };
   return {

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { count } from "../../http/parameters.ts";
 import { route } from "../../route/route.ts";
-import { checkSegment } from "../../settings/segment.ts";
+import { parseSegment } from "../../settings/segment.ts";
 import { omitMissing, toJson } from "../../fields/field.ts";
 import { waitedEventFields } from "../../fields/waitedEvent.ts";
 import { toSchema } from "../../views/fieldSchema.ts";
@@ -29,7 +29,7 @@ export const waitedEvents = route({
   },
   refusals: [],
   handle: async ({ account, query: { count, cursor }, context: { store } }) => {
-    const after = cursor === undefined ? "" : checkSegment("cursor", cursor);
+    const after = cursor === undefined ? "" : parseSegment("cursor", cursor);
     const page = await store.read.listWaitedEvents({ account: account.id, after, count });
     return {
       status: 200,

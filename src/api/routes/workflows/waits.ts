@@ -10,8 +10,8 @@ import { readFailureCallback } from "../../settings/message.ts";
 import {
   listShownHeaders,
   withoutToken,
-  notifiedJson,
-  notifiedSchema,
+  notifiedWaiterJson,
+  notifiedWaiterSchema,
   waiterJson,
   waiterSchema,
 } from "../../views/waiters.ts";
@@ -20,9 +20,9 @@ import type { RouteResponse, IncomingRequest, RouteContext } from "../../route/r
 import { route } from "../../route/route.ts";
 import { findCurrentRunId } from "../../publishing/currentRun.ts";
 import { mayRead, readScope } from "../../route/scope.ts";
-import { checkSegment } from "../../settings/segment.ts";
-import { readStep } from "../../publishing/stepRefusal.ts";
-import { checkUrl, shorten } from "../../http/target.ts";
+import { parseSegment } from "../../settings/segment.ts";
+import { withStepRefusal } from "../../publishing/stepRefusal.ts";
+import { assertUrl, shorten } from "../../http/target.ts";
 import { day } from "../../../engine/core/values/time.ts";
 
 const byEvent = z.object({ eventId: z.string().describe("The id of the event, chosen by the workflow.") });
@@ -97,8 +97,10 @@ const wait = route({
   },
   refusals: ["limit-exceeded", "storage-quota-exceeded", "step-refused", "forbidden"],
   handle: async ({ account, params, incoming, context: { store } }) => {
-    const runId = checkSegment("workflow-runid", runIdIn(incoming));
-    const waiter = await readStep(true, () => readWaiter(checkSegment("eventId", params.eventId), incoming));
+    const runId = parseSegment("workflow-runid", runIdIn(incoming));
+    const waiter = await withStepRefusal(true, () =>
+      readWaiter(parseSegment("eventId", params.eventId), incoming),
+    );
     return {
       status: 200,
       body: await store.execute("wait", { account: account.id, runId, waiter, ...readScope(incoming) }),
@@ -122,8 +124,8 @@ function runIdIn({ rawHeaders }: IncomingRequest): string {
 
 function readWaiter(event: string, incoming: IncomingRequest): WaitPost {
   const { url, timeout, timeoutUrl = url, timeoutHeaders = {}, step } = readObject(waitSchema, incoming);
-  checkUrl("url", url);
-  checkUrl("timeoutUrl", timeoutUrl);
+  assertUrl("url", url);
+  assertUrl("timeoutUrl", timeoutUrl);
   const postedHeaders = listShownHeaders(incoming.rawHeaders, incoming.proof);
   const timeoutGiven = withoutToken(toHeaderList(timeoutHeaders), incoming.proof);
   const text = typeof timeout === "number" ? `${timeout}s` : timeout;
@@ -157,7 +159,7 @@ function readTimeout(text: string): Millis {
 }
 
 /** The maximum number of waiters that one transaction notifies. */
-const portion = 50;
+const maxWaitersPerRequest = 50;
 /** The maximum number of bytes of events that one transaction stores. */
 const portionBytes = 16 * 1024 * 1024;
 
@@ -187,11 +189,11 @@ const notifyAll = route({
     `${mebibytes(limits.fanOutBytes)}. ${moreWaiters}`,
   params: byEvent,
   body: eventBody,
-  answers: { 200: { about: "The steps that were notified.", schema: z.array(notifiedSchema) } },
+  answers: { 200: { about: "The steps that were notified.", schema: z.array(notifiedWaiterSchema) } },
   refusals: ["storage-quota-exceeded"],
   handle: async ({ account, params, incoming, context }) =>
     notifyWaiters(context, account.id, {
-      event: checkSegment("eventId", params.eventId),
+      event: parseSegment("eventId", params.eventId),
       body: incoming.body,
       mayRead: mayRead(incoming),
     }),
@@ -213,7 +215,7 @@ async function notifyWaiters(
     event,
     max: Math.min(limits.waiters, Math.ceil(limits.fanOutBytes / size)),
   });
-  const together = Math.max(1, Math.min(portion, Math.floor(portionBytes / size)));
+  const together = Math.max(1, Math.min(maxWaitersPerRequest, Math.floor(portionBytes / size)));
   const texts: string[] = [];
   let bytes = 0;
   let at = 0;
@@ -222,7 +224,8 @@ async function notifyWaiters(
     const { notified } = await context.store.execute("notify", { account, event, body, waiterIds });
     for (const one of notified)
       bytes +=
-        texts[texts.push(JSON.stringify(notifiedJson(one, mayRead ? null : { runId: "" }))) - 1]?.length ?? 0;
+        texts[texts.push(JSON.stringify(notifiedWaiterJson(one, mayRead ? null : { runId: "" }))) - 1]
+          ?.length ?? 0;
   }
   return toListResponse(texts, waiters.more || at < waiters.ids.length);
 }
@@ -282,14 +285,14 @@ const notifyRun = route({
   answers: {
     200: {
       about: "The steps that were notified. If the run keeps the event, one entry without a waiter.",
-      schema: z.array(notifiedSchema),
+      schema: z.array(notifiedWaiterSchema),
     },
   },
   refusals: ["not-found", "limit-exceeded", "storage-quota-exceeded"],
   handle: async ({ account, params, incoming, context: { store } }) => {
     const { body } = incoming;
-    const requestedRunId = checkSegment("workflowRunId", params.workflowRunId);
-    const event = checkSegment("eventId", params.eventId);
+    const requestedRunId = parseSegment("workflowRunId", params.workflowRunId);
+    const event = parseSegment("eventId", params.eventId);
     const address = { account: account.id, event, kind: "event" } as const;
     const runId = (await findCurrentRunId(store, { ...address, runId: requestedRunId })) ?? requestedRunId;
     const { notified, stored } = await store.execute("notify", { ...address, body, runId });
@@ -298,7 +301,7 @@ const notifyRun = route({
       status: 200,
       body: stored
         ? [{ workflowRunId: shown?.runId ?? runId }]
-        : notified.map((one) => notifiedJson(one, shown)),
+        : notified.map((one) => notifiedWaiterJson(one, shown)),
     };
   },
 });
@@ -315,7 +318,7 @@ const waiters = route({
   answers: { 200: { about: "The waiting steps.", schema: z.array(waiterSchema) } },
   refusals: [],
   handle: async ({ account, params, context }) => {
-    const event = checkSegment("eventId", params.eventId);
+    const event = parseSegment("eventId", params.eventId);
     const texts: string[] = [];
     let bytes = 0;
     for (let after: string | undefined; texts.length < limits.waiters && bytes < memory.page;) {

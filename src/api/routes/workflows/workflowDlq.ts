@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { dryRun, dryRunParameter } from "../../publishing/dryRun.ts";
 import { makeDeadLetterRoutes } from "../deadLetters/deadLetterRoutes.ts";
-import { portion } from "../deadLetters/deadLetterSelection.ts";
+import { countParameter } from "../deadLetters/deadLetterSelection.ts";
 import {
   chosenRunFilters,
   failedRunFilters,
@@ -41,7 +41,7 @@ const routes = makeDeadLetterRoutes({
       "list.",
     query: failedRunFilters.extend({
       order: orderParameter("earliestFirst"),
-      count: portion("A page has fewer if bodies are large."),
+      count: countParameter("A page has fewer if bodies are large."),
       cursor: cursorParameter,
     }),
     page: "A page of failed runs.",
@@ -77,7 +77,7 @@ const routes = makeDeadLetterRoutes({
       "filters, deletes all failed runs.",
     answer,
     query: chosenRunFilters.extend({
-      count: portion("Ignored if dlqIds is given."),
+      count: countParameter("Ignored if dlqIds is given."),
       cursor: cursorParameter,
       ...dryRunParameter,
     }),
@@ -85,7 +85,7 @@ const routes = makeDeadLetterRoutes({
       dryRun(createPageReader(context, account.id, { query }), query.dlqIds?.length ?? query.count),
     choose: async ({ account, query, context }) => {
       const readPage = createPageReader(context, account.id, { query });
-      const { ids, cursor, covers } = await readPage(null, query.dlqIds?.length ?? query.count);
+      const { ids, cursor, isInRange: covers } = await readPage(null, query.dlqIds?.length ?? query.count);
       const unknown = exclude((query.dlqIds ?? []).filter(covers), ids).map(describeMissing);
       return { ids, cursor, listFailed: (failures) => [...unknown, ...failures] };
     },

@@ -106,7 +106,7 @@ function parseLimit(name: LimitName, text: string, field: string): number {
 }
 
 /** Returns the account with this id, or otherwise with this name. Throws `Refusal` if there is none. */
-export function mustFindAccount(accounts: readonly Account[], idOrName: string): Account {
+export function requireNamedAccount(accounts: readonly Account[], idOrName: string): Account {
   const found = accounts.find(({ id }) => id === idOrName) ?? accounts.find(({ name }) => name === idOrName);
   if (found) return found;
   throw new Refusal("not-found", `${idOrName.slice(0, 200)}: account does not exist`, {
@@ -115,7 +115,7 @@ export function mustFindAccount(accounts: readonly Account[], idOrName: string):
 }
 
 /** Throws `Refusal` if a name is invalid, or if it is the name or the id of an existing account. */
-export function checkAccountName(accounts: readonly Account[], name: string): void {
+export function assertAccountName(accounts: readonly Account[], name: string): void {
   if (!/^[^\p{Cc}\p{Cs}:]{1,100}$/u.test(name))
     throw new Refusal(
       "invalid",

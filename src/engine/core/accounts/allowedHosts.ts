@@ -76,7 +76,7 @@ export function findHostRefusal(
 }
 
 /** Throws `Refusal` if an account may not send to one of the URLs. */
-export function mustAllowHosts(account: Pick<Account, "allowedHosts">, urls: readonly string[]): void {
+export function assertHostsAllowed(account: Pick<Account, "allowedHosts">, urls: readonly string[]): void {
   throwIfRefused(findHostRefusal(account, urls));
 }
 

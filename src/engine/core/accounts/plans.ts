@@ -222,16 +222,16 @@ export function requireAccount(account: Account | undefined): Account {
 
 /**
  * Returns the account of a command that changes something. Throws `Refusal` if the account does not exist or
- * is passive.
+ * is disabled.
  */
 export function requireActiveAccount(account: Account | undefined): Account {
   const known = requireAccount(account);
-  mustBeActive(known);
+  assertActive(known);
   return known;
 }
 
 /** Throws `Refusal` if an account may not change anything. */
-export function mustBeActive({ id, state }: LimitHolder): void {
+export function assertActive({ id, state }: LimitHolder): void {
   if (state !== "passive") return;
   throw new Refusal(
     "forbidden",

@@ -10,7 +10,7 @@ import { findLimiter, putLimiter, readLimiter, toLimiterKey } from "./limiter.ts
 
 // How many deliveries an account may have in flight, to one endpoint and in total: two gates between the key
 // of a message and the capacity of the node. A limiter exists only if the account has the limit, so it costs
-// other accounts nothing. As with a key, a message has its place for as long as its lease. If the message was
+// other accounts nothing. As with a key, a message has its slot for as long as its lease. If the message was
 // leased before the account had the limit, it is not counted; `counted` and `countedToEndpoint` record that.
 
 /** Return the limit of an account for one kind of gate, or null if the account has no such limit. */

@@ -38,7 +38,7 @@ import { findLimiter, freeRoom, readLimiter, unreservedRoom } from "./limiter.ts
 // the order of acceptance.
 //
 // A message that waits for capacity (5) uses up none of the limits at gates 2 to 4, so other messages can use
-// them. A message that waits for a limit of its account (3 or 4) reserves a place at the earlier gates that
+// them. A message that waits for a limit of its account (3 or 4) reserves a slot at the earlier gates that
 // count deliveries. Without these reservations, the waitlists of the account would fill up with messages of a
 // key or an endpoint that is at its limit. Each of these messages would be sent back when its turn came,
 // ahead of messages that could have been sent.
@@ -66,8 +66,8 @@ export function advance(draft: Draft, moment: Moment, initial: MessageState): Ad
 }
 
 /**
- * Reports whether a message may pass a gate now. A message with a reservation needs a free place. Any other
- * message needs an unreserved place. It also waits behind the messages in the waitlist, unless it comes from
+ * Reports whether a message may pass a gate now. A message with a reservation needs a free slot. Any other
+ * message needs an unreserved slot. It also waits behind the messages in the waitlist, unless it comes from
  * this waitlist or from that of a later gate.
  */
 function mayPass(limiter: Limiter, state: MessageState, { now }: Moment): boolean {
@@ -129,7 +129,7 @@ export function hold(
 }
 
 /**
- * Releases everything that a finished message has: its places at the limiters, its place in a waitlist, and
+ * Releases everything that a finished message has: its slots at the limiters, its place in a waitlist, and
  * its share of a queue slot. The caller must create the message's callbacks first. They share the slot;
  * without them, the slot is freed here.
  */

@@ -38,7 +38,7 @@ export function listDeliveryLimiters(
   return limiters;
 }
 
-/** Reports whether a message that waits for a limit of its account has reserved a place at this gate. */
+/** Reports whether a message that waits for a limit of its account has reserved a slot at this gate. */
 export function hasReservation(gate: LimiterGate, state: MessageState): boolean {
   const waitlist = readWaitlist(state);
   if (waitlist === null || !isAccountLimit(waitlist) || !isBefore(gate, waitlist)) return false;
@@ -158,7 +158,7 @@ function listCountingGates(state: MessageState): LimiterGate[] {
 }
 
 /**
- * Counts a message that enters a waitlist and, if a limit of its account holds it, reserves a place at the
+ * Counts a message that enters a waitlist and, if a limit of its account holds it, reserves a slot at the
  * earlier gates.
  */
 export function enterWaitlist(

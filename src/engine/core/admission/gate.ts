@@ -11,8 +11,8 @@ import type { MessageState } from "../model/messageState.ts";
  *   that it counts.
  * - `waiting` is the number of held messages in the waitlist of the gate.
  * - `waitingDownstream` is the number of held messages that wait for a limit of their account (`endpoint` or
- *   `account`) and reserve a place at this earlier gate. They always reserve a place at their key, and also
- *   at their endpoint if `countedToEndpoint` is set. For messages without a reservation, a reserved place
+ *   `account`) and reserve a slot at this earlier gate. They always reserve a slot at their key, and also
+ *   at their endpoint if `countedToEndpoint` is set. For messages without a reservation, a reserved slot
  *   counts as taken.
  *
  * Only `counters.ts` changes these counters. `test/model/counters.ts` computes them from the rows.
@@ -32,7 +32,7 @@ export type Capacity = { readonly kind: "capacity"; readonly name: string };
 
 /** A gate that counts in a row of `limiters`. */
 export type LimiterGate = Exclude<Gate, Capacity>;
-/** A limit of the account itself. A message that is held there keeps its places at the gates before it. */
+/** A limit of the account itself. A message that is held there keeps its slots at the gates before it. */
 export type AccountLimit = AccountEndpoint | WholeAccount;
 
 /** The kinds of gates, in the order in which a message passes them. */

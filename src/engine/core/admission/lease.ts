@@ -45,8 +45,8 @@ export function lease(
 }
 
 /**
- * Reports whether something waits for the outcome of a message: a message for its places, or a callback. A
- * callback has the places of the message that it reports on.
+ * Reports whether something waits for the outcome of a message: a message for its slots, or a callback. A
+ * callback has the slots of the message that it reports on.
  */
 const isOutcomeAwaited = (message: StoredMessage, state: MessageState): boolean =>
   message.callback !== null || message.reportsOn !== null || hasPlaces(state);

@@ -78,7 +78,7 @@ export function freeRoom(limiter: Limiter, now: Millis): number {
 export const unreservedRoom = (limiter: Limiter, now: Millis): number =>
   Math.max(0, freeRoom(limiter, now) - (limiter.waitingDownstream ?? 0));
 
-/** One limit that lets no further message pass. `used` includes the places that are reserved. */
+/** One limit that lets no further message pass. `used` includes the slots that are reserved. */
 export type Closure =
   | { by: "pause" }
   | { by: "parallelism"; used: number; limit: number }
@@ -130,7 +130,7 @@ function nextCheck(limiter: Limiter, kind: LimiterGate["kind"] | "capacity", now
     !limiter.paused && parallelRoom(limiter) > reserved && limiter.rate !== null && limiter.rate > reserved;
   if (isOnlyRateClosed) return readWindow(limiter, now).windowStart + limiter.period;
   // A command that changes the limit of an account does not know the endpoints of the account, so the limiter
-  // of a busy endpoint is checked at intervals. If all places are reserved by messages in the waitlist of the
+  // of a busy endpoint is checked at intervals. If all slots are reserved by messages in the waitlist of the
   // account, the limiter is written when one of them moves. The number of checked limiters is therefore at
   // most the number of deliveries in flight.
   return kind === "endpoint" && limiter.running > 0 ? now + spans.waitlistCheck : null;

@@ -15,7 +15,7 @@ export type NodeRecord = {
 };
 
 /**
- * `running`: it has its membership, or it responds. `stopped`: it has ended in an orderly way. `lost`:
+ * `running`: it has its membership, or it responds. `stopped`: it has shut down cleanly. `lost`:
  * it has lost its membership, so other nodes take over its messages. `unknown`: nodes have no
  * memberships.
  */

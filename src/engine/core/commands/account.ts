@@ -101,7 +101,7 @@ export const changeAccount: Decision<{ account: AccountId; change: AccountChange
 
 /**
  * Replaces the password and the token of an account. The old ones stop working, and all sessions end. This is
- * allowed for a passive account, so that a leaked token can always be revoked, but not for a deleted one.
+ * allowed for a disabled account, so that a leaked token can always be revoked, but not for a deleted one.
  * `replaces` is the hash of the token that belonged to the caller's password: if several callers use the same
  * old password at once, only one of them gets new ones. Throws `Refusal`, also if the account does not exist.
  */
@@ -123,7 +123,7 @@ export const rotateToken: Decision<
 };
 
 /**
- * Deletes a passive account. Its row stays until its log has expired (see `removeAccount`), without
+ * Deletes a disabled account. Its row stays until its log has expired (see `removeAccount`), without
  * credentials and without its owner. Throws `Refusal` for an active account.
  */
 export const deleteAccount: Decision<{ account: AccountId }, Account> = {
@@ -193,7 +193,7 @@ function dropCounts(draft: Draft, account: AccountId): void {
 export const rotateKeys: Decision<{ account: AccountId; force?: boolean }, SigningKeys> = {
   decide: ({ account: id, force = false }, draft, moment) => {
     const account = requireActiveAccount(draft.get("accounts", id));
-    if (!force) checkRotation(account, moment.now);
+    if (!force) assertMayRotate(account, moment.now);
     const { current: key, next: current } = account.signingKeys;
     const signingKeys = { current, next: moment.newId("sig") };
     draft.put("accounts", { ...account, signingKeys, lastRotation: { at: moment.now, key } });
@@ -201,7 +201,7 @@ export const rotateKeys: Decision<{ account: AccountId; force?: boolean }, Signi
   },
 };
 
-function checkRotation({ lastRotation }: Account, now: Millis): void {
+function assertMayRotate({ lastRotation }: Account, now: Millis): void {
   if (!lastRotation || !isRecentRotation(lastRotation.at, now)) return;
   const last = new Date(lastRotation.at).toISOString();
   const after = new Date(lastRotation.at + spans.rotation).toISOString();

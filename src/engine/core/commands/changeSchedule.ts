@@ -1,5 +1,5 @@
 import { requireActiveAccount } from "../accounts/plans.ts";
-import { mustHaveStorage } from "../limits/storageQuota.ts";
+import { assertStorageAvailable } from "../limits/storageQuota.ts";
 import { applyRetryOverrides } from "../deadLetters/dlq.ts";
 import type { Overrides } from "../deadLetters/overrides.ts";
 import { findRedactedRefusal } from "../deadLetters/redactedParts.ts";
@@ -10,9 +10,9 @@ import type { Schedule } from "../model/schedule.ts";
 import { noMessageSettings } from "../model/message.ts";
 import { noSendSettings } from "../model/sendSettings.ts";
 import type { Scope } from "../model/rights.ts";
-import { findScopeRefusal, mustHaveVerb } from "../model/rights.ts";
+import { findScopeRefusal, assertVerb } from "../model/rights.ts";
 import { nextCronTime, parseCron } from "../values/cron.ts";
-import { checkSchedule, mustFindSchedule } from "../sending/scheduleChecks.ts";
+import { assertSchedule, requireSchedule } from "../sending/scheduleChecks.ts";
 import { throwIfRefused } from "../values/errors.ts";
 
 /** The settings of a schedule that can return to their defaults, with these defaults. */
@@ -67,11 +67,11 @@ type ChangeInput = {
  */
 export const changeSchedule: Decision<ChangeInput, Schedule> = {
   decide: ({ account: owner, id, change, overrides, scope }, draft, moment) => {
-    if (scope) mustHaveVerb(scope, "read", " to send the messages of a schedule with changes");
+    if (scope) assertVerb(scope, "read", " to send the messages of a schedule with changes");
     const account = requireActiveAccount(draft.get("accounts", owner));
-    const schedule = mustFindSchedule(draft, owner, id);
+    const schedule = requireSchedule(draft, owner, id);
     const changed = applyChange(schedule, { change, overrides }, moment.now);
-    checkSchedule(account, { ...changed, body: change.body }, moment);
+    assertSchedule(account, { ...changed, body: change.body }, moment);
     const { headers, ...known } = schedule.messageInput;
     const kept = headers.filter(([name, value]) =>
       changed.messageInput.headers.some((one) => one[0] === name && one[1] === value),
@@ -87,7 +87,7 @@ export const changeSchedule: Decision<ChangeInput, Schedule> = {
       ) ??
         (scope && findScopeRefusal(scope, changed.messageInput)),
     );
-    mustHaveStorage(account, { continuesRun: false, isDiskLow: moment.isDiskLow });
+    assertStorageAvailable(account, { continuesRun: false, isDiskLow: moment.isDiskLow });
     draft.put("schedules", changed);
     return changed;
   },

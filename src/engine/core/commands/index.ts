@@ -18,7 +18,7 @@ import {
   noteLimiter,
   noteMany,
 } from "./audit.ts";
-import { noteSpending } from "./noteUsage.ts";
+import { recordSpending } from "./recordUsage.ts";
 import { takeBurst } from "./takeBurst.ts";
 import { cancel } from "../sending/cancel.ts";
 import { claim, listDue, reclaim } from "./claim.ts";
@@ -37,7 +37,7 @@ import { resumeRun } from "../deadLetters/resume.ts";
 import { repeatFailureCallback } from "./repeatFailureCallback.ts";
 import { notify } from "./notify.ts";
 import { wait } from "./wait.ts";
-import { noteStorage } from "./noteUsage.ts";
+import { recordStorage } from "./recordUsage.ts";
 import { takeOver } from "./takeOver.ts";
 import { createToken, noteTokenUse, revokeToken } from "./token.ts";
 import { changeSchedule } from "./changeSchedule.ts";
@@ -68,8 +68,8 @@ export const engineCommands = {
   removeAccount: internal(accountChange(removeAccount)),
   rewrite: internal(rewrite),
   noteTokenUse: internal(noteTokenUse),
-  noteSpending: internal(noteSpending),
-  noteStorage: internal(accountChange(noteStorage)),
+  recordSpending: internal(recordSpending),
+  recordStorage: internal(accountChange(recordStorage)),
   takeBurst,
   finishRun,
   wait,

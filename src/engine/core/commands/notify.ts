@@ -4,7 +4,7 @@ import {
   findOngoingRun,
   findRunIfOngoing,
   fitsHistory,
-  mustFindOngoingRun,
+  requireOngoingRun,
   noRoomRefusal,
 } from "../workflows/history.ts";
 import { limits } from "../values/limits.ts";
@@ -12,7 +12,7 @@ import type { AccountId, Bytes, MessageId, Millis } from "../values/basics.ts";
 import { requireAccount } from "../accounts/plans.ts";
 import type { Waiter } from "../model/run.ts";
 import { toStepId } from "../model/stepId.ts";
-import { mustHaveStorage } from "../limits/storageQuota.ts";
+import { assertStorageAvailable } from "../limits/storageQuota.ts";
 import { makeWaitResult, wake } from "../workflows/wake.ts";
 
 /** A waiter that was woken, and the message that carries its result. */
@@ -38,7 +38,7 @@ type NotifyInput = { account: AccountId; event: string; body: Bytes } & (
 export const notify: Decision<NotifyInput, { notified: Notified[]; stored: boolean }> = {
   decide: (input, draft, moment) => {
     const account = requireAccount(draft.get("accounts", input.account));
-    mustHaveStorage(account, { continuesRun: true, isDiskLow: moment.isDiskLow });
+    assertStorageAvailable(account, { continuesRun: true, isDiskLow: moment.isDiskLow });
     const waiters =
       "runId" in input
         ? listWaiters(draft, input)
@@ -83,7 +83,7 @@ function storeEvent(
   input: { account: AccountId; event: string; body: Bytes; runId: string; kind: "event" | "webhook" },
 ): void {
   const { account, event, body, runId, kind } = input;
-  const ongoing = mustFindOngoingRun(draft, account, runId);
+  const ongoing = requireOngoingRun(draft, account, runId);
   const stored = draft.listRunRows("notifications", { account, run: ongoing.run.id });
   const bytes = stored.reduce((sum, { size }) => sum + size, body.byteLength);
   if (stored.length >= limits.notifications || bytes > limits.notificationBytes) {

@@ -5,7 +5,7 @@ import { queueGate } from "../admission/gate.ts";
 import { findLimiter } from "../admission/limiter.ts";
 import { listHostKeysFor, listLimiterKeysFor } from "../admission/hints.ts";
 import { accept } from "../sending/createMessage.ts";
-import { damagedRefused } from "../decision/refuseDamaged.ts";
+import { damagedRefused } from "../decision/requireUndamaged.ts";
 import { listRecipients } from "../sending/recipients.ts";
 import { findBodyRefusal, findSendingRefusal } from "../limits/sendingLimits.ts";
 import type { StepInput } from "../workflows/history.ts";
@@ -21,14 +21,14 @@ import type { RunPost } from "../model/runPost.ts";
 import type { DayLimit } from "../limits/dailyLimit.ts";
 import {
   toRemainingQuota,
-  refuseBeyondDayLimit,
+  makeDayLimitRefusal,
   readDayLimit,
   fitsDayLimit,
   saveDayLimit,
 } from "../limits/dailyLimit.ts";
 import type { QueueLimit } from "../limits/rowLimits.ts";
 import { findQuotaRefusal } from "../limits/rowLimits.ts";
-import { requireAccount, mustBeActive } from "../accounts/plans.ts";
+import { requireAccount, assertActive } from "../accounts/plans.ts";
 import type { StartInput } from "../workflows/start.ts";
 import { listNamedRuns, startRun } from "../workflows/start.ts";
 import { findTopicRefusal } from "../limits/signedTopics.ts";
@@ -94,9 +94,9 @@ export const publish: Decision<
   },
   decide: ({ account: id, inputs, scope, source, maxQueues }, draft, moment) => {
     const account = requireAccount(draft.get("accounts", id));
-    // A passive account may continue the runs that it has: see `continuesRun`.
+    // A disabled account may continue the runs that it has: see `continuesRun`.
     if (account.state === "passive" && !inputs.every((input) => continuesRun(draft, id, input)))
-      mustBeActive(account);
+      assertActive(account);
     const day = readDayLimit(draft, moment, account);
     const publishing = { draft, moment, account };
     const results = inputs.map((input, at) => {
@@ -180,7 +180,7 @@ function findQueueRefusal(
 function publishWithinDayLimit(publishing: Publishing, input: MessageInput, day: DayLimit): PublishResult {
   const { account } = publishing;
   const requests = countRequests(publishing, input);
-  if (requests > 0 && !fitsDayLimit(day, requests)) return refuseBeyondDayLimit(account, day, requests);
+  if (requests > 0 && !fitsDayLimit(day, requests)) return makeDayLimitRefusal(account, day, requests);
   const result = publishOne(publishing, input);
   if (!("refused" in result)) day.used += requests;
   return { ...result, remainingQuota: toRemainingQuota(account, day) };
@@ -334,8 +334,8 @@ const isPostedByRun = ({ post }: MessageInput): boolean =>
   post !== undefined && (post.kind !== "start" || post.invoker !== null);
 
 /**
- * Reports whether an input continues a run, which a passive account may do. A step of a run that has ended is
- * refused in any case.
+ * Reports whether an input continues a run, which a disabled account may do. A step of a run that has ended
+ * is refused in any case.
  */
 const continuesRun = (draft: Draft, account: AccountId, input: MessageInput): boolean =>
   isPostedByRun(input) ||

@@ -1,5 +1,5 @@
 import { requireActiveAccount } from "../accounts/plans.ts";
-import { damagedHistoryRefusal, mustFindFailedRun, noHistoryRefusal } from "../deadLetters/resume.ts";
+import { damagedHistoryRefusal, requireFailedRun, noHistoryRefusal } from "../deadLetters/resume.ts";
 import type { Decision } from "../decision/command.ts";
 import type { AccountId, Millis } from "../values/basics.ts";
 import { Refusal } from "../values/errors.ts";
@@ -11,7 +11,7 @@ type Named = { account: AccountId; dlqId: string };
 export const repeatFailureCallback: Decision<Named, { runId: string; createdAt: Millis }> = {
   decide: ({ account: id, dlqId }, draft, moment) => {
     const account = requireActiveAccount(draft.get("accounts", id));
-    mustFindFailedRun(draft, id, dlqId);
+    requireFailedRun(draft, id, dlqId);
     const deadLetter = draft.get("deadLetters", id, dlqId);
     const run = deadLetter?.run && draft.get("runs", id, deadLetter.run.key);
     const message = deadLetter && draft.inspectWithoutBody("storedMessages", id, deadLetter.messageId);

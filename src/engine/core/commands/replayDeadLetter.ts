@@ -1,14 +1,14 @@
-import { damagedRefusal } from "../decision/refuseDamaged.ts";
-import { mustAfford } from "../limits/budget.ts";
+import { damagedRefusal } from "../decision/requireUndamaged.ts";
+import { assertWithinBudget } from "../limits/budget.ts";
 import { requireActiveAccount } from "../accounts/plans.ts";
-import { mustHaveStorage } from "../limits/storageQuota.ts";
+import { assertStorageAvailable } from "../limits/storageQuota.ts";
 import { countBytes } from "../accounts/usage.ts";
 import type { Decision } from "../decision/command.ts";
 import type { DeadLetter } from "../model/deadLetter.ts";
 import type { AccountId, Bytes, HeaderList } from "../values/basics.ts";
 import type { MessageInput } from "../model/message.ts";
 import type { Scope } from "../model/rights.ts";
-import { findScopeRefusal, mustHaveVerb } from "../model/rights.ts";
+import { findScopeRefusal, assertVerb } from "../model/rights.ts";
 import { accept } from "../sending/createMessage.ts";
 import { Refusal, throwIfRefused } from "../values/errors.ts";
 import { applyRetryOverrides, toMessageInput } from "../deadLetters/dlq.ts";
@@ -39,10 +39,10 @@ const maxNamedReplays = 20;
  */
 export const replayDeadLetter: Decision<ReplayInput, Retried> = {
   decide: ({ account: id, dlqId, change, overrides, scope }, draft, moment) => {
-    if (scope) mustHaveVerb(scope, "read", " to send a dead letter with changes");
+    if (scope) assertVerb(scope, "read", " to send a dead letter with changes");
     const account = requireActiveAccount(draft.get("accounts", id));
-    mustAfford(account, moment.now);
-    mustHaveStorage(account, { continuesRun: false, isDiskLow: moment.isDiskLow });
+    assertWithinBudget(account, moment.now);
+    assertStorageAvailable(account, { continuesRun: false, isDiskLow: moment.isDiskLow });
     const deadLetter = draft.inspect("deadLetters", id, dlqId);
     const message = deadLetter && draft.inspect("storedMessages", id, deadLetter.messageId);
     if (!deadLetter || !message)

@@ -1,10 +1,10 @@
-import { mustAfford } from "../limits/budget.ts";
+import { assertWithinBudget } from "../limits/budget.ts";
 import { requireActiveAccount } from "../accounts/plans.ts";
-import { mustHaveStorage } from "../limits/storageQuota.ts";
+import { assertStorageAvailable } from "../limits/storageQuota.ts";
 import type { Decision } from "../decision/command.ts";
 import type { AccountId, MessageId } from "../values/basics.ts";
 import { Refusal } from "../values/errors.ts";
-import { mustFindSchedule } from "../sending/scheduleChecks.ts";
+import { requireSchedule } from "../sending/scheduleChecks.ts";
 import { explainEmptyFiring, publishScheduled } from "../sending/firing.ts";
 
 /** The messages that a run of a schedule by hand published. */
@@ -18,9 +18,9 @@ export type ScheduleRun = { scheduleId: string; messages: readonly { messageId: 
 export const runSchedule: Decision<{ account: AccountId; id: string }, ScheduleRun> = {
   decide: ({ account: owner, id }, draft, moment) => {
     const account = requireActiveAccount(draft.get("accounts", owner));
-    const schedule = mustFindSchedule(draft, owner, id);
-    mustAfford(account, moment.now);
-    mustHaveStorage(account, { continuesRun: false, isDiskLow: moment.isDiskLow });
+    const schedule = requireSchedule(draft, owner, id);
+    assertWithinBudget(account, moment.now);
+    assertStorageAvailable(account, { continuesRun: false, isDiskLow: moment.isDiskLow });
     const messages = publishScheduled(draft, moment, { account, schedule });
     if (messages.length === 0)
       throw new Refusal("invalid", `scheduleId: nothing was published: ${explainEmptyFiring(schedule)}`);

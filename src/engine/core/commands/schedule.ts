@@ -8,10 +8,10 @@ import type { Schedule } from "../model/schedule.ts";
 import { takeQuota } from "../limits/rowLimits.ts";
 import { requireActiveAccount } from "../accounts/plans.ts";
 import type { Scope } from "../model/rights.ts";
-import { mustHaveVerb, findScopeRefusal } from "../model/rights.ts";
+import { assertVerb, findScopeRefusal } from "../model/rights.ts";
 import { findContentRefusal } from "../workflows/contentScope.ts";
-import { mustHaveStorage } from "../limits/storageQuota.ts";
-import { checkSchedule, mustFindSchedule, noSchedule } from "../sending/scheduleChecks.ts";
+import { assertStorageAvailable } from "../limits/storageQuota.ts";
+import { assertSchedule, requireSchedule, noSchedule } from "../sending/scheduleChecks.ts";
 import { throwIfRefused } from "../values/errors.ts";
 
 /** A schedule to create. `id` null: the schedule gets a new id. */
@@ -43,12 +43,12 @@ export const createSchedule: Decision<ScheduleInput, ScheduleCreated> = {
   decide: (input, draft, moment) => {
     const { account, cron, body } = input;
     const owner = requireActiveAccount(draft.get("accounts", account));
-    checkSchedule(owner, input, moment);
-    if (input.scope) mustBeInScope(input.scope, input, draft);
+    assertSchedule(owner, input, moment);
+    if (input.scope) assertInScope(input.scope, input, draft);
     const duplicate = findDeduplication(draft, input);
     if (duplicate && duplicate.expiresAt > moment.now && isUnreplaced(draft, duplicate, parseCron(cron)))
       return { scheduleId: duplicate.messageId, deduplicated: true };
-    mustHaveStorage(owner, { continuesRun: false, isDiskLow: moment.isDiskLow });
+    assertStorageAvailable(owner, { continuesRun: false, isDiskLow: moment.isDiskLow });
     if (input.id === null || !draft.inspect("schedules", account, input.id))
       takeQuota(draft, owner, { name: "schedules" });
     const id = input.id ?? moment.newId("scd");
@@ -91,12 +91,12 @@ function findDeduplication(
  * schedule fires, so the token must name the group itself. A token that may only publish cannot replace an
  * existing schedule.
  */
-function mustBeInScope(scope: Scope, { account, id, messageInput }: ScheduleInput, draft: Draft): void {
+function assertInScope(scope: Scope, { account, id, messageInput }: ScheduleInput, draft: Draft): void {
   throwIfRefused(
     findScopeRefusal(scope, messageInput) ??
       findContentRefusal(draft, { scope, account, input: messageInput }),
   );
-  if (id !== null && draft.inspect("schedules", account, id)) mustHaveVerb(scope, "manage");
+  if (id !== null && draft.inspect("schedules", account, id)) assertVerb(scope, "manage");
 }
 
 function firstTime(replaced: Schedule | undefined, cron: string, now: Millis): Millis | null {
@@ -129,7 +129,7 @@ export const pauseSchedule: Decision<Named, { scheduleId: string }> = {
  */
 export const resumeSchedule: Decision<Named, { scheduleId: string }> = {
   decide: ({ account, id }, draft, moment) => {
-    const schedule = mustFindSchedule(draft, account, id);
+    const schedule = requireSchedule(draft, account, id);
     const dueAt = schedule.paused
       ? nextCronTime(schedule.cron, Math.max(moment.now, schedule.lastAt ?? 0))
       : schedule.dueAt;

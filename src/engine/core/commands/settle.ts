@@ -56,7 +56,7 @@ export const settle: Decision<Outcome, Settled> = {
 };
 
 /**
- * An outcome frees one place. If the first message of the waitlist then waits elsewhere, the place goes to
+ * An outcome frees one slot. If the first message of the waitlist then waits elsewhere, the slot goes to
  * another one, so that it is not left unused until the next claim.
  */
 const maxMovedByOutcome = 4;

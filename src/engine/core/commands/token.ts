@@ -22,8 +22,8 @@ export const createToken: Decision<
 > = {
   decide: ({ account, hash, scope, ...request }, draft, moment) => {
     const owner = requireActiveAccount(draft.get("accounts", account));
-    const checkedRequest = checkTokenRequest(request, moment.now);
-    if (scope) mustBeWithin(scope, checkedRequest);
+    const checkedRequest = assertTokenRequest(request, moment.now);
+    if (scope) assertWithinScope(scope, checkedRequest);
     takeQuota(draft, owner, { name: "tokens" });
     const token: Token = {
       account,
@@ -39,7 +39,7 @@ export const createToken: Decision<
   },
 };
 
-function checkTokenRequest(
+function assertTokenRequest(
   { name, verbs: requestedVerbs, destinations, expiresAt }: TokenRequest,
   now: Millis,
 ): TokenRequest {
@@ -75,7 +75,7 @@ function checkTokenRequest(
  * Throws `Refusal` if a new token would have more rights than `scope`. Only verbs and expiry are compared:
  * the creating token has the verb `manage`, so its destinations are not restricted.
  */
-function mustBeWithin(scope: Scope, request: TokenRequest): void {
+function assertWithinScope(scope: Scope, request: TokenRequest): void {
   const missing = request.verbs.find((verb) => !scope.verbs.includes(verb));
   if (missing !== undefined)
     throw new Refusal(

@@ -4,10 +4,10 @@ import type { Remedy } from "../values/remedy.ts";
 import { limits } from "../values/limits.ts";
 import type { AccountId, HeaderList } from "../values/basics.ts";
 import type { Endpoint, UrlGroup } from "../model/urlGroup.ts";
-import { mustAllowHosts } from "../accounts/allowedHosts.ts";
+import { assertHostsAllowed } from "../accounts/allowedHosts.ts";
 import { takeQuota } from "../limits/rowLimits.ts";
 import { requireActiveAccount, findRaise, readLimits } from "../accounts/plans.ts";
-import { mustHaveStorage } from "../limits/storageQuota.ts";
+import { assertStorageAvailable } from "../limits/storageQuota.ts";
 
 /** A group of an account. Its name has been validated. */
 type Named = { account: AccountId; name: string };
@@ -20,9 +20,9 @@ type Named = { account: AccountId; name: string };
 export const addEndpoints: Decision<Named & { endpoints: readonly Endpoint[] }, UrlGroup> = {
   decide: ({ account, name, endpoints: added }, draft, { now, isDiskLow }) => {
     const owner = requireActiveAccount(draft.get("accounts", account));
-    mustHaveStorage(owner, { continuesRun: false, isDiskLow });
-    checkCount(added.length, { where: "in one request", max: limits.endpoints });
-    mustAllowHosts(
+    assertStorageAvailable(owner, { continuesRun: false, isDiskLow });
+    assertCount(added.length, { where: "in one request", max: limits.endpoints });
+    assertHostsAllowed(
       owner,
       added.map(({ url }) => url),
     );
@@ -32,12 +32,12 @@ export const addEndpoints: Decision<Named & { endpoints: readonly Endpoint[] }, 
         ? known
         : { account, name, createdAt: now, updatedAt: now, endpoints: [], headers: [] };
     const endpoints = added.reduce(withEndpoint, group.endpoints);
-    checkCount(endpoints.length, {
+    assertCount(endpoints.length, {
       where: `in the URL group ${name}`,
       max: readLimits(owner).endpoints,
       remedy: findRaise(owner, "endpoints"),
     });
-    checkBytes(endpoints);
+    assertBytes(endpoints);
     if (!known) takeQuota(draft, owner, { name: "groups" });
     const changed = { ...group, updatedAt: now, endpoints };
     draft.put("urlGroups", changed);
@@ -59,14 +59,14 @@ function withEndpoint(endpoints: readonly Endpoint[], added: Endpoint): readonly
 
 type EndpointLimit = { where: string; max: number; remedy?: Remedy | undefined };
 
-function checkCount(count: number, { where, max, remedy }: EndpointLimit): void {
+function assertCount(count: number, { where, max, remedy }: EndpointLimit): void {
   if (count > max)
     throw new Refusal("limit-exceeded", `endpoints: ${count} ${where} exceeds the limit of ${max}`, {
       remedy,
     });
 }
 
-function checkBytes(endpoints: readonly Endpoint[]): void {
+function assertBytes(endpoints: readonly Endpoint[]): void {
   const length = endpoints.reduce((sum, { name, url }) => sum + (name?.length ?? 0) + url.length, 0);
   if (length > limits.groupLength)
     throw new Refusal(
@@ -88,8 +88,8 @@ export const removeEndpoints: Decision<
   { removed: number }
 > = {
   decide: ({ account, name, endpoints: removed }, draft, { now }) => {
-    checkCount(removed.length, { where: "in one request", max: limits.endpoints });
-    const group = mustFindGroup(draft, { account, name });
+    assertCount(removed.length, { where: "in one request", max: limits.endpoints });
+    const group = requireGroup(draft, { account, name });
     const isRemoved = (endpoint: Endpoint): boolean => removed.some((one) => matchesEndpoint(one, endpoint));
     const endpoints = group.endpoints.filter((endpoint) => !isRemoved(endpoint));
     if (endpoints.length === 0) draft.drop("urlGroups", account, name);
@@ -109,13 +109,13 @@ const matchesEndpoint = (selector: EndpointSelector, { name, url }: Endpoint): b
 /** Replaces the default headers of a group. Throws `Refusal` if the group does not exist. */
 export const setGroupHeaders: Decision<Named & { headers: HeaderList }, UrlGroup> = {
   decide: ({ headers, ...named }, draft, { now }) => {
-    const changed = { ...mustFindGroup(draft, named), updatedAt: now, headers };
+    const changed = { ...requireGroup(draft, named), updatedAt: now, headers };
     draft.put("urlGroups", changed);
     return changed;
   },
 };
 
-function mustFindGroup(draft: Draft, { account, name }: Named): UrlGroup {
+function requireGroup(draft: Draft, { account, name }: Named): UrlGroup {
   const group = draft.get("urlGroups", account, name);
   if (group) return group;
   throw new Refusal("not-found", `name: URL group ${name} does not exist`, {

@@ -2,9 +2,9 @@ import type { Decision, Draft } from "../decision/command.ts";
 import { Refusal, throwIfRefused } from "../values/errors.ts";
 import type { OngoingRun } from "../workflows/history.ts";
 import {
-  checkHistory,
+  assertHistoryLimit,
   fitsHistory,
-  mustFindOngoingRun,
+  requireOngoingRun,
   noRoomRefusal,
   pickOwnFailureCallback,
 } from "../workflows/history.ts";
@@ -17,10 +17,10 @@ import { type AccountId, type Millis, noBytes } from "../values/basics.ts";
 import { requireAccount, findRaise, readLimits } from "../accounts/plans.ts";
 import type { Scope } from "../model/rights.ts";
 import type { Notification, Waiter } from "../model/run.ts";
-import { parseStepHead, mustBeStep } from "../model/run.ts";
+import { parseStepHead, assertStep } from "../model/run.ts";
 import { toResultId, toWaiterId } from "../model/stepId.ts";
 import { findWaitContentRefusal } from "../workflows/contentScope.ts";
-import { mustHaveStorage } from "../limits/storageQuota.ts";
+import { assertStorageAvailable } from "../limits/storageQuota.ts";
 import { settlePosted } from "../workflows/posted.ts";
 import { putWaiter } from "../workflows/waiters.ts";
 import { makeWaitResult, wake } from "../workflows/wake.ts";
@@ -50,12 +50,12 @@ type WaitInput = { account: AccountId; runId: string; waiter: WaitPost; scope?: 
 export const wait: Decision<WaitInput, { waits: boolean }> = {
   decide: ({ account: id, runId, waiter: post, scope }, draft, moment) => {
     const account = requireAccount(draft.get("accounts", id));
-    const ongoing = mustFindOngoingRun(draft, id, runId);
-    mustHaveStorage(account, { continuesRun: true, isDiskLow: moment.isDiskLow });
+    const ongoing = requireOngoingRun(draft, id, runId);
+    assertStorageAvailable(account, { continuesRun: true, isDiskLow: moment.isDiskLow });
     throwIfRefused(scope && findWaitContentRefusal(scope, ongoing.run, post));
-    checkHistory(ongoing);
-    checkWait(account, post);
-    mustBeStep(post.step);
+    assertHistoryLimit(ongoing);
+    assertWaitTime(account, post);
+    assertStep(post.step);
     const key = toWaiterId(ongoing.run.id, post.step);
     if (
       draft.get("waiters", id, key) ||
@@ -79,7 +79,7 @@ export const wait: Decision<WaitInput, { waits: boolean }> = {
     };
     const stored = listStoredEvents(draft, waiter)[0];
     if (!stored) {
-      checkWaiters(ongoing);
+      assertWaiterLimit(ongoing);
       putWaiter(draft, waiter);
       return { waits: true };
     }
@@ -101,7 +101,7 @@ const listStoredEvents = (
 ): WithoutBody<Notification>[] =>
   draft.listRunRows("notifications", { account, run }, event).filter((one) => one.kind === kind);
 
-function checkWait(account: Account, { wait: span }: WaitPost): void {
+function assertWaitTime(account: Account, { wait: span }: WaitPost): void {
   const { delay: maxDelay } = readLimits(account);
   if (span <= maxDelay) return;
   throw new Refusal(
@@ -115,7 +115,7 @@ function checkWait(account: Account, { wait: span }: WaitPost): void {
  * Throws `Refusal` if the history cannot hold another waiting step. Each waiter will become a step of the
  * history.
  */
-function checkWaiters({ run, active }: OngoingRun): void {
+function assertWaiterLimit({ run, active }: OngoingRun): void {
   const { waiting } = active;
   if (active.steps + waiting < limits.steps) return;
   const problem = `the run ${run.runId.slice(0, 200)} has ${active.steps} steps, and ${waiting} that wait`;

@@ -1,5 +1,5 @@
-import { damagedRefusal } from "../decision/refuseDamaged.ts";
-import { mustAfford } from "../limits/budget.ts";
+import { damagedRefusal } from "../decision/requireUndamaged.ts";
+import { assertWithinBudget } from "../limits/budget.ts";
 import type { Decision, Draft } from "../decision/command.ts";
 import type { NotDone } from "../values/errors.ts";
 import { toFailedMember, throwIfRefused } from "../values/errors.ts";
@@ -10,11 +10,11 @@ import type { AccountId, MessageId, Millis } from "../values/basics.ts";
 import type { StoredMessage, MessageInput, WithoutBody } from "../model/message.ts";
 import type { DeadLetter } from "../model/deadLetter.ts";
 import type { Overrides } from "./overrides.ts";
-import { applyOverrides, mustMergeRedactions } from "./overrides.ts";
+import { applyOverrides, extendRedaction } from "./overrides.ts";
 import { findRedactedRefusal } from "./redactedParts.ts";
 import { requireActiveAccount } from "../accounts/plans.ts";
 import { findSendingRefusal } from "../limits/sendingLimits.ts";
-import { mustHaveStorage } from "../limits/storageQuota.ts";
+import { assertStorageAvailable } from "../limits/storageQuota.ts";
 import { countDeadLetters } from "../accounts/usage.ts";
 
 /** A dead letter that was sent again, and its new message. */
@@ -34,8 +34,8 @@ type DlqSelection = { account: AccountId; dlqIds: readonly string[]; logRetentio
 export const retryDeadLetters: Decision<DlqSelection & { overrides: Overrides }, Retried[]> = {
   decide: ({ account: id, dlqIds, logRetention, overrides }, draft, moment) => {
     const account = requireActiveAccount(draft.get("accounts", id));
-    mustAfford(account, moment.now);
-    mustHaveStorage(account, { continuesRun: false, isDiskLow: moment.isDiskLow });
+    assertWithinBudget(account, moment.now);
+    assertStorageAvailable(account, { continuesRun: false, isDiskLow: moment.isDiskLow });
     return dlqIds.flatMap((dlqId) => {
       const deadLetter = draft.inspectWithoutBody("deadLetters", id, dlqId);
       const message = deadLetter && draft.inspect("storedMessages", id, deadLetter.messageId);
@@ -77,7 +77,7 @@ export function applyRetryOverrides(
     delay: delay ?? null,
     notBefore: notBefore ?? null,
     labels: labels ?? input.labels,
-    redaction: mustMergeRedactions(input.redaction, redaction),
+    redaction: extendRedaction(input.redaction, redaction),
   };
 }
 

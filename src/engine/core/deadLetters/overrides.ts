@@ -56,7 +56,7 @@ export const defaultCallback = (url: string): CallbackSettings => ({ url, ...noS
  */
 export function applyOverrides<S extends SendSettings>(settings: S, changed: SendOverrides): S {
   const { headers = [], flowControl: changedControl, callback, failureCallback, ...others } = changed;
-  const flowControl = mustMergeFlowControl(settings.flowControl, changedControl);
+  const flowControl = replaceFlowControl(settings.flowControl, changedControl);
   return {
     ...settings,
     ...others,
@@ -89,7 +89,7 @@ export function expandOverrides(changed: SendOverrides): SendSettings {
  * Returns the key and its limits, each from `changed` or else from `old`. Like a publish, throws `Refusal` if
  * a key would have no limits, or if limits would have no key.
  */
-export function mustMergeFlowControl(
+export function replaceFlowControl(
   old: FlowControl | null,
   changed: Partial<FlowControl> | undefined,
 ): FlowControl | null {
@@ -104,7 +104,7 @@ export function mustMergeFlowControl(
  * Returns a redaction that hides what `old` hides, and what is added. Many requests may each add headers, so
  * throws `Refusal` if the names of all hidden headers exceed `limits.headerBytes`.
  */
-export function mustMergeRedactions(old: Redaction | null, added: Redaction | undefined): Redaction | null {
+export function extendRedaction(old: Redaction | null, added: Redaction | undefined): Redaction | null {
   if (!added) return old;
   const merged = mergeRedactions(old, added);
   const names = merged?.headers === true ? [] : merged?.headers || [];

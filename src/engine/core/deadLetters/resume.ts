@@ -1,4 +1,4 @@
-import { mustAfford } from "../limits/budget.ts";
+import { assertWithinBudget } from "../limits/budget.ts";
 import { brandNames } from "../values/brand.ts";
 import type { Decision, Draft, Moment } from "../decision/command.ts";
 import { removeDeadLetter } from "./dlq.ts";
@@ -11,7 +11,7 @@ import type { CallbackSettings, FlowControl } from "../model/sendSettings.ts";
 import type { WithoutBody } from "../model/message.ts";
 import type { RunPart } from "../model/runPost.ts";
 import type { DeadLetter } from "../model/deadLetter.ts";
-import { defaultCallback, mustMergeFlowControl } from "./overrides.ts";
+import { defaultCallback, replaceFlowControl } from "./overrides.ts";
 import { requireActiveAccount } from "../accounts/plans.ts";
 import { findSendingRefusal } from "../limits/sendingLimits.ts";
 import type { LastCall, Run, Step } from "../model/run.ts";
@@ -28,7 +28,7 @@ import {
 } from "../model/stepId.ts";
 import { makeLastCall } from "../workflows/posted.ts";
 import { createRun } from "../workflows/start.ts";
-import { mustHaveStorage } from "../limits/storageQuota.ts";
+import { assertStorageAvailable } from "../limits/storageQuota.ts";
 
 /** The settings that a resumed run may replace. Absent settings stay as they were. */
 export type RunOverrides = {
@@ -68,9 +68,9 @@ export const resumeRun: Decision<ResumeInput, Resumed> = {
   decide: (input, draft, moment) => {
     const { account: id, dlqId, overrides, logRetention } = input;
     const account = requireActiveAccount(draft.get("accounts", id));
-    mustAfford(account, moment.now);
-    mustHaveStorage(account, { continuesRun: false, isDiskLow: moment.isDiskLow });
-    const deadLetter = mustFindFailedRun(draft, id, dlqId);
+    assertWithinBudget(account, moment.now);
+    assertStorageAvailable(account, { continuesRun: false, isDiskLow: moment.isDiskLow });
+    const deadLetter = requireFailedRun(draft, id, dlqId);
     const run = draft.get("runs", id, deadLetter.run.key);
     const steps = [...draft.listSteps(id, deadLetter.run.key, stepKeyFrom[input.from])].sort(
       (a, b) => a.position - b.position,
@@ -83,7 +83,7 @@ export const resumeRun: Decision<ResumeInput, Resumed> = {
         "invalid",
         `workflow-runid: the run ${JSON.stringify(overrides.runId.slice(0, 200))} has not ended`,
       );
-    mustNotShowRedacted(run, overrides);
+    assertShowsNothingRedacted(run, overrides);
     const plan = input.from === "failure" ? planResume(steps, readUnfinished(run)) : planRestart(steps);
     const next = makeResumedRun(moment, run, overrides);
     throwIfRefused(
@@ -111,7 +111,7 @@ export const resumeRun: Decision<ResumeInput, Resumed> = {
  * Throws `Refusal` if a run with redacted parts would report to a failure callback that its trigger did not
  * choose. The caller must not learn the parts.
  */
-function mustNotShowRedacted({ redaction, url, settings }: Run, { failureUrl }: RunOverrides): void {
+function assertShowsNothingRedacted({ redaction, url, settings }: Run, { failureUrl }: RunOverrides): void {
   if (!redaction || failureUrl === undefined) return;
   if (failureUrl !== url && failureUrl !== settings.failureCallback?.url)
     throw new Refusal("forbidden", "failure-callback: would report redacted parts to another URL");
@@ -144,7 +144,7 @@ type RunDeadLetter = WithoutBody<DeadLetter> & { run: NonNullable<DeadLetter["ru
  * Returns the dead letter of a failed run. Throws `Refusal` if it does not exist, is damaged, or belongs to a
  * message.
  */
-export function mustFindFailedRun(draft: Draft, account: AccountId, dlqId: string): RunDeadLetter {
+export function requireFailedRun(draft: Draft, account: AccountId, dlqId: string): RunDeadLetter {
   const deadLetter = draft.getWithoutBody("deadLetters", account, dlqId);
   if (!deadLetter)
     throw new Refusal("not-found", `dlqId: no failed run ${JSON.stringify(dlqId.slice(0, 100))}`);
@@ -264,7 +264,7 @@ function makeResumedRun(moment: Moment, run: Run, overrides: RunOverrides): Run 
       headers,
       retries: overrides.retries ?? settings.retries,
       retryDelay: overrides.retryDelay ?? settings.retryDelay,
-      flowControl: mustMergeFlowControl(settings.flowControl, overrides.flowControl),
+      flowControl: replaceFlowControl(settings.flowControl, overrides.flowControl),
       failureCallback: makeFailureCallback(run, { ...overrides, labels }),
     },
   };

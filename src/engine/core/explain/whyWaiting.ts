@@ -70,7 +70,7 @@ export const waitReasonNames = [
 
 /** The node that sends or sent a message, since when, and the end of its lease. */
 type Sending = { node: NodeId; since: Millis; until: Millis };
-/** A limit that is used up. `reserved` of the places that are used belong to messages in a later waitlist. */
+/** A limit that is used up. `reserved` of the slots that are used belong to messages in a later waitlist. */
 type UsedUp = { used: number; limit: number; reserved: number };
 /** A limit of an account that is used up. Only a higher value of the named limits opens it. */
 type AccountUsedUp = UsedUp & { account: AccountId; names: readonly LimitName[] };
@@ -112,7 +112,7 @@ type LastFailure = { status: number | null; error: string | null; reported?: str
 type Position = { position?: number; more?: true };
 
 /**
- * A message that holds a place at a queue or key. `holder` is its state, or that of its callback
+ * A message that holds a slot at a queue or key. `holder` is its state, or that of its callback
  * `callbackId`.
  */
 export type BlockingMessage = { messageId: MessageId; callbackId?: MessageId; holder: MessageState };
@@ -208,7 +208,7 @@ function explainQueue(waitState: WaitState, now: Millis): WaitReason {
 }
 
 /**
- * Returns the holder of a place at a queue or key: the message or, after it has finished, a callback. Returns
+ * Returns the holder of a slot at a queue or key: the message or, after it has finished, a callback. Returns
  * nothing if the holder finished between two reads.
  */
 export function listBlocking({ messageId, holders }: SlotHolders): BlockingMessage[] {
@@ -234,7 +234,7 @@ function explainKey(waitState: WaitState, now: Millis): WaitReason[] {
   return closures.map((closure) => withPosition(toReason(closure), waitState));
 }
 
-/** Messages that wait for the account have already reserved a place at the gates before. */
+/** Messages that wait for the account have already reserved a slot at the gates before. */
 const countReserved = ({ waitingDownstream = 0 }: Limiter): number => waitingDownstream;
 
 function explainAccountLimit(waitState: WaitState, waitlist: AccountLimit, now: Millis): WaitReason {

@@ -4,15 +4,15 @@ import type { Terms } from "../model/accountTerms.ts";
 import { throwIfRefused } from "../values/errors.ts";
 import type { Refused } from "../values/errors.ts";
 
-// The spending of an account in a month is the cost of what it has used, at the prices of the server. To add
-// it up for each message would cost more than the message. A maintenance task adds it up at intervals, and
-// records the result in the account.
+// The spending of an account in a month is the cost of what it has used, at the prices of the server. Adding
+// it up for each message would be too expensive. A maintenance task adds it up at intervals, and records the
+// result in the account.
 
 /** Reports whether the spending of an account must be added up. */
 export const hasBudget = ({ budget = 0, deletedAt }: Terms): boolean => budget > 0 && deletedAt === undefined;
 
 /** Throws `Refusal` if an account has spent its budget. */
-export function mustAfford(account: Terms, now: Millis): void {
+export function assertWithinBudget(account: Terms, now: Millis): void {
   throwIfRefused(findBudgetRefusal(account, now));
 }
 

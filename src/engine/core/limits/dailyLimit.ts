@@ -46,7 +46,7 @@ export function saveDayLimit(draft: Draft, account: AccountId, { day, used }: Da
 }
 
 /** Returns the refusal of requests that exceed the daily limit. */
-export function refuseBeyondDayLimit(account: Account, day: DayLimit, requests: number): Refused {
+export function makeDayLimitRefusal(account: Account, day: DayLimit, requests: number): Refused {
   const { used, hard } = day;
   const problem = `requests: ${used} made today, ${requests} more requested; the limit is ${hard} per day`;
   return {

@@ -6,16 +6,16 @@ import { throwIfRefused } from "../values/errors.ts";
 import type { Refused } from "../values/errors.ts";
 
 // Counts the bytes that an account stores, and refuses requests if they exceed its quota. Each transaction
-// adds the weight of the rows it wrote to the buckets of `engine/core/accounts/usage.ts`. To add up these
-// buckets for each message would cost more than the message. A maintenance task adds them up at intervals,
-// and records in the account whether the account exceeds its quota.
+// adds the weight of the rows it wrote to the buckets of `engine/core/accounts/usage.ts`. Adding up
+// these buckets for each message would be too expensive. A maintenance task adds them up at intervals, and
+// records in the account whether the account exceeds its quota.
 
 /**
  * The tables with which an account can fill the disk: bodies, logs, dead letters, runs, and settings such as
- * schedules. Tags, waitlists, limiters and similar rows are not weighed, because they belong to weighed rows
+ * schedules. Tags, waitlists, limiters and similar rows are not counted, because they belong to counted rows
  * or their number is limited.
  */
-const weighedColumns: { readonly [T in TableName]?: WeighedColumns } = {
+const countedColumns: { readonly [T in TableName]?: CountedColumns } = {
   storedMessages: ["detail", "body"],
   log: ["detail", "body"],
   keptLog: ["detail", "body"],
@@ -30,20 +30,20 @@ const weighedColumns: { readonly [T in TableName]?: WeighedColumns } = {
   audit: ["detail"],
 };
 
-/** The weighed columns of a row: its JSON in UTF-8, and its body. */
-type WeighedColumns = readonly ("detail" | "body")[];
+/** The counted columns of a row: its JSON in UTF-8, and its body. */
+type CountedColumns = readonly ("detail" | "body")[];
 
-/** Returns the weighed columns of a table; undefined if its rows are not weighed. */
-export const findWeighedColumns = (table: TableName): WeighedColumns | undefined => weighedColumns[table];
+/** Returns the counted columns of a table; undefined if its rows are not counted. */
+export const findCountedColumns = (table: TableName): CountedColumns | undefined => countedColumns[table];
 
 /**
  * The bytes that every row counts for its id, its other columns and its index entries. The weight of a row is
- * their sum with the bytes of its weighed columns: see `engine/store/sql/storedBytes.ts`.
+ * their sum with the bytes of its counted columns: see `engine/store/sql/storedBytes.ts`.
  */
 export const rowBytes = 100;
 
 /** Above this multiple of the quota, the steps of runs are refused too. */
-const overfullFactor = 1.25;
+const hardLimitFactor = 1.25;
 
 /**
  * `full` means over the quota: new content is refused. `overfull` means above 125 % of the quota: the content
@@ -57,7 +57,7 @@ export type StorageLevel = "full" | "overfull";
 export function toStorageLevel(account: Terms, bytes: number): StorageLevel | null {
   const quota = readLimit(account, "storageBytes");
   if (bytes <= quota) return null;
-  return bytes > overfullFactor * quota ? "overfull" : "full";
+  return bytes > hardLimitFactor * quota ? "overfull" : "full";
 }
 
 /** Reports whether the stored bytes of an account must be added up. */
@@ -103,6 +103,6 @@ export function findStorageRefusal(
 }
 
 /** Throws `Refusal` if an account may not store more. */
-export function mustHaveStorage(account: Pick<Account, "id"> & Terms, options: Content): void {
+export function assertStorageAvailable(account: Pick<Account, "id"> & Terms, options: Content): void {
   throwIfRefused(findStorageRefusal(account, options));
 }

@@ -37,8 +37,8 @@ export type LimitName = keyof AccountLimits;
 export type PlanName = "selfHosted" | "free" | "paid" | "fixed_1m" | "fixed_10m" | "fixed_100m";
 
 /**
- * The state of an account. A `passive` account may read, and revoke its own credentials. It cannot publish or
- * change anything else.
+ * The state of an account. A disabled account (`passive`) may read, and revoke its own credentials. It cannot
+ * publish or change anything else.
  */
 export type AccountState = "active" | "passive";
 

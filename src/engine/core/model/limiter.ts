@@ -23,7 +23,7 @@ export type Limiter = {
   running: number;
   /**
    * The number of messages in its waitlist. `waitingDownstream` is the number of messages that wait for an
-   * account limit behind this gate and have reserved a place here.
+   * account limit behind this gate and have reserved a slot here.
    */
   waiting: number;
   waitingDownstream?: number;
@@ -37,7 +37,7 @@ export type Limiter = {
    * time.
    */
   lastDueAt: Millis;
-  /** The limits that a person has set. A queue that a person has set up also counts as pinned. */
+  /** The limits that messages cannot change, because a request has pinned them or has set up the queue. */
   pinned: { parallelism: boolean; rate: boolean };
 };
 

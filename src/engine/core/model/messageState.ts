@@ -10,7 +10,7 @@ import type { AccountId, MessageId, Millis, NodeId } from "../values/basics.ts";
  * - `active`: a node has leased the message and is sending it. `dueAt` is the end of the lease; after that
  *   time the message is due again.
  * - `cancelling`, `settled`: the message was cancelled, or settled by a step of its run, while it was active.
- *   It counts as finished, but its request still runs. The row keeps the lease and the places at the gates
+ *   It counts as finished, but its request still runs. The row keeps the lease and the slots at the gates
  *   until the request has an outcome or the lease ends.
  * - `held`: the message is due, but a gate is closed. It is in the waitlist of that gate and has no due time:
  *   see `engine/core/admission/gate.ts`.
@@ -65,7 +65,7 @@ export type MessageState = {
 
 /**
  * Reports whether a message is unfinished. A cancelled or settled message whose request still runs counts as
- * finished; its row only keeps its places at the gates.
+ * finished; its row only keeps its slots at the gates.
  */
 export const isUnfinished = ({ state }: Pick<MessageState, "state">): boolean =>
   state !== "cancelling" && state !== "settled";

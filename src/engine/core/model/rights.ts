@@ -43,7 +43,7 @@ export const toScope = ({ id, verbs: may, destinations, expiresAt }: Token): Sco
 });
 
 /** Throws `Refusal` if a token does not have a verb. `purpose` says in the refusal what needs the verb. */
-export function mustHaveVerb(scope: Scope, verb: Verb, purpose = ""): void {
+export function assertVerb(scope: Scope, verb: Verb, purpose = ""): void {
   if (scope.verbs.includes(verb)) return;
   throw new Refusal("forbidden", `token: requires '${verb}'${purpose}; ${formatVerbs(scope.verbs)}`, {
     remedy: createAnother,
@@ -53,7 +53,7 @@ export function mustHaveVerb(scope: Scope, verb: Verb, purpose = ""): void {
 /**
  * Throws `Refusal` if a token is restricted to destinations. `action` is the problem that the error reports.
  */
-export function mustBeUnrestricted({ destinations }: Scope, action: string): void {
+export function assertUnrestricted({ destinations }: Scope, action: string): void {
   if (destinations.length > 0)
     throw new Refusal(
       "forbidden",

@@ -206,7 +206,7 @@ export function parseStepHead(step: unknown): StepHead | null {
 export const isSleep = ({ head }: Pick<Step, "head">): boolean => head?.stepType.startsWith("Sleep") === true;
 
 /** Throws `Refusal` if a step that will get its result later has no valid number, name and type. */
-export function mustBeStep(step: unknown): void {
+export function assertStep(step: unknown): void {
   const head = parseStepHead(step);
   if (!head || head.stepId === 0)
     throw new Refusal("step-refused", "step: requires stepId (at least 1), stepName and stepType");

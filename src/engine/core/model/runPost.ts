@@ -43,7 +43,10 @@ export type RunPost =
  */
 export type RunOrigin = "sdk" | "again" | "rest";
 
-/** The features of the client at a run's endpoint, as the start of the run reports them. */
+/**
+ * The features of the client at a run's endpoint, as the start of the run reports them. They are stored with
+ * the run under these names.
+ */
 export type RunFeatures = {
   /** The endpoint can fetch a large history itself. */
   lazyFetch: boolean;

@@ -59,7 +59,7 @@ export const hasStalled = ({ looks }: RoomProgress): boolean => looks >= leastPr
  * that it sends (`isShareWaiting`). So an account that has used up its share does not disturb an account that
  * holds little.
  */
-export const mustArrive = (
+export const needsProgress = (
   total: number,
   accountBytes: number,
   { isOwnWaiting, isShareWaiting }: { isOwnWaiting: boolean; isShareWaiting: boolean },

@@ -1,4 +1,4 @@
-import { cutJson } from "./cutJson.ts";
+import { truncateJson } from "./truncateJson.ts";
 import type { DestinationResponse } from "../model/attempt.ts";
 import type { Bytes, HeaderList } from "../values/basics.ts";
 import type { CallbackSettings } from "../model/sendSettings.ts";
@@ -102,7 +102,7 @@ function formatCallbackBody({
       decodedLength(room - base64Length(message.body.byteLength)),
       2 * response.byteLength,
     );
-    const responseBody = outcome.cut ? cutJson(response, responseBytes) : response;
+    const responseBody = outcome.cut ? truncateJson(response, responseBytes) : response;
     return JSON.stringify({ ...fields, body: base64(responseBody), sourceBody: base64(message.body) });
   }
   return JSON.stringify(
@@ -133,7 +133,7 @@ function cutToFit<F extends Fields>(
   const responseBytes = Math.max(Math.floor(room / 2), room - base64Length(source.byteLength));
   const body = base64(
     decodedLength(responseBytes) < response.byteLength
-      ? cutJson(response, decodedLength(responseBytes))
+      ? truncateJson(response, decodedLength(responseBytes))
       : response,
   );
   const sourceBody = base64(source.subarray(0, decodedLength(room - body.length)));

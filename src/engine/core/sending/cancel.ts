@@ -12,9 +12,10 @@ import { releaseDeduplication } from "./releaseDeduplication.ts";
 import { reportCallback } from "./recordOutcome.ts";
 
 /**
- * Cancels unfinished messages. A message that is in flight may still arrive: its request is aborted and keeps
- * its places at the gates until it has ended, but its outcome changes nothing. Messages of a workflow run are
- * not cancelled, and the result lists them in `failed`. They end if the run is cancelled.
+ * Cancels unfinished messages. The request of a message in flight is aborted, but may still arrive. The
+ * message keeps its slots at the gates until the request has ended, but its outcome changes nothing. Messages
+ * of a workflow run are not cancelled, and the result lists them in `failed`. They end if the run is
+ * cancelled.
  */
 export const cancel: Decision<{ account: AccountId; messageIds: readonly MessageId[] }, Cancelled> = {
   decide: ({ account, messageIds }, draft, moment) => {

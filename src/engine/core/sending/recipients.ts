@@ -42,7 +42,7 @@ function appendQuery(query: string, url: string): string {
 }
 
 /** Throws `Refusal` if the URL of an endpoint would be too long with this query. */
-export function checkQueryLength(query: string, { name, endpoints }: UrlGroup): void {
+export function assertQueryLength(query: string, { name, endpoints }: UrlGroup): void {
   const longest = Math.max(0, ...endpoints.map(({ url }) => appendQuery(query, url).length));
   if (longest <= limits.urlLength) return;
   throw new Refusal(

@@ -70,7 +70,7 @@ export function scheduleRetry(
 }
 
 /**
- * Records that the request of a finished message has ended, regardless of its outcome. The places of the
+ * Records that the request of a finished message has ended, regardless of its outcome. The slots of the
  * message at the gates become free.
  */
 export function recordRequestEnd(draft: Draft, moment: Moment, { state, outcome }: EndedAttempt): void {
@@ -86,7 +86,7 @@ export function recordRequestEnd(draft: Draft, moment: Moment, { state, outcome 
 
 /**
  * Records that a message of a run was delivered, because its endpoint has posted the next step. Its request
- * may still run. If the request counts at a gate, the message keeps its places there until the request ends.
+ * may still run. If the request counts at a gate, the message keeps its slots there until the request ends.
  * If another node sends it, its row stays until that node reports the end, because that node learns only from
  * the row that the message is delivered.
  */

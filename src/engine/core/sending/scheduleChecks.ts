@@ -17,7 +17,7 @@ type ScheduleSettings = {
  * Throws `Refusal` for a setting that the account may not use, or that no schedule can have. Without `body`,
  * the schedule keeps its body, which may be larger than what is accepted now.
  */
-export function checkSchedule(
+export function assertSchedule(
   account: Account,
   { id, messageInput, body }: ScheduleSettings,
   moment: Moment,
@@ -39,7 +39,7 @@ export function checkSchedule(
 }
 
 /** Returns a schedule of the account. Throws `Refusal` if it does not exist, or is damaged. */
-export function mustFindSchedule(draft: Draft, account: AccountId, id: string): Schedule {
+export function requireSchedule(draft: Draft, account: AccountId, id: string): Schedule {
   const schedule = draft.get("schedules", account, id);
   if (!schedule) throw noSchedule(id);
   return schedule;

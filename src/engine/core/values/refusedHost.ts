@@ -10,4 +10,4 @@ export type RefusedHost = { address: string; allow: string | null; isResolved: b
  * Returns why a host (in the form that URLs have) is refused, as far as this is known without a name server;
  * otherwise null.
  */
-export type RefusedHosts = (host: string) => RefusedHost | null;
+export type FindHostRefusal = (host: string) => RefusedHost | null;

@@ -24,9 +24,9 @@ export const parseUrl = memoize((text): ParsedUrl | null => {
  * Returns the host and port of a destination, in lower case. Messages with the same host and port share
  * delivery capacity. Throws `TypeError` if the text is not a URL.
  */
-export const parseHost = (url: string): string => mustParseUrl(url).host;
+export const parseHost = (url: string): string => requireUrl(url).host;
 
-function mustParseUrl(url: string): ParsedUrl {
+function requireUrl(url: string): ParsedUrl {
   const parsed = parseUrl(url);
   if (parsed === null) throw new TypeError("not a URL");
   return parsed;
@@ -63,7 +63,7 @@ const maxEndpointLength = 512;
  * path contains a space. Throws `TypeError` if the text is not a URL.
  */
 export const parseAddress = memoize((url): Address => {
-  const parsed = mustParseUrl(url);
+  const parsed = requireUrl(url);
   const { protocol, host } = parsed;
   const [path = ""] = requestPath(url, parsed).split("?", 1);
   const endpoint = `${protocol}//${host}${path}`;

@@ -42,7 +42,7 @@ export function findRunIfOngoing(
  * Returns the active run with this run id. Throws `Refusal` if there is none; clients treat this refusal as
  * the end of the run.
  */
-export function mustFindOngoingRun(draft: Draft, account: AccountId, runId: string): OngoingRun {
+export function requireOngoingRun(draft: Draft, account: AccountId, runId: string): OngoingRun {
   const ongoing = findOngoingRun(draft, account, runId);
   if (ongoing) return ongoing;
   throw new Refusal("invalid", `workflow-runid: no active run ${JSON.stringify(runId.slice(0, 200))}`);
@@ -191,7 +191,7 @@ const protocolVersion = /^(svc|upstash)-workflow-sdk-version$/i;
  * Checks that the history of a run has room for steps from its endpoint. Steps that the server itself appends
  * are not checked, because each of them follows from a checked step. Throws `Refusal`.
  */
-export function checkHistory({ active: { runId, steps, size } }: OngoingRun): void {
+export function assertHistoryLimit({ active: { runId, steps, size } }: OngoingRun): void {
   const runLabel = `of the run ${runId.slice(0, 200)}`;
   if (steps >= limits.steps)
     throw new Refusal(
@@ -235,7 +235,7 @@ export function postStep(
   { account, input }: { account: Account; input: StepInput },
 ): RunPostResult {
   const { post, url, method, headers, delay, notBefore, body } = input;
-  const ongoing = mustFindOngoingRun(draft, account.id, post.runId);
+  const ongoing = requireOngoingRun(draft, account.id, post.runId);
   const { runId, createdAt } = ongoing.run;
   const callType = post.kind === "call" ? "toCallback" : "step";
   const older = draft.inspectWithoutBody(
@@ -244,7 +244,7 @@ export function postStep(
     toStepId(ongoing.run.id, toStepKey(callType, post.head, -1)),
   );
   if (older) return { messageId: older.messageId, deduplicated: false, run: { runId, createdAt } };
-  checkHistory(ongoing);
+  assertHistoryLimit(ongoing);
   // A step that has its result no longer waits.
   if (callType === "step" && post.head && ongoing.active.waiting > 0)
     dropWaiter(draft, account.id, toWaiterId(ongoing.run.id, post.head));

@@ -2,7 +2,7 @@ import { brandNames } from "../values/brand.ts";
 import type { Draft, Moment } from "../decision/command.ts";
 import { Refusal } from "../values/errors.ts";
 import type { OngoingRun, RunPostResult } from "./history.ts";
-import { appendStep, checkHistory, mustFindOngoingRun, sendStep } from "./history.ts";
+import { appendStep, assertHistoryLimit, requireOngoingRun, sendStep } from "./history.ts";
 import type { Account } from "../model/account.ts";
 import type { AccountId } from "../values/basics.ts";
 import type { StoredMessage, MessageInput } from "../model/message.ts";
@@ -10,7 +10,7 @@ import type { InvokerPost, RunPart, RunPost } from "../model/runPost.ts";
 import { noBytes } from "../values/basics.ts";
 import { pickSendSettings } from "../model/sendSettings.ts";
 import type { Invoker, Run, Waiter } from "../model/run.ts";
-import { mustBeStep, historySize, parseStepHead } from "../model/run.ts";
+import { assertStep, historySize, parseStepHead } from "../model/run.ts";
 import { initialStepKey, toResultId, toWaiterId } from "../model/stepId.ts";
 import { countRun } from "../accounts/usage.ts";
 import { makeLastCall, settlePosted } from "./posted.ts";
@@ -63,7 +63,7 @@ export function startRun(
   const ongoing = createRun(draft, sharesId ? { ...run, sharesId } : run);
   const { id: messageId } = sendFirst(draft, moment, { account, ongoing, input });
   if (invoker) {
-    const invoking = mustFindOngoingRun(draft, account.id, invoker.runId);
+    const invoking = requireOngoingRun(draft, account.id, invoker.runId);
     settlePosted(draft, moment, { ongoing: invoking, head: parseStepHead(invoker.step) });
     putWaiter(draft, makeInvokeWaiter(moment, { child: ongoing.run, messageId, invoker }));
   }
@@ -208,13 +208,13 @@ function restartRun(draft: Draft, moment: Moment, { account, ongoing, input }: R
  * when the waiting run began, a later run with the same id is refused. A post may omit this time.
  */
 function findInvoker(draft: Draft, account: AccountId, post: InvokerPost): Invoker {
-  const ongoing = mustFindOngoingRun(draft, account, post.runId);
+  const ongoing = requireOngoingRun(draft, account, post.runId);
   if (post.createdAt > 0 && post.createdAt !== ongoing.run.createdAt) {
     const problem = `no active run ${JSON.stringify(post.runId.slice(0, 200))} began at ${post.createdAt}`;
     throw new Refusal("invalid", `workflow-runid: ${problem}`);
   }
-  checkHistory(ongoing);
-  mustBeStep(post.step);
+  assertHistoryLimit(ongoing);
+  assertStep(post.step);
   return { ...post, run: ongoing.run.id };
 }
 

@@ -6,7 +6,7 @@ import {
   freeForResponses,
   hasResponseRoom,
   hasStalled,
-  mustArrive,
+  needsProgress,
   type RoomProgress,
 } from "../../core/node/responseRoom.ts";
 import type { AccountId } from "../../core/values/basics.ts";
@@ -220,7 +220,7 @@ export class BodyByteBudget {
     for (const room of this.#granted) {
       const { account } = room;
       const waiters = { isOwnWaiting: waitingAccounts.has(account), isShareWaiting };
-      if (!mustArrive(this.#total, this.#heldByResponses(account), waiters)) room.beginProgress();
+      if (!needsProgress(this.#total, this.#heldByResponses(account), waiters)) room.beginProgress();
       else if (room.hasStalled()) stalled.push(room);
     }
     for (const room of stalled) if (this.#waiting.size > 0) room.stall();

@@ -23,7 +23,7 @@ export type ConnectionAttemptOptions = {
   sockets: SocketLimit;
   /** Reports whether a request waits for the connection. */
   isWanted(): boolean;
-  /** Called when the socket is open. It has taken its place in `sockets`. */
+  /** Called when the socket is open. It has taken its slot in `sockets`. */
   onOpened(socket: Socket): void;
   onFailed(error: unknown): void;
 };
@@ -65,7 +65,7 @@ export class ConnectionAttempt {
         socket.destroy(new Error("given up"));
       };
     } catch (error) {
-      // A connection that cannot be started must fail like any other. An exception would keep the place, or
+      // A connection that cannot be started must fail like any other. An exception would keep the slot, or
       // end the process.
       handleResult(error, null);
     }

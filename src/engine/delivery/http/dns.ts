@@ -14,7 +14,7 @@ export type Resolve = (hostname: string, account?: AccountId) => Promise<readonl
 /** The account for which a connection is being opened, and its name resolved. */
 export const resolvingAccount = new AsyncLocalStorage<AccountId>();
 
-type LookupWays = {
+type LookupMethods = {
   /**
    * The lookup of the operating system. It blocks one of two threads until the name servers respond, which
    * can take ten seconds or more.
@@ -24,9 +24,9 @@ type LookupWays = {
    * Returns the addresses that the name servers give. Returns none if the name servers know none or do not
    * respond. Blocks no thread.
    */
-  ask: Resolve;
+  queryServers: Resolve;
   /** Reports whether the system knows the name without a name server. */
-  isListed(hostname: string): Promise<boolean>;
+  isInHostsFile(hostname: string): Promise<boolean>;
 };
 
 /** After this time, no request waits for the connection any longer. */
@@ -41,13 +41,13 @@ const maxWait: Millis = 10_000;
  * servers give no address: one at a time, with accounts in turn, so that only one thread is blocked
  * (docs/decisions/0057).
  */
-export function createResolver({ lookUp, ask, isListed }: LookupWays): Resolve {
+export function createResolver({ lookUp, queryServers, isInHostsFile }: LookupMethods): Resolve {
   const lookUpShared = shareLookups(lookUp);
-  const askShared = shareLookups(ask);
+  const queryShared = shareLookups(queryServers);
   const slowLookups = new LookupQueue(lookUp);
   return async (hostname, account = "") => {
-    if (isLoopbackName(hostname) || (await isListed(hostname))) return lookUpShared(hostname);
-    const found = await askShared(hostname);
+    if (isLoopbackName(hostname) || (await isInHostsFile(hostname))) return lookUpShared(hostname);
+    const found = await queryShared(hostname);
     return found.length > 0 ? found : slowLookups.lookUp(hostname, account);
   };
 }
@@ -189,7 +189,7 @@ function createFileReader<T>(path: string, read: (text: string) => T): () => Pro
 const hostsFile = process.platform === "win32" ? "C:\\Windows\\System32\\drivers\\etc\\hosts" : "/etc/hosts";
 
 /** Returns a function that reports whether the hosts file of this machine lists a name. */
-export function createHostsCheck(path = hostsFile): LookupWays["isListed"] {
+export function createHostsCheck(path = hostsFile): LookupMethods["isInHostsFile"] {
   const names = createFileReader(path, parseHostsFile);
   return async (hostname) => (await names()).has(hostname.toLowerCase().replace(/\.$/, ""));
 }
@@ -203,7 +203,7 @@ type NameServers = { resolver: Resolver; search: SearchList };
 export function createServerLookup(
   servers?: readonly string[],
   path = "/etc/resolv.conf",
-): LookupWays["ask"] {
+): LookupMethods["queryServers"] {
   const makeServers = (text: string): NameServers => {
     const resolver = new Resolver({ timeout: 1_000, tries: 2 });
     if (servers) resolver.setServers(servers);

@@ -2,7 +2,7 @@ import { BlockList, isIP, type LookupFunction } from "node:net";
 import { callbackify } from "node:util";
 import type { buildConnector } from "undici";
 import type { Millis } from "../../core/values/basics.ts";
-import type { RefusedHosts } from "../../core/values/refusedHost.ts";
+import type { FindHostRefusal } from "../../core/values/refusedHost.ts";
 import { createConnector, type EgressCertificates } from "./connector.ts";
 import type { Resolve } from "./dns.ts";
 import {
@@ -21,8 +21,11 @@ import { BoundedMap } from "../../core/caches/boundedMap.ts";
 export type Egress = {
   /** Reports whether an IP address may be called. Returns false for anything that is not an IP address. */
   mayCall(address: string): boolean;
-  /** Knows addresses, loopback names, and names whose last lookup was refused. */
-  refusedHost: RefusedHosts;
+  /**
+   * Returns why the server will not call a host; null if it may. Without a lookup, only addresses, loopback
+   * names, and names whose last lookup was refused are known.
+   */
+  findHostRefusal: FindHostRefusal;
   /**
    * Returns a connector that opens sockets for `HttpConnection`. The connector resolves a name once per
    * connection. If any address of the name may not be called, it calls none. Otherwise it calls one of
@@ -82,12 +85,16 @@ export function createEgress({
   };
   const resolveOnce = resolve
     ? shareLookups(resolve)
-    : createResolver({ lookUp: lookUpWithSystem, ask: createServerLookup(), isListed: createHostsCheck() });
+    : createResolver({
+        lookUp: lookUpWithSystem,
+        queryServers: createServerLookup(),
+        isInHostsFile: createHostsCheck(),
+      });
   // Names whose last lookup returned a forbidden address, each with that address.
   const refused = new BoundedMap<string, string>(1_000);
   // Addresses that the rules allow. The rules never change.
   const callable = new BoundedMap<string, true>(1_000);
-  const refusedHost: RefusedHosts = (host) => {
+  const findHostRefusal: FindHostRefusal = (host) => {
     if (callable.get(host)) return null;
     const address = host.replace(/^\[|\]$/g, "");
     if (isIP(address) !== 0) {
@@ -122,7 +129,7 @@ export function createEgress({
   const lookup = toLookupFunction(proxy ? resolveProxy : resolveAllowed);
   return {
     mayCall,
-    refusedHost,
+    findHostRefusal,
     connector: (timeout) => createConnector({ refuse, lookup, timeout, certificates, proxy }),
   };
 }
@@ -217,7 +224,7 @@ function isPublic({ address, family }: PlainAddress): boolean {
  */
 function findAllowEntry(address: string): string | null {
   const ipAddress = toPlainAddress(address);
-  return ipAddress === null || containsAddress(neverAdvisedNetworks, ipAddress) ? null : ipAddress.address;
+  return ipAddress === null || containsAddress(neverSuggestedNetworks, ipAddress) ? null : ipAddress.address;
 }
 
 /** Returns the eight numbers of an IPv6 address. */
@@ -245,7 +252,7 @@ const readEmbeddedIpv4 = (groups: readonly number[]): string =>
  * Link-local addresses, metadata services of clouds (which give credentials to any caller), and IPv6 ranges
  * that can represent any IPv4 address, including these.
  */
-const neverAdvisedNetworks = parseNetworks([
+const neverSuggestedNetworks = parseNetworks([
   "100.100.100.200",
   "168.63.129.16",
   "169.254.0.0/16",

@@ -202,7 +202,7 @@ export class ResponseReader {
       const end = text.indexOf("\n", at);
       if (end < 0) {
         this.#line += text.slice(at);
-        this.#requireShortLine();
+        this.#assertShortLine();
         return text.length;
       }
       const line = this.#line + text.slice(at, end);
@@ -215,7 +215,7 @@ export class ResponseReader {
   }
 
   /** Refuses a text that cannot become a valid line, without waiting for its end, which may never come. */
-  #requireShortLine(): void {
+  #assertShortLine(): void {
     const { length } = this.#line;
     if (this.#state === "status" && !versionPrefix.startsWith(this.#line.slice(0, versionPrefix.length)))
       throw makeInvalidResponse("it does not begin with a status line");

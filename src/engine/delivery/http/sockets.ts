@@ -18,7 +18,7 @@ export class SocketLimit {
   }
 
   /**
-   * Takes a place for one more socket. If there is none, the connection that has been idle longest is closed.
+   * Takes a slot for one more socket. If there is none, the connection that has been idle longest is closed.
    * Returns false if no connection is idle.
    */
   take(): boolean {
@@ -31,7 +31,7 @@ export class SocketLimit {
     return true;
   }
 
-  /** Releases a place: the socket is closed, or was not opened. */
+  /** Releases a slot: the socket is closed, or was not opened. */
   release(): void {
     this.#count--;
   }

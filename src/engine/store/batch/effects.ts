@@ -13,7 +13,7 @@ import type { UndoLog } from "./undoLog.ts";
 export class Effects {
   /** Leased messages, for the dispatcher of this node. */
   readonly deliveries: Delivery[] = [];
-  /** Deliveries that the dispatcher of this node may abort. */
+  /** Leases whose deliveries the dispatcher of this node aborts. */
   readonly abortedLeases: LeaseRef[] = [];
   /** Deliveries in flight of this node whose outcomes need not be stored. */
   readonly settledLeases: LeaseRef[] = [];

@@ -29,7 +29,7 @@ import type { RunKey } from "../../core/model/runPost.ts";
 import { noBytes } from "../../core/values/basics.ts";
 import type { Step } from "../../core/model/run.ts";
 import { toStepId } from "../../core/model/stepId.ts";
-import { refuseDamaged } from "../../core/decision/refuseDamaged.ts";
+import { requireUndamaged } from "../../core/decision/requireUndamaged.ts";
 import { toKey } from "../catalog/rowKeys.ts";
 import { BatchReads } from "./batchReads.ts";
 import { Effects } from "./effects.ts";
@@ -141,14 +141,14 @@ export class WorkingSet implements Draft {
   }
 
   get<T extends ReadableName>(table: T, ...key: Key): Rows[T] | undefined {
-    return refuseDamaged(table, key, this.#reads.row(table, key));
+    return requireUndamaged(table, key, this.#reads.row(table, key));
   }
 
   getWithoutBody<T extends BodyTableName & ReadableName>(
     table: T,
     ...key: Key
   ): WithoutBody<Rows[T]> | undefined {
-    return refuseDamaged(table, key, this.#reads.rowWithoutBody(table, key));
+    return requireUndamaged(table, key, this.#reads.rowWithoutBody(table, key));
   }
 
   inspect<T extends DamageableName>(table: T, ...key: Key): Rows[T] | undefined {

@@ -191,7 +191,7 @@ function createMessageQueries(storageReads: StorageReads) {
     listUnfinished: (query: UnfinishedQuery): Promise<UnfinishedPage> => listUnfinished(storageReads, query),
     log: (query: ListQuery): Promise<LogPage> => readLogPage(storageReads, query),
     newestLogTime: (account: AccountId): Promise<Millis> => readNewestLogTime(storageReads, account),
-    /** Returns who holds the places of a queue or key, oldest first. Returns null if it does not exist. */
+    /** Returns who holds the slots of a queue or key, oldest first. Returns null if it does not exist. */
     holders: (query: HoldersQuery): Promise<HoldersPage | null> => readHolders(storageReads, query),
     /** Returns the oldest unfinished messages of a queue, including those that wait for their due time. */
     listQueueMessages: (of: QueueNeed): Promise<readonly MessageId[]> => storageReads.queueMessages(of),

@@ -28,10 +28,14 @@ export function withChecksums(tables: Tables): Tables {
     account: text(account),
     id: text(id),
   });
-  const never = (): boolean => false;
+  const isNeverBodyOnly = (): boolean => false;
   return {
     ...tables,
-    storedMessages: withRowChecksums(tables.storedMessages, (row) => damagedMessage(toRowId(row)), never),
+    storedMessages: withRowChecksums(
+      tables.storedMessages,
+      (row) => damagedMessage(toRowId(row)),
+      isNeverBodyOnly,
+    ),
     deadLetters: withRowChecksums(tables.deadLetters, (row) =>
       damagedDeadLetter({ ...toRowId(row), messageId: text(row.message_id) }),
     ),
@@ -44,7 +48,7 @@ export function withChecksums(tables: Tables): Tables {
     steps: withRowChecksums(
       tables.steps,
       (row) => damagedStep({ ...toRowId(row), position: number(row.position) ?? 0 }),
-      never,
+      isNeverBodyOnly,
     ),
   };
 }
@@ -95,8 +99,8 @@ export function clearChecksums(columns: Columns): Columns {
 export const isIntact = (columns: Columns): boolean => isRowIntact(columns) && isBodyIntact(columns);
 
 /**
- * The checksum of the row also covers the column with the checksum of the body, so the loss of either is
- * noticed.
+ * The checksum of the row also covers the column with the checksum of the body, so
+ * losing either is detected.
  */
 function addChecksums(columns: Columns): Columns {
   // The order of these assignments is the order of the columns.

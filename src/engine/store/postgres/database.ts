@@ -21,7 +21,7 @@ import type { PeerChannel } from "./peerChannel.ts";
 import { openPeerChannel } from "./peerChannel.ts";
 import { PostgresMembership, readNodes } from "./membership.ts";
 import { NodeRow } from "./nodeRow.ts";
-import { requireOwnConnections } from "./pooling.ts";
+import { assertOwnConnections } from "./pooling.ts";
 import type { Readers } from "./readers.ts";
 import { openReaders } from "./readers.ts";
 import type { PostgresOptions } from "./connect.ts";
@@ -73,7 +73,7 @@ import { Interrupted, Outdated, Unavailable } from "../layout/storageErrors.ts";
  */
 export async function postgresStore(options: PostgresOptions): Promise<Store> {
   const { node, clock, random } = options;
-  await requireOwnConnections(options, { name: node });
+  await assertOwnConnections(options, { name: node });
   await createPostgresTables(options, { onMoved: options.onMoved });
   const readers = openReaders(options, createPause(options));
   const database = new PostgresDatabase(options);
@@ -103,7 +103,7 @@ export async function postgresStore(options: PostgresOptions): Promise<Store> {
   store = createGroupCommitStore({
     ...backend,
     upkeep: { membership, nodes: () => readNodes(readers.connection) },
-    afterNextPoll: afterNextPoll,
+    afterNextPoll,
     pause: (time) => createPause(options)(time, neverAborted),
     ...(options.elapsed && { elapsed: options.elapsed }),
     onOtherNodesDue: (tell) => peers.onDue(tell),

@@ -32,7 +32,7 @@ const defaultCheck = { advice: "start with --database-pooling transaction", kind
  * without an error: a node would listen and receive nothing, and other processes would get its settings.
  * Throws `StorageRefused`.
  */
-export async function requireOwnConnections(location: DatabaseLocation, check: PoolingCheck): Promise<void> {
+export async function assertOwnConnections(location: DatabaseLocation, check: PoolingCheck): Promise<void> {
   const { name, advice, kind } = { ...defaultCheck, ...check };
   if (location.pooling === "transaction") return;
   const first = await connect(location, { kind });

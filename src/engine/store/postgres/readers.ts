@@ -12,7 +12,7 @@ import { Unavailable } from "../layout/storageErrors.ts";
 import type { StorageReads } from "../layout/storageReads.ts";
 import { createSqlReads } from "../sql/reads.ts";
 import { StorageRefused } from "../layout/storageErrors.ts";
-import { requireOwnConnections } from "./pooling.ts";
+import { assertOwnConnections } from "./pooling.ts";
 
 const readerCount = 4;
 /** A read that has waited this long for a connection is refused. */
@@ -55,7 +55,7 @@ export async function openPostgresReads(
   location: DatabaseLocation,
   { name }: { name: string },
 ): Promise<{ connection: DatabaseConnection; storageReads: StorageReads; close(): Promise<void> }> {
-  await requireOwnConnections(location, { name });
+  await assertOwnConnections(location, { name });
   const { connection, close } = openReaders(location);
   const [schemaTable] = await connection.query("select to_regclass('store_schema')::text as name", []);
   if (schemaTable?.name) return { connection, storageReads: createSqlReads(connection), close };

@@ -10,7 +10,7 @@ import { readChunks } from "./pages.ts";
 import type { StorageReads } from "../layout/storageReads.ts";
 import { readMessages, scanLimit, toKeys } from "../layout/storageReads.ts";
 
-/** A request for who holds the places of a queue or key. `cursor`: the id after which the page starts. */
+/** A request for who holds the slots of a queue or key. `cursor`: the id after which the page starts. */
 export type HoldersQuery = {
   account: AccountId;
   gate: Queue | FlowControlKey;
@@ -18,7 +18,7 @@ export type HoldersQuery = {
   count: number;
 };
 
-/** A holder of a place, and what is stored of the message or callback that holds it now. */
+/** A holder of a slot, and what is stored of the message or callback that holds it now. */
 export type Holder = SlotHolders & { message: StoredMessage | null };
 
 /** A page of holders, oldest first. `cursor` is null at the end. */
@@ -31,7 +31,7 @@ const maxLeased = 10_000;
 /** The messages in the waitlists of account limits up to which they are read as a whole. */
 const maxReserved = 1_000;
 
-/** Returns who holds the places of a queue or key. Returns null if it does not exist. */
+/** Returns who holds the slots of a queue or key. Returns null if it does not exist. */
 export async function readHolders(
   storageReads: StorageReads,
   query: HoldersQuery,
@@ -75,7 +75,7 @@ async function findOfQueue(storageReads: StorageReads, query: HoldersQuery): Pro
   };
 }
 
-/** Reports whether a message is in flight with its key, or waits for the account and has a place there. */
+/** Reports whether a message is in flight with its key, or waits for the account and has a slot there. */
 function holdsKey(state: MessageState, key: string): boolean {
   const waitlist = readWaitlist(state);
   const isReserved = waitlist !== null && isAccountLimit(waitlist);

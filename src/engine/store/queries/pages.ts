@@ -45,8 +45,8 @@ export async function* readGrowingChunks<Row>(
 
 /**
  * Returns rows of a table without their bodies, chunk by chunk. `tagLookup`: only rows that have one of its
- * tags are read. `ranges`: only these parts of the range are searched. `pageRows`: the number of rows that fill
- * a page.
+ * tags are read. `ranges`: only these parts of the range are searched. `pageRows`: the number of rows that
+ * fill a page.
  */
 export async function* readChunks<T extends "storedMessages" | "messages" | "deadLetters" | "log" | "runs">(
   storageReads: StorageReads,

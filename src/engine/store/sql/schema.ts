@@ -204,7 +204,7 @@ async function migrate(
 const isSchemaHash = "length(hash) = 64 and hash not like '% %'";
 
 /** Throws `StorageRefused` if this program may not use the tables of a database. Changes nothing. */
-export async function requireSchema(connection: DatabaseConnection, database: DatabaseKind): Promise<void> {
+export async function assertSchema(connection: DatabaseConnection, database: DatabaseKind): Promise<void> {
   const isTable =
     database === "sqlite"
       ? "select 1 as found from sqlite_schema where type = 'table' and name = ?"

@@ -1,5 +1,5 @@
 import type { TableName } from "../../core/decision/command.ts";
-import { findWeighedColumns, rowBytes } from "../../core/limits/storageQuota.ts";
+import { findCountedColumns, rowBytes } from "../../core/limits/storageQuota.ts";
 import type { AccountId } from "../../core/values/basics.ts";
 import type { Columns, Value } from "../catalog/tables.ts";
 import type { BatchUsage } from "../batch/usage.ts";
@@ -9,7 +9,7 @@ import type { BatchUsage } from "../batch/usage.ts";
  */
 export function weighColumns(table: TableName, columns: Columns): number {
   let weight = rowBytes;
-  for (const name of findWeighedColumns(table) ?? []) weight += countValueBytes(columns[name]);
+  for (const name of findCountedColumns(table) ?? []) weight += countValueBytes(columns[name]);
   return weight;
 }
 
@@ -21,7 +21,7 @@ const countValueBytes = (value: Value | undefined): number =>
  * weighed.
  */
 export function makeWeightSql(table: TableName): string | null {
-  const parts = findWeighedColumns(table)?.map((column) => `coalesce(octet_length(${column}), 0)`);
+  const parts = findCountedColumns(table)?.map((column) => `coalesce(octet_length(${column}), 0)`);
   return parts ? [rowBytes, ...parts].join(" + ") : null;
 }
 

@@ -4,7 +4,7 @@ import type { Millis, NodeId } from "../../core/values/basics.ts";
 import { decideBatch, makeBatchResult } from "../batch/decide.ts";
 import type { DatabaseConnection, Database, Deadline, Dialect } from "./database.ts";
 import { LostUpdate } from "./database.ts";
-import { findWeighedColumns } from "../../core/limits/storageQuota.ts";
+import { findCountedColumns } from "../../core/limits/storageQuota.ts";
 import { HistoryBodies } from "../histories/historyBodies.ts";
 import type { WorkingSet } from "../batch/workingSet.ts";
 import { getLoader } from "./loader.ts";
@@ -187,7 +187,7 @@ async function writeTable<T extends TableName>(
   const updatedRows: Value[][] = [];
   const removedKeys: Value[][] = [];
   const forgotten = new Map<string, Value[]>();
-  const countsBytes = findWeighedColumns(name) !== undefined;
+  const countsBytes = findCountedColumns(name) !== undefined;
   /**
    * Returns the values of a row and adds its weight to the stored bytes: `times` is 1 for a new row and -1
    * for a removed one.

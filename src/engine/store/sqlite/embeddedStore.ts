@@ -115,7 +115,7 @@ export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Stor
   const change = <T>(run: () => Promise<T>): Promise<T> =>
     inSequence(() => run().finally(() => replica?.afterWrite()));
   return createGroupCommitStore({
-    afterNextPoll: afterNextPoll,
+    afterNextPoll,
     coalesceDelay: (run) => alarm(coalesceTime, run),
     runBatch: async (calls, capacity) => {
       await walCheckpoints.finish();
@@ -134,7 +134,7 @@ export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Stor
     ...createUpkeep({ database, commits, walCheckpoints, diskGuard, checking, inSequence, change }),
     elapsed,
     probe: async (bytes) => {
-      commits.requireFreeSpace();
+      commits.assertFreeSpace();
       await change(() => database.probe(bytes));
       await commits.sync();
     },
@@ -300,7 +300,7 @@ class CommitSync {
    * Throws `NoRoom` if a batch with the largest message might not fit. A probe alone does not show this,
    * because a larger batch may fail.
    */
-  requireFreeSpace(): void {
+  assertFreeSpace(): void {
     const freeBytes = this.#disk.readFreeBytes();
     if (freeBytes < this.#minFreeBytes)
       throw new NoRoom(`the disk is full: ${freeBytes} bytes are left; free some space`);

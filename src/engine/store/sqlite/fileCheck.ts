@@ -31,7 +31,7 @@ const lockByteOffset = 0x40000000;
  */
 export function checkFiles(path: string): Pick<LogCheck, "cut"> {
   const { pages, inLog, cut } = checkLog(path);
-  if (cut !== null) requireTornLog(path, cut);
+  if (cut !== null) assertTornLog(path, cut);
   const file = readHeader(path);
   if (!file) return { cut };
   const presentPages = Math.floor(file.bytes / file.pageBytes);
@@ -58,7 +58,7 @@ const maxUnsyncedCommits = 3;
  * contains pages of them, the log was altered and not torn. If the database file contains all of the log,
  * nothing is lost.
  */
-function requireTornLog(path: string, { frame, frames, commits, checkpointed }: LogDamage): void {
+function assertTornLog(path: string, { frame, frames, commits, checkpointed }: LogDamage): void {
   if (checkpointed === "all" || (checkpointed === "none" && commits <= maxUnsyncedCommits)) return;
   const finding =
     `${path}-wal: damaged at frame ${frame}; ` +

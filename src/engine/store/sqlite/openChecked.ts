@@ -22,7 +22,7 @@ export async function openChecked(
   onMoved?: OnMoved,
 ): Promise<SqliteDatabase> {
   const { cut } = checkFiles(path);
-  if (cut) keepLogCopy(path, cut, options.onDamage ?? (() => undefined));
+  if (cut) setAsideDamagedLog(path, cut, options.onDamage ?? (() => undefined));
   const database = openSqlite(path, options);
   try {
     // The log is emptied. Otherwise new commits would overwrite only the first of the frames that SQLite does
@@ -30,7 +30,7 @@ export async function openChecked(
     if (cut) await database.connection.query("pragma wal_checkpoint(truncate)", []);
     await database.createTables({ onMoved });
     await checkTables(database, path);
-    await requireTables(database, path);
+    await assertTables(database, path);
     if (path !== ":memory:") await checkContents(path, options);
     return database;
   } catch (error) {
@@ -40,10 +40,14 @@ export async function openChecked(
 }
 
 /**
- * Keeps a copy of a log that SQLite will not read to its end. If the database file contains all of the log,
- * the log is removed. Otherwise SQLite reads the log up to the damage.
+ * Copies a log that SQLite will not read to its end. If the database file contains all of the log, removes
+ * the log. Otherwise SQLite reads the log up to the damage.
  */
-function keepLogCopy(path: string, { frame, frames, checkpointed }: LogDamage, onDamage: OnDamage): void {
+function setAsideDamagedLog(
+  path: string,
+  { frame, frames, checkpointed }: LogDamage,
+  onDamage: OnDamage,
+): void {
   const copy = `a copy of the log is kept as ${keepDamagedLog(path)}`;
   if (checkpointed === "all") {
     rmSync(`${path}-wal`);
@@ -77,7 +81,7 @@ async function checkContents(path: string, { keys = null, onDamage }: SqliteOpti
 }
 
 /** Throws `StorageRefused` if the tables and indexes of a store are not those of this version. */
-async function requireTables({ connection }: SqliteDatabase, path: string): Promise<void> {
+async function assertTables({ connection }: SqliteDatabase, path: string): Promise<void> {
   const altered = await findAlteredTable(connection);
   if (altered !== null) throw new StorageRefused(`${path}: damaged: ${altered}; ${formatRemedy(path)}`);
 }

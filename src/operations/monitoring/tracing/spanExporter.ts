@@ -19,8 +19,8 @@ type SpanExporterOptions = {
 /** The maximum number of spans that wait, of about 1 kB each. Later ones are dropped. */
 export const maxWaitingSpans = 4096;
 const spansPerRequest = 512;
-/** The time in which spans are collected for one request. */
-const collectTime: Millis = second;
+/** How long spans are collected before a request sends them. */
+const batchInterval: Millis = second;
 const requestTimeout: Millis = 10 * second;
 /** The maximum number of requests for the same spans. */
 const maxTries = 4;
@@ -38,7 +38,7 @@ type Sent = { rejected: number; problem: string | null } | { again: Millis | nul
 
 /**
  * Sends spans to a collector by OTLP/HTTP in JSON, one request at a time. It never delays its caller: a span
- * that finds no place is dropped and counted.
+ * that arrives when this many wait is dropped and counted.
  */
 export class SpanExporter {
   readonly counts: SpanCounts = { exported: 0, dropped: 0 };
@@ -76,7 +76,7 @@ export class SpanExporter {
   async #run(): Promise<void> {
     while (this.#waiting.length > 0) {
       this.#isCollecting = true;
-      if (this.#waiting.length < spansPerRequest) await this.#pause(collectTime);
+      if (this.#waiting.length < spansPerRequest) await this.#pause(batchInterval);
       this.#isCollecting = false;
       const spans = this.#waiting.splice(0, spansPerRequest);
       const { rejected, problem } = await this.#sendWithRetries(spans);

@@ -36,7 +36,7 @@ export function readHeader(call: WebhookCall, name: string): string | null {
  * Rejects a call with two different ids of its event, even if the event is known by its signature. The
  * destination may use either id.
  */
-export function checkOneId(call: WebhookCall, ...names: readonly string[]): void {
+export function assertOneId(call: WebhookCall, ...names: readonly string[]): void {
   for (const name of names) readHeader(call, name);
 }
 

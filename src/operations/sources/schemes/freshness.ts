@@ -11,7 +11,7 @@ export type SignedTime = { name: string; at: Millis; now: Millis; tolerance: Mil
 /**
  * Rejects a call that was signed too long ago or in the future. It may have been intercepted and sent again.
  */
-export function checkFreshness({ name, at, now, tolerance }: SignedTime): void {
+export function assertFresh({ name, at, now, tolerance }: SignedTime): void {
   const age = now - at;
   if (Math.abs(age) <= tolerance) return;
   const distance = `${toSeconds(Math.abs(age))} seconds ${age > 0 ? "ago" : "in the future"}`;

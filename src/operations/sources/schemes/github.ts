@@ -1,4 +1,4 @@
-import { checkOneId, readHeader, requireHeader } from "./call.ts";
+import { assertOneId, readHeader, requireHeader } from "./call.ts";
 import { checkMac } from "./mac.ts";
 import type { Scheme, Secret } from "./scheme.ts";
 import { toSecretList, makeSchemeSchema } from "./scheme.ts";
@@ -24,7 +24,7 @@ export const github: Scheme<{ secret: Secret }> = {
       algorithm: "sha256",
       encoding: "hex",
     });
-    checkOneId(call, "X-GitHub-Delivery");
+    assertOneId(call, "X-GitHub-Delivery");
     return acceptCallOnce(signature, readHeader(call, "X-GitHub-Event"));
   },
 };

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { second } from "../../../engine/core/values/time.ts";
 import type { WebhookCall } from "./call.ts";
 import { readHeader, requireHeader } from "./call.ts";
-import { checkFreshness, parseTimestamp } from "./freshness.ts";
+import { assertFresh, parseTimestamp } from "./freshness.ts";
 import { answerHandshake, handshakeSchema } from "./handshake.ts";
 import { checkMac } from "./mac.ts";
 import type { Scheme } from "./scheme.ts";
@@ -118,7 +118,7 @@ function readFreshTime(
 ): string {
   const text = requireHeader(call, header);
   const at = parseTimestamp(header, text, unit === "seconds" ? second : 1);
-  checkFreshness({ name: header, at, now: call.now, tolerance: toleranceSeconds * second });
+  assertFresh({ name: header, at, now: call.now, tolerance: toleranceSeconds * second });
   return text;
 }
 

@@ -1,6 +1,6 @@
 import { minute } from "../../../engine/core/values/time.ts";
-import { checkOneId, parseJsonBody, requireHeader } from "./call.ts";
-import { checkFreshness } from "./freshness.ts";
+import { assertOneId, parseJsonBody, requireHeader } from "./call.ts";
+import { assertFresh } from "./freshness.ts";
 import { checkMac } from "./mac.ts";
 import type { Scheme, Secret } from "./scheme.ts";
 import { toSecretList, makeSchemeSchema } from "./scheme.ts";
@@ -28,8 +28,8 @@ export const linear: Scheme<{ secret: Secret }> = {
       throw new CallRejection(
         "webhookTimestamp: missing in the body; it must be a number of milliseconds since 1970",
       );
-    checkFreshness({ name: "webhookTimestamp", at, now: call.now, tolerance: minute });
-    checkOneId(call, "Linear-Delivery");
+    assertFresh({ name: "webhookTimestamp", at, now: call.now, tolerance: minute });
+    assertOneId(call, "Linear-Delivery");
     return acceptCallOnce(signature);
   },
 };

@@ -8,8 +8,8 @@ export type Algorithm = "sha1" | "sha256" | "sha512";
 export type Encoding = "hex" | "base64";
 
 /**
- * A keyed hash (HMAC, RFC 2104) that a sender put into `header`. `signatures` lists the signatures in the header.
- * One valid signature is enough.
+ * A keyed hash (HMAC, RFC 2104) that a sender put into `header`. `signatures` lists the signatures in the
+ * header. One valid signature is enough.
  */
 export type Mac = {
   header: string;

@@ -1,4 +1,4 @@
-import { checkOneId, readHeader, requireHeader } from "./call.ts";
+import { assertOneId, readHeader, requireHeader } from "./call.ts";
 import { checkMac } from "./mac.ts";
 import type { Scheme, Secret } from "./scheme.ts";
 import { toSecretList, makeSchemeSchema } from "./scheme.ts";
@@ -22,7 +22,7 @@ export const shopify: Scheme<{ secret: Secret }> = {
       algorithm: "sha256",
       encoding: "base64",
     });
-    checkOneId(call, "X-Shopify-Event-Id", "X-Shopify-Webhook-Id");
+    assertOneId(call, "X-Shopify-Event-Id", "X-Shopify-Webhook-Id");
     // Shopify sends one order under several topics with the same body.
     return acceptCallOnce(signature, readHeader(call, "X-Shopify-Topic"));
   },

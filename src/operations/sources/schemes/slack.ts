@@ -1,5 +1,5 @@
 import { parseJsonBody, requireHeader } from "./call.ts";
-import { checkFreshness, parseTimestamp, defaultTolerance } from "./freshness.ts";
+import { assertFresh, parseTimestamp, defaultTolerance } from "./freshness.ts";
 import { checkMac } from "./mac.ts";
 import type { Scheme, Secret } from "./scheme.ts";
 import { toSecretList, makeSchemeSchema } from "./scheme.ts";
@@ -16,7 +16,7 @@ export const slack: Scheme<{ secret: Secret }> = {
   check({ secret }, call) {
     const signatures = [requireHeader(call, header)];
     const time = requireHeader(call, timeHeader);
-    checkFreshness({
+    assertFresh({
       name: timeHeader,
       at: parseTimestamp(timeHeader, time),
       now: call.now,

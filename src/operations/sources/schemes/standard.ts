@@ -2,7 +2,7 @@ import { createPublicKey, verify } from "node:crypto";
 import type { Bytes } from "../../../engine/core/values/basics.ts";
 import type { WebhookCall } from "./call.ts";
 import { readHeader, requireHeader } from "./call.ts";
-import { checkFreshness, parseTimestamp, defaultTolerance } from "./freshness.ts";
+import { assertFresh, parseTimestamp, defaultTolerance } from "./freshness.ts";
 import { hasValidSignature, whatToCheck } from "./mac.ts";
 import type { Scheme, Secret } from "./scheme.ts";
 import { oneOrSeveral, toSecretList, secretText, makeSchemeSchema } from "./scheme.ts";
@@ -36,7 +36,7 @@ export const standard: Scheme<{ secret: Secret }> = {
     const timeHeader = `${brand}-timestamp`;
     const id = requireHeader(call, `${brand}-id`);
     const time = requireHeader(call, timeHeader);
-    checkFreshness({
+    assertFresh({
       name: timeHeader,
       at: parseTimestamp(timeHeader, time),
       now: call.now,

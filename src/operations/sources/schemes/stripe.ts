@@ -1,6 +1,6 @@
 import type { WebhookCall } from "./call.ts";
 import { parseJsonBody, requireHeader } from "./call.ts";
-import { checkFreshness, parseTimestamp, defaultTolerance } from "./freshness.ts";
+import { assertFresh, parseTimestamp, defaultTolerance } from "./freshness.ts";
 import { checkMac } from "./mac.ts";
 import type { Scheme, Secret } from "./scheme.ts";
 import { toSecretList, makeSchemeSchema } from "./scheme.ts";
@@ -16,7 +16,7 @@ export const stripeSchema = makeSchemeSchema("stripe", {});
 export const stripe: Scheme<{ secret: Secret }> = {
   check({ secret }, call) {
     const { time, signatures } = parseSignature(call);
-    checkFreshness({
+    assertFresh({
       name: header,
       at: parseTimestamp(header, time),
       now: call.now,

@@ -92,7 +92,7 @@ describe("a schedule can be created", () => {
       nextScheduleTime: testTime + 10 * minute,
       lastScheduleError: "nothing was published: the account was disabled",
     });
-    await server.store.execute("noteSpending", {
+    await server.store.execute("recordSpending", {
       account: "acc_1",
       dollars: 20,
       month: toMonthRange(testTime).from,

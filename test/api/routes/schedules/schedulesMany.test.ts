@@ -57,7 +57,7 @@ describe("many schedules", () => {
     ]);
   });
 
-  test("with large settings are listed in pages, each read after the one before was sent", async () => {
+  test("with large settings are listed in pages; each is read after the last one was sent", async () => {
     const server = await createTestServer();
     const callback = { "svc-callback": "https://c.example", "svc-callback-forward-x": "x".repeat(60_000) };
     const ids = Array.from({ length: 200 }, (_, at) => `s${String(at).padStart(3, "0")}`);

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { checkSegment } from "../../../../src/api/settings/segment.ts";
+import { parseSegment } from "../../../../src/api/settings/segment.ts";
 import { endpoint } from "./workflow.ts";
 import { testTime, createTestServer, token } from "../../testServer.ts";
 import { resultIn, wait, waiting, waitingRun } from "./waitingRuns.ts";
@@ -295,7 +295,7 @@ describe("ids of events", () => {
   });
 
   test.each(["\u0000", "\ud800", "a\udfffb", ""])("%j is refused as a part of a path", (text) => {
-    expect(() => checkSegment("eventId", text)).toThrow(/^eventId: .*is not a valid name/);
+    expect(() => parseSegment("eventId", text)).toThrow(/^eventId: .*is not a valid name/);
   });
 
   test.each(["a%00b", "%0a", "x".repeat(513), "%ed%b0%80", "%zz"])("%s is refused", async (event) => {

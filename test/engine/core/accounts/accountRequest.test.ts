@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
 import {
   parseAccountChange,
-  mustFindAccount,
-  checkAccountName,
+  requireNamedAccount,
+  assertAccountName,
   isDurationLimit,
 } from "../../../../src/engine/core/accounts/accountRequest.ts";
 import type { Account } from "../../../../src/engine/core/model/account.ts";
@@ -80,23 +80,23 @@ describe("an account in a request", () => {
   const one = { id: "acc_1", name: "acc_2" } as Account;
   const two = { id: "acc_2", name: "shop" } as Account;
 
-  test("is found by its id before an account with that name is", () => {
-    expect(mustFindAccount([one, two], "acc_2")).toBe(two);
-    expect(mustFindAccount([one, two], "shop")).toBe(two);
+  test("is found by its id, even if another account has this id as its name", () => {
+    expect(requireNamedAccount([one, two], "acc_2")).toBe(two);
+    expect(requireNamedAccount([one, two], "shop")).toBe(two);
     const problem = `${"x".repeat(200)}: account does not exist`;
-    expect(refusal(() => mustFindAccount([one, two], "x".repeat(201)))).toEqual(["not-found", problem]);
+    expect(refusal(() => requireNamedAccount([one, two], "x".repeat(201)))).toEqual(["not-found", problem]);
   });
 
   test("has a unique name of at most 100 characters", () => {
     for (const name of ["n", "ü".repeat(100), "two words"])
-      expect(() => checkAccountName([one, two], name)).not.toThrow();
+      expect(() => assertAccountName([one, two], name)).not.toThrow();
     for (const name of ["", "n".repeat(101), "a:b", "a\nb"])
-      expect(refusal(() => checkAccountName([], name))).toEqual([
+      expect(refusal(() => assertAccountName([], name))).toEqual([
         "invalid",
         "name: invalid; use 1 to 100 characters without colons and control characters",
       ]);
     for (const name of ["shop", "acc_1"])
-      expect(refusal(() => checkAccountName([one, two], name))).toEqual([
+      expect(refusal(() => assertAccountName([one, two], name))).toEqual([
         "conflict",
         `${name}: an account with this name exists`,
       ]);

@@ -1,5 +1,8 @@
 import { expect, test } from "vitest";
-import { findStorageRefusal, mustHaveStorage } from "../../../../src/engine/core/limits/storageQuota.ts";
+import {
+  findStorageRefusal,
+  assertStorageAvailable,
+} from "../../../../src/engine/core/limits/storageQuota.ts";
 
 const account = { id: "acc" };
 
@@ -10,7 +13,7 @@ test("a low disk refuses new content, and lets active runs continue", () => {
   expect(find(true, true)).toBe(null);
   expect(find(false, false)).toBe(null);
   expect(find(false, undefined)).toBe(null);
-  expect(() => mustHaveStorage(account, { continuesRun: false, isDiskLow: true })).toThrow(
+  expect(() => assertStorageAvailable(account, { continuesRun: false, isDiskLow: true })).toThrow(
     /^disk: the disk of the server is almost full.*retry later/,
   );
 });

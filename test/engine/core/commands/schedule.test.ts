@@ -330,7 +330,7 @@ describe("a firing for a URL group", () => {
   );
 });
 
-test("for a limited token, a schedule for a URL group reports only to URLs of its headers", async () => {
+test("a limited token gives a schedule for a URL group only callbacks that the group has", async () => {
   setGroup([{ name: "one", url: "https://one.example/" }], [["Svc-Callback", "https://told.example/"]]);
   const scope: Scope = { id: "tok_1", verbs: ["publish"], destinations: [], expiresAt: null };
   const reportingTo = (url: string): WantedSchedule => ({

@@ -24,7 +24,7 @@ beforeEach(async () => {
 
 const change = (terms: Pick<Terms, "budget">) =>
   broker.run("changeAccount", { account: "acme", change: terms });
-const spend = (dollars: number) => broker.run("noteSpending", { account: "acme", dollars, month: january });
+const spend = (dollars: number) => broker.run("recordSpending", { account: "acme", dollars, month: january });
 const publish = async () => (await broker.run("publish", { account: "acme", inputs: [makeInput()] }))[0];
 
 const spent = {

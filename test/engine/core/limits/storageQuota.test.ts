@@ -14,7 +14,7 @@ beforeEach(async () => {
 
 const quota = (storageBytes: number | null) =>
   broker.run("changeAccount", { account: "acme", change: { limits: { storageBytes } } });
-const note = (stored: number) => broker.run("noteStorage", { account: "acme", bytes: stored });
+const note = (stored: number) => broker.run("recordStorage", { account: "acme", bytes: stored });
 const noted = () => broker.memory.tables.accounts.get("acme")?.storedBytes;
 const publish = async (letter = makeInput()) =>
   (await broker.run("publish", { account: "acme", inputs: [letter] }))[0];

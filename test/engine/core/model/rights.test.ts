@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
 import type { Scope } from "../../../../src/engine/core/model/rights.ts";
 import {
-  mustBeUnrestricted,
-  mustHaveVerb,
+  assertUnrestricted,
+  assertVerb,
   findScopeRefusal,
   findDisclosureRefusal,
 } from "../../../../src/engine/core/model/rights.ts";
@@ -13,22 +13,22 @@ const remedy = { remedy: "create-token" };
 const aimAt = (url: string) => ({ url, group: null, queue: null, callback: null, failureCallback: null });
 
 test("a request requires its verb", () => {
-  expect(() => mustHaveVerb(scope, "publish")).not.toThrow();
+  expect(() => assertVerb(scope, "publish")).not.toThrow();
   const problem = `token: requires 'read'; this token has only 'publish', 'manage'`;
-  expect(() => mustHaveVerb({ ...scope, verbs: ["publish", "manage"] }, "read")).toThrow(
+  expect(() => assertVerb({ ...scope, verbs: ["publish", "manage"] }, "read")).toThrow(
     expect.objectContaining({ code: "forbidden", message: problem, remedy }),
   );
 });
 
 test("a request to another destination requires an unrestricted token", () => {
-  expect(() => mustBeUnrestricted(scope, "it goes elsewhere")).not.toThrow();
+  expect(() => assertUnrestricted(scope, "it goes elsewhere")).not.toThrow();
   const problem = `token: it goes elsewhere; this token may publish only to https://a.example/*`;
-  expect(() => mustBeUnrestricted(bound, "it goes elsewhere")).toThrow(
+  expect(() => assertUnrestricted(bound, "it goes elsewhere")).toThrow(
     expect.objectContaining({ code: "forbidden", message: problem, remedy }),
   );
   const many = { ...scope, destinations: ["a", "b", "c", "d", "e"] };
-  expect(() => mustBeUnrestricted(many, "it")).toThrow(/may publish only to a, b, c, d, e$/);
-  expect(() => mustBeUnrestricted({ ...many, destinations: [...many.destinations, "f"] }, "it")).toThrow(
+  expect(() => assertUnrestricted(many, "it")).toThrow(/may publish only to a, b, c, d, e$/);
+  expect(() => assertUnrestricted({ ...many, destinations: [...many.destinations, "f"] }, "it")).toThrow(
     /only to a, b, c, d, e, …$/,
   );
 });

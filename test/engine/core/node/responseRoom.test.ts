@@ -4,7 +4,7 @@ import {
   freeForResponses,
   hasResponseRoom,
   hasStalled,
-  mustArrive,
+  needsProgress,
   type RoomProgress,
   smallResponse,
 } from "../../../../src/engine/core/node/responseRoom.ts";
@@ -54,8 +54,8 @@ test("a response with room stalls if less than 32 KiB arrive in five looks", () 
 
 test("an account that holds little need not hurry for one that has used up its share", () => {
   const none = { isOwnWaiting: false, isShareWaiting: false };
-  expect(mustArrive(800, 100, none)).toBe(false);
-  expect(mustArrive(800, 101, none)).toBe(true);
-  expect(mustArrive(800, 1, { ...none, isOwnWaiting: true })).toBe(true);
-  expect(mustArrive(800, 1, { ...none, isShareWaiting: true })).toBe(true);
+  expect(needsProgress(800, 100, none)).toBe(false);
+  expect(needsProgress(800, 101, none)).toBe(true);
+  expect(needsProgress(800, 1, { ...none, isOwnWaiting: true })).toBe(true);
+  expect(needsProgress(800, 1, { ...none, isShareWaiting: true })).toBe(true);
 });

@@ -85,8 +85,8 @@ test("a name whose server answers once and is then silent blocks no thread", asy
   const { lookUp, looking } = held();
   const resolve = createResolver({
     lookUp,
-    ask: createServerLookup([server.address], resolv),
-    isListed: noNames,
+    queryServers: createServerLookup([server.address], resolv),
+    isInHostsFile: noNames,
   });
   const names = Array.from({ length: 20 }, (_, n) => `flaky${n}.example`);
   expect(await Promise.all(names.map((name) => resolve(name, "hostile")))).toEqual(
@@ -103,7 +103,7 @@ test(
     const { lookUp, looking } = held();
     const { resolv, hosts } = await files({ hosts: "10.0.0.1 printer # the old one\n" });
     const ask = createServerLookup([(await nameServer()).address], resolv);
-    const resolve = createResolver({ lookUp, ask, isListed: createHostsCheck(hosts) });
+    const resolve = createResolver({ lookUp, queryServers: ask, isInHostsFile: createHostsCheck(hosts) });
     const silent = Array.from({ length: 20 }, (_, n) => resolve(`silent${n}.example`));
     const others = ["printer", "localhost", "silent.localhost"].map((name) => resolve(name));
     expect(await resolve("known.example")).toEqual(["192.0.2.1"]);
@@ -125,7 +125,7 @@ test("names for the system lookup are looked up by account in turns, and each na
   const answers: ((addresses: string[]) => void)[] = [];
   const lookUp: Resolve = (hostname) =>
     new Promise((resolve) => void (order.push(hostname), answers.push(resolve)));
-  const resolve = createResolver({ lookUp, ask: async () => [], isListed: noNames });
+  const resolve = createResolver({ lookUp, queryServers: async () => [], isInHostsFile: noNames });
   const hostile = Array.from({ length: 5 }, (_, n) => resolve(`h${n}`, "hostile"));
   await expect.poll(() => order.length).toBe(1);
   const [one, two, shared] = ["v0", "v1", "h4"].map((name) => resolve(name, "victim"));
@@ -145,7 +145,7 @@ test("names for the system lookup are looked up by account in turns, and each na
 test("a name that is not found fails for all that wait for it; the next ones are looked up", async () => {
   const lookUp: Resolve = async (hostname) =>
     hostname === "none" ? Promise.reject(new Error("ENOTFOUND")) : ["192.0.2.9"];
-  const resolve = createResolver({ lookUp, ask: async () => [], isListed: noNames });
+  const resolve = createResolver({ lookUp, queryServers: async () => [], isInHostsFile: noNames });
   const none = resolve("none", "a");
   const some = resolve("some", "b");
   await expect(none).rejects.toThrow("ENOTFOUND");

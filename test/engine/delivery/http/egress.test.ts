@@ -147,7 +147,7 @@ test.each([
   [[], "", false],
 ])("if %j is allowed, whether %j is known to be refused: %s", (allow, host, isRefused) => {
   const egress = createEgress({ allow, resolve: () => expect.unreachable("a name server was asked") });
-  expect(egress.refusedHost(host) !== null).toBe(isRefused);
+  expect(egress.findHostRefusal(host) !== null).toBe(isRefused);
 });
 
 test("the last 1,000 refused names are known", async () => {
@@ -159,7 +159,7 @@ test("the last 1,000 refused names are known", async () => {
       connector({ hostname: host, host, protocol: "http:", port: "1" }, () => resolve()),
     );
   }
-  expect(["n0.test", "n1.test", "n1000.test"].map((host) => egress.refusedHost(host) !== null)).toEqual([
+  expect(["n0.test", "n1.test", "n1000.test"].map((host) => egress.findHostRefusal(host) !== null)).toEqual([
     false,
     true,
     true,

@@ -73,7 +73,7 @@ test.each(endings)(
 );
 
 /** Starts a destination that answers one request on each connection, then passes the socket to the test. */
-async function leaving(): Promise<{ port: number; sockets: Socket[] }> {
+async function startOneRequestServer(): Promise<{ port: number; sockets: Socket[] }> {
   const sockets: Socket[] = [];
   const port = await rawDestination((socket) => {
     sockets.push(socket);
@@ -90,7 +90,7 @@ test.each([
   ["that it resets before it reads anything", 5, 30],
   ["that it resets within the body", 20_000_000, 30],
 ])("a request on a reused connection %s is resent over a new one", async (_case, size, after) => {
-  const { port, sockets } = await leaving();
+  const { port, sockets } = await startOneRequestServer();
   const connections = start();
   await ask(connections, `http://a.test:${port}/`);
   await untilIdle();
@@ -143,7 +143,7 @@ test.each(endings)(
   },
 );
 
-test("a request is resent over a new connection even if a reused one is free first", async () => {
+test("a request is resent over a new connection, even if a used connection becomes free first", async () => {
   const requests: string[] = [];
   let opened = 0;
   const port = await rawDestination((socket) => {
@@ -169,7 +169,7 @@ test("a request is resent over a new connection even if a reused one is free fir
   expect(bad).toEqual([expect.stringMatching(/^[12]:/), "3: /bad"]);
 });
 
-test("no message to a Node server that closes idle connections fails, and each has one attempt", async () => {
+test("each message to a Node server that closes idle connections needs one attempt", async () => {
   let served = 0;
   const server = createServer((incoming, response) => {
     incoming.resume();

@@ -244,7 +244,7 @@ export function describeDue(open: OpenStore): void {
       });
       await fixture.store.execute("changeAccount", { account: "acc", change: { budget: 20 } });
       const { from: month } = toMonthRange(fixture.clock.now + 120_000);
-      await fixture.store.execute("noteSpending", { account: "acc", dollars: 20, month });
+      await fixture.store.execute("recordSpending", { account: "acc", dollars: 20, month });
       const read = () => fixture.store.read.findResource("schedules", "acc", "a");
       fixture.clock.now = Math.max((await read())?.dueAt ?? 0, month);
       expect(await fixture.claim()).toEqual([]);

@@ -78,9 +78,8 @@ test("outcomes of one key take as many round trips for messages to 64 hosts as t
 });
 
 /**
- * Returns the codes of statements that failed because two transactions waited for each other. Connections
- * that are opened from now on wait for locks as long as it takes. So only the database ends a wait, and only
- * if the transactions wait in a circle.
+ * Returns the codes of statements that failed because of a deadlock. Connections that are opened from now on
+ * wait for locks without a limit, so the database ends a wait only if the waits of transactions form a cycle.
  */
 function noteDeadlocks(): string[] {
   const original = Client.prototype.query;

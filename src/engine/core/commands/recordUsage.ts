@@ -7,7 +7,7 @@ import { readStorageLevel, toStorageLevel } from "../limits/storageQuota.ts";
  * Records what an account has spent in the current month, in dollars. Records nothing if the account has no
  * budget or does not exist.
  */
-export const noteSpending: Decision<
+export const recordSpending: Decision<
   { account: AccountId; dollars: number; month: Millis },
   { noted: boolean }
 > = {
@@ -25,7 +25,7 @@ export const noteSpending: Decision<
  * of bytes that the account stores. A change within a level is not recorded, so the row of an account is
  * written only if its level changes.
  */
-export const noteStorage: Decision<{ account: AccountId; bytes: number }, { noted: boolean }> = {
+export const recordStorage: Decision<{ account: AccountId; bytes: number }, { noted: boolean }> = {
   decide: ({ account: id, bytes }, draft) => {
     const account = draft.get("accounts", id);
     if (!account || readStorageLevel(account) === toStorageLevel(account, bytes)) return { noted: false };

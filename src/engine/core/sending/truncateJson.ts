@@ -19,11 +19,11 @@ type OpenContainer = { close: number; depth: number; outer: OpenContainer } | nu
  * result is valid JSON: everything open at the cut is closed, and a member without a value is omitted. A
  * UTF-8 character is never cut in two.
  */
-export function cutJson(body: Bytes, maxBytes: number): Bytes {
+export function truncateJson(body: Bytes, maxBytes: number): Bytes {
   const first = body.find((byte) => !spaces.has(byte));
   if (first !== openObject && first !== openArray) return body.subarray(0, alignToCharacter(body, maxBytes));
   const cut = findLastCutPoint(body, maxBytes);
-  const tail: number[] = cut.isInText ? [quote] : [];
+  const tail: number[] = cut.isInString ? [quote] : [];
   for (let open = cut.open; open !== null; open = open.outer) tail.push(open.close);
   const result = new Uint8Array(cut.end + tail.length);
   result.set(body.subarray(0, cut.end));
@@ -31,32 +31,32 @@ export function cutJson(body: Bytes, maxBytes: number): Bytes {
   return result;
 }
 
-type CutPoint = { end: number; open: OpenContainer; isInText: boolean };
+type CutPoint = { end: number; open: OpenContainer; isInString: boolean };
 
 /** Returns the last position at which a JSON text can be closed within `maxBytes` bytes. */
 function findLastCutPoint(body: Bytes, maxBytes: number): CutPoint {
   let open = null as OpenContainer;
-  let isInText = false;
+  let isInString = false;
   let isKey = false;
   let expectsKey = false;
-  let best: CutPoint = { end: 0, open: null, isInText: false };
+  let best: CutPoint = { end: 0, open: null, isInString: false };
   /** The number of bytes of the current escape sequence that have not been read yet. */
   let escaped = 0;
   const recordCutPoint = (end: number): void => {
-    if (end + (open?.depth ?? 0) + (isInText ? 1 : 0) <= maxBytes) best = { end, open, isInText };
+    if (end + (open?.depth ?? 0) + (isInString ? 1 : 0) <= maxBytes) best = { end, open, isInString };
   };
   for (let at = 0; at < body.length && at < maxBytes; at++) {
     const byte = body[at] ?? 0;
-    if (isInText) {
+    if (isInString) {
       if (escaped > 0) escaped += byte === letterU && escaped === 1 ? 3 : -1;
       else if (byte === backslash) escaped = 1;
       else if (byte === quote) {
-        isInText = false;
+        isInString = false;
         if (isKey) continue;
       }
       if (escaped === 0 && !isKey && !isContinuation(body[at + 1])) recordCutPoint(at + 1);
     } else if (byte === quote) {
-      isInText = true;
+      isInString = true;
       isKey = expectsKey;
       if (!isKey) recordCutPoint(at + 1);
     } else if (byte === openObject || byte === openArray) {
@@ -68,7 +68,7 @@ function findLastCutPoint(body: Bytes, maxBytes: number): CutPoint {
       open = open?.outer ?? null;
       recordCutPoint(at + 1);
     } else if (byte === comma) {
-      // A comma ends a number or a word.
+      // A comma ends a number or a literal.
       recordCutPoint(at);
       expectsKey = open?.close === closeObject;
     } else if (byte === colon) expectsKey = false;

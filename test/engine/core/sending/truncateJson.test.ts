@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest";
-import { cutJson } from "../../../../src/engine/core/sending/cutJson.ts";
+import { truncateJson } from "../../../../src/engine/core/sending/truncateJson.ts";
 import { bytes } from "../commandRunner.ts";
 
 const textOf = (body: Uint8Array): string => new TextDecoder("utf-8", { fatal: true }).decode(body);
-const cut = (text: string, most: number): string => textOf(cutJson(bytes(text), most));
+const cut = (text: string, most: number): string => textOf(truncateJson(bytes(text), most));
 
 describe("a JSON text that is cut", () => {
   test.each([
@@ -32,7 +32,7 @@ describe("a JSON text that is cut", () => {
     const { byteLength } = bytes(text);
     let longest = 0;
     for (let most = 2; most <= byteLength; most++) {
-      const body = cutJson(bytes(text), most);
+      const body = truncateJson(bytes(text), most);
       expect(body.byteLength).toBeLessThanOrEqual(most);
       expect(() => JSON.parse(textOf(body))).not.toThrow();
       longest = Math.max(longest, body.byteLength);
@@ -51,7 +51,7 @@ test("any other text keeps its beginning, without half a character", () => {
   expect(cut("plain é text", 7)).toBe("plain ");
   expect(cut("plain é text", 8)).toBe("plain é");
   expect(cut('"a string"', 4)).toBe('"a s');
-  expect(cutJson(Uint8Array.of(0x80, 0x81, 0x82, 0x83, 0x84), 4)).toEqual(
+  expect(truncateJson(Uint8Array.of(0x80, 0x81, 0x82, 0x83, 0x84), 4)).toEqual(
     Uint8Array.of(0x80, 0x81, 0x82, 0x83),
   );
   expect(cut("", 4)).toBe("");

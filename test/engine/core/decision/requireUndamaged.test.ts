@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { damagedRefusal, refuseDamaged } from "../../../../src/engine/core/decision/refuseDamaged.ts";
+import { damagedRefusal, requireUndamaged } from "../../../../src/engine/core/decision/requireUndamaged.ts";
 import { damagedUrlGroup } from "../../../../src/engine/core/model/damagedRows.ts";
 
 test("a damaged dead letter cannot be sent again", () => {
@@ -14,9 +14,9 @@ test("a damaged dead letter cannot be sent again", () => {
 test("a row is refused if it is damaged, and any other row is returned", () => {
   const group = damagedUrlGroup({ account: "acme", name: "g" });
   const { damaged: _damaged, ...sound } = group;
-  expect(() => refuseDamaged("urlGroups", ["acme", "g"], group)).toThrow(
+  expect(() => requireUndamaged("urlGroups", ["acme", "g"], group)).toThrow(
     "the URL group g is damaged in the store",
   );
-  expect(refuseDamaged("urlGroups", ["acme", "g"], sound)).toBe(sound);
-  expect(refuseDamaged("urlGroups", ["acme", "g"], undefined)).toBeUndefined();
+  expect(requireUndamaged("urlGroups", ["acme", "g"], sound)).toBe(sound);
+  expect(requireUndamaged("urlGroups", ["acme", "g"], undefined)).toBeUndefined();
 });

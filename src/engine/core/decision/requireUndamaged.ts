@@ -33,7 +33,7 @@ export const damagedRefusal = (table: RefusedName, id: string): Refusal =>
   toRefusal(damagedRefused(table, id));
 
 /** Returns a row that was read. Throws `Refusal` if it is damaged. */
-export function refuseDamaged<Row>(table: ReadableName, [, id = ""]: Key, row: Row): Row {
+export function requireUndamaged<Row>(table: ReadableName, [, id = ""]: Key, row: Row): Row {
   if (row && isRefused(table) && (row as { damaged?: true }).damaged) throw damagedRefusal(table, id);
   return row;
 }
