@@ -163,23 +163,23 @@ describe("without a client, under neutral names", () => {
       dlqId: expect.any(String),
     });
     const list = async () => (await ask(who, "GET workflows/dlq")).body.messages;
-    const [letter] = await eventually(
+    const [deadLetter] = await eventually(
       list,
       ([one]) => one?.failureCallbackInfo?.state === "CALLBACK_SUCCESS",
     );
-    expect(letter).toMatchObject({
+    expect(deadLetter).toMatchObject({
       workflowRunId: runId,
       responseStatus: 489,
       workflowUrl: `${endpoint.url}/work`,
     });
     // Otherwise the new run would fail as well and appear in the list.
     mend();
-    const { body } = await ask(who, `POST workflows/dlq/resume?dlqIds=${letter.dlqId}`);
+    const { body } = await ask(who, `POST workflows/dlq/resume?dlqIds=${deadLetter.dlqId}`);
     expect(body.workflowRuns).toEqual([
       {
         workflowRunId: expect.stringMatching(/^wfr_/),
         workflowCreatedAt: expect.any(Number),
-        dlqId: letter.dlqId,
+        dlqId: deadLetter.dlqId,
       },
     ]);
     expect(await endpoint.next()).toMatchObject({

@@ -198,7 +198,7 @@ describeConsole("actions in the console", (open) => {
     const { events } = (await call(open.server, "GET /v2/alerts")) as { events: string[] };
     expect(events).toContain("host.failing");
     expect(events).not.toContain("host.recovered");
-    await open.page.getByRole("button", { name: "Send no more alerts" }).click();
+    await open.page.getByRole("button", { name: "Turn off alerts" }).click();
     await open.page.getByRole("dialog").getByRole("button", { name: "Remove URL" }).click();
     await expectShown(open.page.getByText("No alerts are sent"));
   });

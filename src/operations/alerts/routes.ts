@@ -92,7 +92,7 @@ const remove = route({
   method: "DELETE",
   path,
   tag,
-  summary: "Send no more alerts",
+  summary: "Turn off alerts",
   about: "Removes the URL and the log of alerts.",
   answers: {
     200: {

@@ -76,7 +76,7 @@ const remove = operatorRoute({
   method: "DELETE",
   path,
   tag,
-  summary: "Send no more alerts about the server",
+  summary: "Turn off alerts about the server",
   about: "Removes the URL, the secret and the log of these alerts.",
   answers: {
     200: {

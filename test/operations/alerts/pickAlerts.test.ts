@@ -275,12 +275,12 @@ describe("no alert is created for", () => {
   });
 
   test("the query of each URL", () => {
-    const letters = ["a?id=1", "a?id=2", "a?id=3&url=b?c"].map((path) => ({
+    const deadLetters = ["a?id=1", "a?id=2", "a?id=3&url=b?c"].map((path) => ({
       url: `https://shop.example/${path}`,
       status: 500,
       error: null,
     }));
-    expect(find({ deadLetters: letters })).toEqual([
+    expect(find({ deadLetters })).toEqual([
       expect.objectContaining({ subject: "https://shop.example/a 500", count: 3 }),
     ]);
   });

@@ -65,7 +65,7 @@ export function AlertForm({ scope, setting, close }: FormProps) {
         />
       </Field>
       {scope === "account" && (
-        <Field name="After, in minutes" hint="How long a host fails or a message waits before an alert.">
+        <Field name="Alert after (minutes)" hint="How long a host fails or a message waits before an alert.">
           <input
             className="input"
             name="after"

@@ -138,7 +138,7 @@ const Details = ({ of }: { of: SettingShown }) => (
 
 const Remove = ({ scope }: { scope: AlertScope }) => (
   <ConfirmButton
-    title="Send no more alerts"
+    title="Turn off alerts"
     verb="Remove URL"
     icon={Trash2}
     isAllowed

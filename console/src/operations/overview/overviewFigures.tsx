@@ -50,7 +50,7 @@ function Stats({ data }: { data: Overview }) {
       />
       <Stat
         to="/messages"
-        name="Not finished"
+        name="Unfinished"
         value={`${formatCount(unfinished.count)}${unfinished.more ? "+" : ""}`}
         about="waiting, or in flight"
       />

@@ -55,7 +55,7 @@ export function KeyDialog({ of, close }: { of: Key; close(): void }) {
         name={`Rate per ${formatSpan(period * 1000)}`}
         hint={
           isPinned
-            ? "The limits are pinned: messages do not change them."
+            ? "The limits are pinned: messages cannot change them. Unpin them to allow it."
             : "Each message with this key sets its limits, unless they are pinned."
         }
       >

@@ -24,7 +24,7 @@ import { HelpFirst } from "./help.tsx";
 import { useSteady } from "../../parts/steady.ts";
 
 const views = [
-  { view: undefined, name: "Not finished" },
+  { view: undefined, name: "Unfinished" },
   { view: "DELIVERED", name: "Delivered" },
   { view: "FAILED", name: "Failed" },
   { view: "CANCELLED", name: "Cancelled" },

@@ -29,7 +29,7 @@ const groups: readonly { title: string; rows: readonly [name: string, show: (of:
     rows: [
       ["Requests per second", (of) => count(of.max_requests_per_second)],
       ["Requests per day", (of) => count(of.max_requests_per_day)],
-      ["Requests per day, then refused", (of) => count(of.max_requests_per_day_hard)],
+      ["Requests per day, then errors", (of) => count(of.max_requests_per_day_hard)],
       ["Deliveries in flight", (of) => count(of.max_global_parallelism)],
       ["Deliveries in flight to one endpoint", (of) => count(of.max_parallelism)],
     ],

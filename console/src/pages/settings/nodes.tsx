@@ -24,7 +24,7 @@ export function Nodes() {
         <ListPanel
           label="Nodes"
           title="Nodes"
-          sub="the servers that share the database, one for each start"
+          sub="servers that share the database: a new row at each start of a server"
           className="cards"
           columns={columns}
           rows={nodes}

@@ -67,7 +67,7 @@ function Health() {
       ]
     : found.isPending
       ? // As many lines as there will be, so that nothing below moves.
-        ["Reads the health", "…"].map((word) => ({ state: "pending" as const, word }))
+        ["Checking health", "…"].map((word) => ({ state: "pending" as const, word }))
       : [{ state: "failed" as const, word: "Not ready" }];
   return (
     <Panel

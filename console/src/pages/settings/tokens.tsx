@@ -161,7 +161,7 @@ function TokenForm({ close, done }: { close(): void; done(made: { name: string; 
       <Field
         name="Destinations"
         isOptional
-        hint="Without them, the token publishes to all destinations. They need publish, without manage."
+        hint="Without them, the token publishes to all destinations. Requires the verb publish, and excludes manage."
       >
         <input
           className="input mono"
@@ -169,7 +169,7 @@ function TokenForm({ close, done }: { close(): void; done(made: { name: string; 
           placeholder="https://example.com/*, queue:parcels"
         />
       </Field>
-      <Field name="Expires after" isOptional hint="Without it, the token never expires.">
+      <Field name="Expires after" isOptional hint="Empty: the token never expires.">
         <input className="input mono" name="expires" placeholder="30d" />
       </Field>
     </FormDialog>

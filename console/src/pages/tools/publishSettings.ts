@@ -77,7 +77,7 @@ export const messageGroups: readonly Group[] = [
       {
         name: "not-before",
         title: "Not before",
-        hint: "In your time zone. It wins over the delay.",
+        hint: "In your time zone. Takes precedence over the delay.",
         as: "time",
       },
     ],
@@ -88,7 +88,7 @@ export const messageGroups: readonly Group[] = [
     settings: [retries, timeout, retryDelay],
   },
   {
-    title: "In what order",
+    title: "Queue and flow control",
     about: "parallelism and rate",
     settings: [flowControlKey, flowControlValue],
   },
@@ -106,14 +106,14 @@ export const messageGroups: readonly Group[] = [
       {
         name: "content-based-deduplication",
         title: "Deduplicate by content",
-        hint: "The destination, the body and the headers make a duplicate.",
+        hint: "A message with the same destination, body and headers is a duplicate.",
         as: "check",
         isWide: true,
       },
     ],
   },
   {
-    title: "Find and hide",
+    title: "Labels and redaction",
     about: "in lists, logs and responses",
     settings: [
       label,
@@ -126,7 +126,7 @@ export const messageGroups: readonly Group[] = [
       {
         name: "keep-response",
         title: "Keep the response",
-        hint: "The log keeps what a successful delivery received.",
+        hint: "Keep the response body of a successful delivery in the log.",
         as: "check",
         isWide: true,
       },
@@ -147,7 +147,7 @@ export const headerSettings: readonly Setting[] = [
   {
     name: "header-forward",
     title: "Forward all headers of the request",
-    hint: "Also those without a prefix, such as the headers of your program.",
+    hint: "Includes the headers that have no prefix.",
     as: "check",
     isWide: true,
   },

@@ -95,7 +95,7 @@ function Connection({ state, isPaused }: { state: TailState; isPaused: boolean }
     return (
       <State
         state="retrying"
-        word={`Not connected: ${state.why}. Connects in ${formatSpan(Math.max(1_000, state.until - now))}`}
+        word={`Not connected: ${state.why}. Reconnecting in ${formatSpan(Math.max(1_000, state.until - now))}`}
       />
     );
   if (state.kind === "opening") return <State state="pending" word="Connecting" />;

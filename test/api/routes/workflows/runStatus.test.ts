@@ -194,7 +194,7 @@ describe("the status of a run", () => {
     const messageId = await step(server, "wfr_1", { stepId: 1, stepName: "pay" });
     await server.settle(server.delivery(), { status: 500, body: bytes("secret") });
     const { body } = await status(server);
-    const [letter] = (
+    const [deadLetter] = (
       await server.store.read.deadLetters({
         account: "acc_1",
         filter: {},
@@ -215,7 +215,7 @@ describe("the status of a run", () => {
         messageId,
         afterStep: "pay",
         error: "the endpoint answered with status 500",
-        dlqId: letter?.deadLetter.id,
+        dlqId: deadLetter?.deadLetter.id,
         responseStatus: 500,
         failureCallbackState: "CALLBACK_INPROGRESS",
       },

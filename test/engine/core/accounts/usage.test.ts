@@ -154,10 +154,10 @@ describe("the usage of workflows counts", () => {
   });
 
   test("two messages for a call: the request, and its response as a step", async () => {
-    const letter = makeInput({ url: "https://third.example/", callback: callbackTo("https://w.example/") });
+    const input = makeInput({ url: "https://third.example/", callback: callbackTo("https://w.example/") });
     const [called] = await broker.run("publish", {
       account: "acme",
-      inputs: [{ ...letter, post: post({ kind: "call", head: head(1) }) }],
+      inputs: [{ ...input, post: post({ kind: "call", head: head(1) }) }],
     });
     expect(counted()).toMatchObject({ workflowMessages: 2 });
     await broker.settle(called && "messageId" in called ? called.messageId : "", { status: 200 });

@@ -97,8 +97,8 @@ describe("endpoints of one host", () => {
 describe("the row of an endpoint is removed with its last place when", () => {
   beforeEach(() => allow({ parallelism: 1 }));
 
-  const sent = async (letter: Partial<MessageInput> = {}): Promise<void> => {
-    await broker.send("a", { ...at("/a"), ...letter });
+  const sent = async (input: Partial<MessageInput> = {}): Promise<void> => {
+    await broker.send("a", { ...at("/a"), ...input });
     await broker.listStarted();
     expect(broker.counts(flowAt("/a"))).toEqual([1, 0]);
   };

@@ -31,11 +31,11 @@ async function timeline(within: number): Promise<string[]> {
 }
 
 describe("parallelism of a key", () => {
-  const letter = makeFlowControl("k", { parallelism: 2 });
+  const input = makeFlowControl("k", { parallelism: 2 });
 
   test("limits messages in flight to any destinations, in order of acceptance", async () => {
-    await broker.send("a b", letter);
-    await broker.send("c d", { ...letter, url: "https://other.example/" });
+    await broker.send("a b", input);
+    await broker.send("c d", { ...input, url: "https://other.example/" });
     expect(await broker.listStarted()).toBe("a b");
     expect(broker.counts("key:k")).toEqual([2, 2]);
     await broker.end("b");
@@ -47,7 +47,7 @@ describe("parallelism of a key", () => {
   });
 
   test("does not count a message that waits for a retry", async () => {
-    await broker.send("a b c", { ...letter, retryDelay: "60000" });
+    await broker.send("a b c", { ...input, retryDelay: "60000" });
     expect(await broker.listStarted()).toBe("a b");
     await broker.end("a", { status: 500 });
     expect(await broker.listStarted()).toBe("c");
@@ -58,7 +58,7 @@ describe("parallelism of a key", () => {
   });
 
   test("holds a message that is due for a retry, before those accepted later", async () => {
-    await broker.send("a b c d", { ...letter, retryDelay: "1000" });
+    await broker.send("a b c d", { ...input, retryDelay: "1000" });
     expect(await broker.listStarted()).toBe("a b");
     await broker.end("a", { status: 500 });
     expect(await broker.listStarted()).toBe("c");
@@ -102,18 +102,18 @@ describe("parallelism of a key", () => {
 });
 
 describe("the rate of a key", () => {
-  const letter = makeFlowControl("k", { rate: 2, period: 10 * second });
+  const input = makeFlowControl("k", { rate: 2, period: 10 * second });
 
   test("starts exactly that number of messages in each window", async () => {
-    await broker.send("a b c d e", letter);
+    await broker.send("a b c d e", input);
     expect(await timeline(minute - 1)).toEqual(["0s a b", "10s c d", "20s e", "30s a b", "40s c d", "50s e"]);
   });
 
   test("counts a window from the first message that starts in it", async () => {
-    await broker.send("a", letter);
+    await broker.send("a", input);
     await broker.end("a");
     broker.now += 25 * second;
-    await broker.send("b c d e f", letter);
+    await broker.send("b c d e f", input);
     expect(await broker.listStarted()).toBe("a b c");
     await broker.end("b c");
     broker.now += 10 * second - 1;
@@ -123,7 +123,7 @@ describe("the rate of a key", () => {
   });
 
   test("counts retries and attempts whose lease was lost as well", async () => {
-    await broker.send("a b c", { ...letter, retryDelay: "1000" });
+    await broker.send("a b c", { ...input, retryDelay: "1000" });
     expect(await broker.listStarted()).toBe("a b");
     await broker.end("a", { status: 500 });
     broker.now = noon + 10 * second;
@@ -137,14 +137,14 @@ describe("the rate of a key", () => {
   });
 
   test("applies to messages that become due together", async () => {
-    await broker.send("a b c d e", { ...letter, delay: minute });
+    await broker.send("a b c d e", { ...input, delay: minute });
     broker.now += minute;
     expect(await broker.listStarted()).toBe("a b");
     expect(broker.counts("key:k")).toEqual([2, 3]);
   });
 
   test("is not prolonged by a clock that goes back", async () => {
-    await broker.send("a b c", letter);
+    await broker.send("a b c", input);
     expect(await broker.listStarted()).toBe("a b");
     broker.now = noon - hour;
     await broker.end("a b");
@@ -206,10 +206,10 @@ describe("the limits of a key", () => {
 });
 
 describe("a message releases its places", () => {
-  const letter = { ...makeFlowControl("k", { parallelism: 1 }), retryDelay: "1000" };
+  const input = { ...makeFlowControl("k", { parallelism: 1 }), retryDelay: "1000" };
 
   test("when it is cancelled while it is in flight, waits, or waits for a retry", async () => {
-    await broker.send("a b c d", letter);
+    await broker.send("a b c d", input);
     expect(await broker.listStarted()).toBe("a");
     await broker.cancel("a c");
     expect(await broker.listStarted()).toBe("");
@@ -224,7 +224,7 @@ describe("a message releases its places", () => {
   });
 
   test("when its lease is lost, so that it starts again in order of acceptance", async () => {
-    await broker.send("a b", letter);
+    await broker.send("a b", input);
     expect(await broker.listStarted()).toBe("a");
     broker.now += 30 * second;
     expect(await broker.listStarted()).toBe("a");
@@ -232,7 +232,7 @@ describe("a message releases its places", () => {
   });
 
   test("when its node returns the lease, or is gone", async () => {
-    await broker.send("a b", letter);
+    await broker.send("a b", input);
     expect(await broker.listStarted()).toBe("a");
     await broker.run("returnLeases", {
       leases: [{ account: "acme", messageId: broker.id("a"), attempt: 0 }],
@@ -256,7 +256,7 @@ describe("a message releases its places", () => {
   });
 
   test("when it fails for good, and again when it is retried from the dead letter queue", async () => {
-    await broker.send("a b", { ...letter, retries: 0 });
+    await broker.send("a b", { ...input, retries: 0 });
     expect(await broker.listStarted()).toBe("a");
     await broker.end("a", { status: 500 });
     await broker.run("retryDeadLetters", {

@@ -69,8 +69,8 @@ test("changes of messages and dead letters are audited with their number", async
   expect(await entriesOf(broker, "cancel", { messageIds: [messageId] })).toEqual([
     { what: "message.cancel", object: messageId, count: 1 },
   ]);
-  for (const letter of [makeInput({ retries: 0 }), makeInput({ retries: 0 })])
-    await broker.settle(await broker.publish(letter));
+  for (const input of [makeInput({ retries: 0 }), makeInput({ retries: 0 })])
+    await broker.settle(await broker.publish(input));
   const [one = "", other = ""] = broker.deadLetters.map(({ id }) => id);
   const days = { logRetention: 1 };
   expect(await entriesOf(broker, "retryDeadLetters", { dlqIds: [one], overrides: {}, ...days })).toEqual([

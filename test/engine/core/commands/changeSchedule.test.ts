@@ -3,7 +3,7 @@ import type { ScheduleChange } from "../../../../src/engine/core/commands/change
 import type { Overrides } from "../../../../src/engine/core/deadLetters/overrides.ts";
 import type { Schedule } from "../../../../src/engine/core/model/schedule.ts";
 import { bytes, CommandRunner, noon } from "../commandRunner.ts";
-import type { WantedSchedule } from "./scheduleInput.ts";
+import type { ScheduleFields } from "./scheduleInput.ts";
 import { makeScheduleInput } from "./scheduleInput.ts";
 
 const minute = 60_000;
@@ -13,14 +13,14 @@ beforeEach(async () => {
   broker = await CommandRunner.open();
 });
 
-const create = (wanted?: WantedSchedule) => broker.run("createSchedule", makeScheduleInput(wanted));
+const create = (wanted?: ScheduleFields) => broker.run("createSchedule", makeScheduleInput(wanted));
 const schedule = (): Schedule | undefined => broker.memory.tables.schedules.get("acme\ntick");
 const change = (part: ScheduleChange, overrides: Overrides = {}) =>
   broker.run("changeSchedule", { account: "acme", id: "tick", change: part, overrides });
 
 describe("a change of a schedule", () => {
   test("changes nothing that it does not name", async () => {
-    await create({ letter: { delay: 1_000, labels: ["a"], keepResponse: true, headers: [["X-A", "1"]] } });
+    await create({ messageInput: { delay: 1_000, labels: ["a"], keepResponse: true, headers: [["X-A", "1"]] } });
     const before = schedule();
     expect(await change({})).toEqual(before);
     expect(schedule()).toEqual(before);
@@ -60,7 +60,7 @@ describe("a change of a schedule", () => {
   });
 
   test("keeps the deduplication of its creation", async () => {
-    const wanted = { letter: { deduplication: "i:once" } };
+    const wanted = { messageInput: { deduplication: "i:once" } };
     await create(wanted);
     await change({}, { retries: 2 });
     expect(await create(wanted)).toEqual({ scheduleId: "tick", deduplicated: true });
@@ -95,7 +95,7 @@ describe("a change of a schedule", () => {
       /^too-large|body/,
     ],
   ])("is refused if %s", async (_, prepare, refusal) => {
-    await create({ letter: { redaction: { body: false, headers: ["A".repeat(40_000)] } } });
+    await create({ messageInput: { redaction: { body: false, headers: ["A".repeat(40_000)] } } });
     const { cron, messageInput } = schedule() ?? {};
     await expect(prepare()).rejects.toThrow(refusal);
     expect(schedule()).toMatchObject({ cron, messageInput });

@@ -76,9 +76,9 @@ test.each([
   [{ notBefore: noon - minute }, noon],
   [{ notBefore: noon - minute, delay: minute }, noon],
   [{ delay: 0 }, noon],
-])("a message with %j is due at the right time", async (letter, dueAt) => {
+])("a message with %j is due at the right time", async (input, dueAt) => {
   broker.capacity = noCapacity;
-  expect(broker.state(await broker.publish(letter))).toMatchObject({ state: "pending", dueAt });
+  expect(broker.state(await broker.publish(input))).toMatchObject({ state: "pending", dueAt });
 });
 
 describe("a deduplication key", () => {
@@ -139,8 +139,8 @@ test.each([
   [{ delay: 366 * 24 * 60 * minute + second }, "limit-exceeded"],
   [{ timeout: 12 * 60 * minute + second }, "limit-exceeded"],
   [{ headers: [["X-Long", "x".repeat(64 * 1024)] as const] }, "limit-exceeded"],
-])("the refusal names the limit that input %# exceeds", async (letter, refused) => {
-  expect(await broker.run("publish", { account: "acme", inputs: [makeInput(letter)] })).toMatchObject([
+])("the refusal names the limit that input %# exceeds", async (input, refused) => {
+  expect(await broker.run("publish", { account: "acme", inputs: [makeInput(input)] })).toMatchObject([
     { refused },
   ]);
 });

@@ -61,8 +61,8 @@ describe("a quarantined message", () => {
   test.each([
     ["a queue", "queue:q", { queue: "q" }],
     ["a key", "key:k", makeFlowControl("k", { parallelism: 1 })],
-  ] as const)("is the first message in the waitlist of %s", async (_, id, letter) => {
-    await broker.send("a b c", letter);
+  ] as const)("is the first message in the waitlist of %s", async (_, id, input) => {
+    await broker.send("a b c", input);
     expect(await broker.listStarted()).toBe("a");
     expect(await putAside("limiters", id)).toBe(aside("b"));
     expect(failed()).toEqual([[broker.id("b"), error]]);

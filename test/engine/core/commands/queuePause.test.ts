@@ -47,11 +47,11 @@ describe("a paused queue", () => {
       const { capacity } = broker;
       if (kind === "account")
         await broker.run("changeAccount", { account: "acme", change: { limits: { globalParallelism: 1 } } });
-      const letter = kind === "key" ? makeFlowControl("k", { parallelism: 1 }) : {};
-      await broker.send("first", letter);
+      const input = kind === "key" ? makeFlowControl("k", { parallelism: 1 }) : {};
+      await broker.send("first", input);
       expect(await broker.listStarted()).toBe("first");
       if (kind === "host") broker.capacity = { ...capacity, free: 0 };
-      await broker.send("a", { ...letter, queue });
+      await broker.send("a", { ...input, queue });
       expect(await broker.listStarted()).toBe("");
       broker.capacity = capacity;
       await broker.run("pauseLimiter", { account: "acme", id });

@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import type { Schedule } from "../../../../src/engine/core/model/schedule.ts";
 import { CommandRunner, noon } from "../commandRunner.ts";
-import type { WantedSchedule } from "./scheduleInput.ts";
+import type { ScheduleFields } from "./scheduleInput.ts";
 import { makeScheduleInput } from "./scheduleInput.ts";
 
 const minute = 60_000;
@@ -11,7 +11,7 @@ beforeEach(async () => {
   broker = await CommandRunner.open();
 });
 
-const create = (wanted?: WantedSchedule) => broker.run("createSchedule", makeScheduleInput(wanted));
+const create = (wanted?: ScheduleFields) => broker.run("createSchedule", makeScheduleInput(wanted));
 const run = (id = "tick", account = "acme") => broker.run("runSchedule", { account, id });
 const schedule = (): Schedule | undefined => broker.memory.tables.schedules.get("acme\ntick");
 const messages = () => [...broker.memory.tables.storedMessages.values()];
@@ -23,7 +23,7 @@ const setGroup = (urls: readonly string[]): void => {
 
 describe("a run of a schedule by hand", () => {
   test("publishes the message that a firing publishes, and changes nothing in the schedule", async () => {
-    await create({ letter: { retries: 7, labels: ["a"], headers: [["X-A", "1"]] } });
+    await create({ messageInput: { retries: 7, labels: ["a"], headers: [["X-A", "1"]] } });
     broker.now = noon + minute;
     const before = schedule();
     const { scheduleId, messages: made } = await run();
@@ -44,7 +44,7 @@ describe("a run of a schedule by hand", () => {
   });
 
   test("keeps the delay of the schedule", async () => {
-    await create({ letter: { delay: 1_000 } });
+    await create({ messageInput: { delay: 1_000 } });
     await run();
     expect(messages()).toMatchObject([{ notBefore: broker.now + 1_000 }]);
     expect(broker.deliveries).toEqual([]);
@@ -60,7 +60,7 @@ describe("a run of a schedule by hand", () => {
 
   test("reaches all endpoints of a URL group at that time", async () => {
     setGroup(["https://one.example/", "https://two.example/"]);
-    await create({ letter: { url: "", group: "shops" } });
+    await create({ messageInput: { url: "", group: "shops" } });
     setGroup(["https://two.example/", "https://three.example/"]);
     const { messages: made } = await run();
     expect(made.map(({ url }) => url)).toEqual(["https://two.example/", "https://three.example/"]);
@@ -81,7 +81,7 @@ describe("a run of a schedule by hand", () => {
     [
       "has a group without endpoints",
       async () => {
-        await create({ letter: { url: "", group: "shops" } });
+        await create({ messageInput: { url: "", group: "shops" } });
         setGroup([]);
         return run();
       },

@@ -5,7 +5,7 @@ import { noBytes } from "../../../../src/engine/core/values/basics.ts";
 import type { Scope } from "../../../../src/engine/core/model/rights.ts";
 import type { HeaderList } from "../../../../src/engine/core/values/basics.ts";
 import { CommandRunner, bytes, callbackTo, noCapacity, noon } from "../commandRunner.ts";
-import type { WantedSchedule } from "./scheduleInput.ts";
+import type { ScheduleFields } from "./scheduleInput.ts";
 import { makeScheduleInput } from "./scheduleInput.ts";
 
 const second = 1000;
@@ -17,7 +17,7 @@ beforeEach(async () => {
   broker = await CommandRunner.open();
 });
 
-const create = (wanted?: WantedSchedule) => broker.run("createSchedule", makeScheduleInput(wanted));
+const create = (wanted?: ScheduleFields) => broker.run("createSchedule", makeScheduleInput(wanted));
 const schedule = (id = "tick"): Schedule | undefined => broker.memory.tables.schedules.get(`acme\n${id}`);
 const claim = () => broker.run("claim", { limit: 100 });
 const messages = () => [...broker.memory.tables.storedMessages.values()];
@@ -37,14 +37,14 @@ async function run(until: number): Promise<void> {
 describe("a created schedule", () => {
   test("fires at its next time, and its messages are like any others", async () => {
     broker.now = noon + 1;
-    const letter = {
+    const messageInput = {
       retries: 7,
       labels: ["a"],
       headers: [["X-A", "1"]] as const,
       brand: "upstash" as const,
       callerIp: "192.0.2.7",
     };
-    expect(await create({ letter })).toEqual({ scheduleId: "tick", deduplicated: false });
+    expect(await create({ messageInput })).toEqual({ scheduleId: "tick", deduplicated: false });
     expect(schedule()).toMatchObject({
       dueAt: noon + 5 * minute,
       paused: false,
@@ -59,7 +59,7 @@ describe("a created schedule", () => {
     await claim();
     const [message] = messages();
     expect(message).toMatchObject({
-      ...letter,
+      ...messageInput,
       scheduleId: "tick",
       body: bytes("hello"),
       createdAt: broker.now,
@@ -108,11 +108,11 @@ describe("a created schedule", () => {
     ["an empty id", { id: "" }, /^schedule-id: "" is not an id/],
     ["an id that a path cannot have", { id: ".." }, /^schedule-id: "\.\." is not an id/],
     ["an id that is too long", { id: "x".repeat(513) }, /^schedule-id: "x{200}" is not an id/],
-    ["a not-before time", { letter: { notBefore: noon + hour } }, /^not-before: not valid for a schedule/],
-    ["too many retries", { letter: { retries: 1001 } }, /^retries: 1001 exceeds the limit of 1000$/],
+    ["a not-before time", { messageInput: { notBefore: noon + hour } }, /^not-before: not valid for a schedule/],
+    ["too many retries", { messageInput: { retries: 1001 } }, /^retries: 1001 exceeds the limit of 1000$/],
     [
       "a delay that is too long",
-      { letter: { delay: 367 * 24 * hour } },
+      { messageInput: { delay: 367 * 24 * hour } },
       /^delay: 367d exceeds the limit of 366d$/,
     ],
     [
@@ -120,7 +120,7 @@ describe("a created schedule", () => {
       { body: new Uint8Array(10 * 1024 * 1024 + 1) },
       /^body: 10485761 bytes exceeds the limit of 10485760$/,
     ],
-  ])("is refused with %s", async (_, wanted: WantedSchedule, problem) => {
+  ])("is refused with %s", async (_, wanted: ScheduleFields, problem) => {
     const failure: unknown = await create(wanted).catch((error: unknown) => error);
     const { refused } = JSON.parse(failure instanceof Error ? failure.message : "{}") as {
       refused?: { message: string };
@@ -136,12 +136,12 @@ describe("a created schedule", () => {
 
 describe("a schedule with an existing id", () => {
   test("replaces the old schedule as a whole, with its history", async () => {
-    await create({ letter: { labels: ["old"], delay: second, queue: "old" } });
+    await create({ messageInput: { labels: ["old"], delay: second, queue: "old" } });
     await run(300);
     expect(schedule()?.lastAt).toBe(noon + 300 * second);
     await broker.run("pauseSchedule", { account: "acme", id: "tick" });
     broker.now += second;
-    await create({ cron: "0 * * * *", body: noBytes, letter: { url: "https://new.example/" } });
+    await create({ cron: "0 * * * *", body: noBytes, messageInput: { url: "https://new.example/" } });
     expect(schedule()).toMatchObject({
       createdAt: broker.now,
       body: noBytes,
@@ -188,7 +188,7 @@ describe("a schedule with an existing id", () => {
       signingKeys: { current: "sig_3", next: "sig_4" },
     });
     await create();
-    await create({ account: "other", letter: { url: "https://other.example/" } });
+    await create({ account: "other", messageInput: { url: "https://other.example/" } });
     await broker.run("deleteSchedule", { account: "other", id: "tick" });
     expect(schedule()?.messageInput.url).toBe("https://shop.example/hook");
     await expect(broker.run("pauseSchedule", { account: "other", id: "tick" })).rejects.toThrow("not-found");
@@ -240,7 +240,7 @@ describe("a firing", () => {
   });
 
   test("delays the message, not the schedule", async () => {
-    await create({ letter: { delay: 90 * second } });
+    await create({ messageInput: { delay: 90 * second } });
     broker.now = noon + 5 * minute;
     await claim();
     expect(messages()).toMatchObject([
@@ -259,8 +259,8 @@ describe("a firing", () => {
 
   test("passes the queue and the key, which exist from the first firing on", async () => {
     const flowControl = { key: "k", parallelism: 2, rate: null, period: null };
-    await create({ letter: { queue: "reports", flowControl } });
-    await create({ id: "again", letter: { queue: "reports", flowControl } });
+    await create({ messageInput: { queue: "reports", flowControl } });
+    await create({ id: "again", messageInput: { queue: "reports", flowControl } });
     const { limiters } = broker.memory.tables;
     expect(limiters.size).toBe(0);
     broker.now = noon + 5 * minute;
@@ -270,7 +270,7 @@ describe("a firing", () => {
   });
 
   test("does not change an existing queue", async () => {
-    await create({ letter: { queue: "reports" } });
+    await create({ messageInput: { queue: "reports" } });
     broker.now = noon + 5 * minute - 1;
     await broker.publish({ queue: "reports" });
     const { limiters } = broker.memory.tables;
@@ -293,11 +293,11 @@ describe("a firing", () => {
 });
 
 describe("a firing for a URL group", () => {
-  const letter = { url: "", group: "shops" };
+  const messageInput = { url: "", group: "shops" };
 
   test("publishes to the endpoints that the group has at that time", async () => {
     setGroup([{ name: "one", url: "https://one.example/" }]);
-    await create({ letter });
+    await create({ messageInput });
     setGroup([
       { name: "one", url: "https://one.example/" },
       { name: null, url: "https://two.example/" },
@@ -314,7 +314,7 @@ describe("a firing for a URL group", () => {
     "publishes nothing if the group is %s, records an empty list, and fires again",
     async (how) => {
       if (how === "empty") setGroup([]);
-      await create({ letter });
+      await create({ messageInput });
       await run(300);
       expect(messages()).toEqual([]);
       expect(schedule()).toMatchObject({
@@ -333,9 +333,9 @@ describe("a firing for a URL group", () => {
 test("a limited token gives a schedule for a URL group only callbacks that the group has", async () => {
   setGroup([{ name: "one", url: "https://one.example/" }], [["Svc-Callback", "https://told.example/"]]);
   const scope: Scope = { id: "tok_1", verbs: ["publish"], destinations: [], expiresAt: null };
-  const reportingTo = (url: string): WantedSchedule => ({
+  const reportingTo = (url: string): ScheduleFields => ({
     scope,
-    letter: { url: "", group: "shops", callback: callbackTo(url) },
+    messageInput: { url: "", group: "shops", callback: callbackTo(url) },
   });
   await expect(create(reportingTo("https://other.example/"))).rejects.toThrow(
     "requires 'read' to send a message to the URL group shops to https://other.example/",

@@ -14,8 +14,8 @@ beforeEach(async () => {
 
 type Wanted = Partial<Omit<ScheduleInput, "messageInput">> & { letter?: Partial<MessageInput> };
 
-const create = ({ letter, ...over }: Wanted) => {
-  const { body: _, ...rest } = makeInput(letter);
+const create = ({ letter: messageInput, ...over }: Wanted) => {
+  const { body: _, ...rest } = makeInput(messageInput);
   return broker.run("createSchedule", {
     account: "acme",
     id: "tick",
@@ -28,9 +28,9 @@ const create = ({ letter, ...over }: Wanted) => {
 const schedule = (id = "tick"): Schedule | undefined => broker.memory.tables.schedules.get(`acme\n${id}`);
 
 test("deduplication applies to the creation of schedules, not to what they publish", async () => {
-  const letter = { deduplication: "i:abc" };
-  const { scheduleId } = await create({ id: null, letter });
-  expect(await create({ id: "other", letter })).toEqual({ scheduleId, deduplicated: true });
+  const messageInput = { deduplication: "i:abc" };
+  const { scheduleId } = await create({ id: null, letter: messageInput });
+  expect(await create({ id: "other", letter: messageInput })).toEqual({ scheduleId, deduplicated: true });
   expect(schedule("other")).toBeUndefined();
   expect(schedule(scheduleId)?.messageInput.deduplication).toBeNull();
   for (; broker.now <= noon + 600 * second; broker.now += second) await broker.run("claim", { limit: 100 });
@@ -41,11 +41,11 @@ test("deduplication applies to the creation of schedules, not to what they publi
 });
 
 test("a deduplication key applies to schedules with the same expression only", async () => {
-  const letter = { deduplication: "i:abc" };
-  await create({ letter });
-  expect(await create({ cron: "7 7 * * *", letter })).toEqual({ scheduleId: "tick", deduplicated: false });
+  const messageInput = { deduplication: "i:abc" };
+  await create({ letter: messageInput });
+  expect(await create({ cron: "7 7 * * *", letter: messageInput })).toEqual({ scheduleId: "tick", deduplicated: false });
   expect(schedule("tick")?.cron).toBe("7 7 * * *");
-  expect(await create({ id: "other", cron: "8 8 * * *", letter })).toEqual({
+  expect(await create({ id: "other", cron: "8 8 * * *", letter: messageInput })).toEqual({
     scheduleId: "other",
     deduplicated: false,
   });
@@ -54,29 +54,29 @@ test("a deduplication key applies to schedules with the same expression only", a
     ["7 7 * * *", "tick"],
     ["8 8 * * *", "other"],
   ] as const)
-    expect(await create({ id: null, cron, letter })).toEqual({ scheduleId, deduplicated: true });
+    expect(await create({ id: null, cron, letter: messageInput })).toEqual({ scheduleId, deduplicated: true });
 });
 
 test("a schedule with a changed expression is not a duplicate until it is changed back", async () => {
-  const letter = { deduplication: "i:abc" };
-  await create({ letter });
+  const messageInput = { deduplication: "i:abc" };
+  await create({ letter: messageInput });
   const change = (cron: string) =>
     broker.run("changeSchedule", { account: "acme", id: "tick", change: { cron }, overrides: {} });
   await change("0 0 1 1 *");
   await change("*/5 * * * * ");
-  expect(await create({ letter })).toEqual({ scheduleId: "tick", deduplicated: true });
+  expect(await create({ letter: messageInput })).toEqual({ scheduleId: "tick", deduplicated: true });
   await change("0 0 1 1 *");
-  expect(await create({ letter })).toEqual({ scheduleId: "tick", deduplicated: false });
+  expect(await create({ letter: messageInput })).toEqual({ scheduleId: "tick", deduplicated: false });
   expect(schedule()?.cron).toBe("*/5 * * * *");
 });
 
 test("a replaced schedule does not count as a duplicate, and can be replaced again", async () => {
   const one = { url: "https://one.example/", deduplication: "c:1" };
   const two = { url: "https://two.example/", deduplication: "c:2" };
-  for (const letter of [one, two, one]) {
-    expect(await create({ letter })).toEqual({ scheduleId: "tick", deduplicated: false });
-    expect(schedule("tick")?.messageInput.url).toBe(letter.url);
-    expect(await create({ letter })).toEqual({ scheduleId: "tick", deduplicated: true });
+  for (const messageInput of [one, two, one]) {
+    expect(await create({ letter: messageInput })).toEqual({ scheduleId: "tick", deduplicated: false });
+    expect(schedule("tick")?.messageInput.url).toBe(messageInput.url);
+    expect(await create({ letter: messageInput })).toEqual({ scheduleId: "tick", deduplicated: true });
     broker.now += minute;
   }
   await create({});
@@ -91,12 +91,12 @@ test("a message and a schedule with one deduplication key are not duplicates", a
 });
 
 test("deduplication of a schedule ends with the schedule, or after ten minutes", async () => {
-  const letter = { deduplication: "i:abc" };
-  await create({ letter });
+  const messageInput = { deduplication: "i:abc" };
+  await create({ letter: messageInput });
   await broker.run("deleteSchedule", { account: "acme", id: "tick" });
-  expect(await create({ id: "second", letter })).toEqual({ scheduleId: "second", deduplicated: false });
+  expect(await create({ id: "second", letter: messageInput })).toEqual({ scheduleId: "second", deduplicated: false });
   broker.now += 10 * minute - 1;
-  expect(await create({ id: "third", letter })).toEqual({ scheduleId: "second", deduplicated: true });
+  expect(await create({ id: "third", letter: messageInput })).toEqual({ scheduleId: "second", deduplicated: true });
   broker.now += 1;
-  expect(await create({ id: "third", letter })).toEqual({ scheduleId: "third", deduplicated: false });
+  expect(await create({ id: "third", letter: messageInput })).toEqual({ scheduleId: "third", deduplicated: false });
 });

@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import type { Schedule } from "../../../../src/engine/core/model/schedule.ts";
 import { CommandRunner, noon } from "../commandRunner.ts";
-import type { WantedSchedule } from "./scheduleInput.ts";
+import type { ScheduleFields } from "./scheduleInput.ts";
 import { makeScheduleInput } from "./scheduleInput.ts";
 
 const minute = 60_000;
@@ -11,7 +11,7 @@ beforeEach(async () => {
   broker = await CommandRunner.open();
 });
 
-const create = (wanted?: WantedSchedule) => broker.run("createSchedule", makeScheduleInput(wanted));
+const create = (wanted?: ScheduleFields) => broker.run("createSchedule", makeScheduleInput(wanted));
 const schedule = (id: string): Schedule | undefined => broker.memory.tables.schedules.get(`acme\n${id}`);
 const claim = () => broker.run("claim", { limit: 100 });
 const messages = () => [...broker.memory.tables.storedMessages.values()];
@@ -23,7 +23,7 @@ describe("a problem of one schedule does not stop the others", () => {
   };
 
   beforeEach(async () => {
-    await create({ id: "damaged", letter: { queue: "q" } });
+    await create({ id: "damaged", messageInput: { queue: "q" } });
     await create();
   });
 

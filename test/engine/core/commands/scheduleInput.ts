@@ -3,13 +3,13 @@ import type { MessageInput } from "../../../../src/engine/core/model/message.ts"
 import { bytes, makeInput } from "../commandRunner.ts";
 
 /** The settings of a schedule that a test gives. */
-export type WantedSchedule = Partial<Omit<ScheduleInput, "messageInput">> & {
-  letter?: Partial<MessageInput>;
+export type ScheduleFields = Partial<Omit<ScheduleInput, "messageInput">> & {
+  messageInput?: Partial<MessageInput>;
 };
 
 /** Returns a schedule `tick` that fires every five minutes, with the given settings. */
-export function makeScheduleInput({ letter, ...over }: WantedSchedule = {}): ScheduleInput {
-  const { body: _, ...rest } = makeInput(letter);
+export function makeScheduleInput({ messageInput, ...over }: ScheduleFields = {}): ScheduleInput {
+  const { body: _, ...rest } = makeInput(messageInput);
   return {
     account: "acme",
     id: "tick",

@@ -151,7 +151,7 @@ describe("a lease", () => {
 
 describe("a callback", () => {
   test("reports every attempt in this exact format", async () => {
-    const letter = {
+    const input = {
       callback: { ...callbackTo("https://told.example/x"), headers: [["X-Mine", "1"]] as const },
       headers: [
         ["X-Id", "7"],
@@ -159,7 +159,7 @@ describe("a callback", () => {
       ] as const,
     };
     const id = await broker.publish({
-      ...letter,
+      ...input,
       retries: 1,
       retryDelay: "0",
       body: bytes("hello"),
@@ -306,12 +306,12 @@ describe("a failure callback", () => {
     expect(broker.listReporters(id)).toEqual([]);
     await broker.run("claim", { limit: 1 });
     await broker.settle(id);
-    const [letter] = broker.deadLetters;
+    const [deadLetter] = broker.deadLetters;
     const [told, ...more] = broker.listReporters(id);
     expect(more).toEqual([]);
-    expect(told?.reportsOn).toEqual({ kind: "failureCallback", messageId: id, dlqId: letter?.id });
-    expect(told && bodyOf(told)).toMatchObject({ dlqId: letter?.id, retried: 1, maxRetries: 1, status: 500 });
-    expect(letter?.failureCallback).toEqual({ state: "CALLBACK_INPROGRESS" });
+    expect(told?.reportsOn).toEqual({ kind: "failureCallback", messageId: id, dlqId: deadLetter?.id });
+    expect(told && bodyOf(told)).toMatchObject({ dlqId: deadLetter?.id, retried: 1, maxRetries: 1, status: 500 });
+    expect(deadLetter?.failureCallback).toEqual({ state: "CALLBACK_INPROGRESS" });
   });
 
   test("is not sent for a delivered message", async () => {
@@ -334,8 +334,8 @@ describe("a failure callback", () => {
   test("that fails is recorded in the dead letter, and is a dead letter itself", async () => {
     const { id, told } = await failed();
     await broker.settle(told, { status: 404, body: bytes("who?") });
-    const [letter, other] = broker.deadLetters;
-    expect(letter).toMatchObject({
+    const [deadLetter, other] = broker.deadLetters;
+    expect(deadLetter).toMatchObject({
       messageId: id,
       failureCallback: { state: "CALLBACK_FAIL", responseStatus: 404, responseBody: "who?" },
     });

@@ -13,10 +13,10 @@ const groupOf = (broker: CommandRunner, account = "acme") =>
   broker.memory.tables.urlGroups.get(`${account}\norders`);
 const add = (broker: CommandRunner, endpoints: readonly Endpoint[], of = acme) =>
   broker.run("addEndpoints", { ...of, endpoints });
-const publish = async (broker: CommandRunner, letter: Partial<MessageInput> = {}, account = "acme") => {
+const publish = async (broker: CommandRunner, input: Partial<MessageInput> = {}, account = "acme") => {
   const [result] = await broker.run("publish", {
     account,
-    inputs: [makeInput({ url: "", group: "orders", ...letter })],
+    inputs: [makeInput({ url: "", group: "orders", ...input })],
   });
   return result;
 };
@@ -249,9 +249,9 @@ describe("a publish to a group", () => {
       { refused: "limit-exceeded", message: "retries: 1000000 exceeds the limit of 1000" },
     ],
     [{ body: new Uint8Array(10 * 1024 * 1024 + 1) }, { refused: "too-large" }],
-  ])("that exceeds a limit creates no message", async (letter, refusal) => {
+  ])("that exceeds a limit creates no message", async (input, refusal) => {
     const broker = await openWith(...bare(a, b));
-    expect(await publish(broker, letter)).toMatchObject(refusal);
+    expect(await publish(broker, input)).toMatchObject(refusal);
     expect(broker.memory.tables.storedMessages.size).toBe(0);
     expect(broker.memory.tables.messages.size).toBe(0);
   });

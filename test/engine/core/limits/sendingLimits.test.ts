@@ -12,8 +12,8 @@ const account = {
   limits: { delay: 10_000, retries: 5, timeout: 30_000, parallelism: 3 },
 } as unknown as Account;
 const callback = callbackTo("https://e.example/");
-const broken = (letter: Parameters<typeof makeInput>[0]) =>
-  findSendingRefusal(account, makeInput(letter), noon);
+const broken = (input: Parameters<typeof makeInput>[0]) =>
+  findSendingRefusal(account, makeInput(input), noon);
 
 test.each([
   [{ delay: 10_001 }, "delay: 11s exceeds the limit of 10s"],
@@ -33,8 +33,8 @@ test.each([
     { callback: { ...callback, failureCallback: { ...callback, retries: 7 } } },
     "retries: 7 exceeds the limit of 5",
   ],
-])("%j is refused, because it exceeds a limit of the account", (letter, problem) => {
-  expect(broken(letter)).toMatchObject({
+])("%j is refused, because it exceeds a limit of the account", (input, problem) => {
+  expect(broken(input)).toMatchObject({
     refused: "limit-exceeded",
     message: expect.stringContaining(problem),
   });

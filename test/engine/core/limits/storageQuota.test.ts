@@ -16,8 +16,8 @@ const quota = (storageBytes: number | null) =>
   broker.run("changeAccount", { account: "acme", change: { limits: { storageBytes } } });
 const note = (stored: number) => broker.run("recordStorage", { account: "acme", bytes: stored });
 const noted = () => broker.memory.tables.accounts.get("acme")?.storedBytes;
-const publish = async (letter = makeInput()) =>
-  (await broker.run("publish", { account: "acme", inputs: [letter] }))[0];
+const publish = async (input = makeInput()) =>
+  (await broker.run("publish", { account: "acme", inputs: [input] }))[0];
 const stored = (): number =>
   [...broker.memory.tables.usage.values()].reduce(
     (sum, { id, storedBytes }) => (id.startsWith("3h/") ? sum + storedBytes : sum),

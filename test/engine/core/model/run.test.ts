@@ -43,8 +43,8 @@ const textOf = ({ message }: Delivery): string => new TextDecoder().decode(messa
 const history = (delivery: Delivery | undefined): string[] =>
   delivery ? (JSON.parse(textOf(delivery)) as { body: string }[]).map(({ body }) => atob(body)) : [];
 
-async function post(broker: CommandRunner, letter: MessageInput): Promise<string> {
-  const [result] = await broker.run("publish", { account: "acme", inputs: [letter] });
+async function post(broker: CommandRunner, input: MessageInput): Promise<string> {
+  const [result] = await broker.run("publish", { account: "acme", inputs: [input] });
   if (result && "messageId" in result) return result.messageId;
   throw new Error(JSON.stringify(result));
 }

@@ -11,7 +11,7 @@ import { bytes, makeInput } from "../commandRunner.ts";
 const many = (count: number, over: Parameters<typeof makeInput>[0] = {}) =>
   Array.from({ length: count }, () => makeInput(over));
 const labels = Array.from({ length: 32 }, (_, at) => `label ${at}`);
-const sizesOf = (letters: ReturnType<typeof many>) => splitInputs(letters).map(({ length }) => length);
+const sizesOf = (inputs: ReturnType<typeof many>) => splitInputs(inputs).map(({ length }) => length);
 
 describe("the parts of a list", () => {
   test("are stored one after another, a quarter of a transaction each", () => {

@@ -4,13 +4,13 @@ import { matchesFilter } from "../../../../src/engine/core/search/filter.ts";
 import type { StoredMessage } from "../../../../src/engine/core/model/message.ts";
 import { makeInput, noon } from "../commandRunner.ts";
 
-const { delay: _delay, ...letter } = makeInput({
+const { delay: _delay, ...input } = makeInput({
   url: "https://Shop.example:8443/a/b?c=d",
   labels: ["new", "red"],
   callerIp: "192.0.2.1",
 });
 const message: StoredMessage = {
-  ...letter,
+  ...input,
   account: "acme",
   id: "msg_1",
   createdAt: noon,

@@ -33,14 +33,14 @@ test("a plain message has no tags, unless it fails", async () => {
 
 test("a message has one tag for each label, and for its queue, key, schedule and group", () => {
   const flowControl = { key: "k", parallelism: 1, rate: null, period: null };
-  const letter = makeInput({
+  const input = makeInput({
     labels: ["a b", "c", "c"],
     queue: "q",
     flowControl,
     scheduleId: "scd_1",
     group: "g",
   });
-  expect(makeTags(letter)).toEqual([
+  expect(makeTags(input)).toEqual([
     "label:a%20.b",
     "label:c",
     "queue:q",
@@ -56,9 +56,9 @@ test("tags are added and removed with their rows", async () => {
   const id = await broker.publish({ labels: ["l"], retries: 0 });
   expect(marks()).toEqual([`born label:l ${id}`, `unfinished label:l ${id}`]);
   await broker.settle(id, { status: 500 });
-  const [letter] = broker.deadLetters;
+  const [deadLetter] = broker.deadLetters;
   const [row] = broker.logRows(id);
-  const ofLetter = letter ? (makeTagIds.deadLetters?.(letter) ?? []) : [];
+  const ofLetter = deadLetter ? (makeTagIds.deadLetters?.(deadLetter) ?? []) : [];
   expect(ofLetter).toHaveLength(4);
   expect(marks()).toEqual(
     [
@@ -69,7 +69,7 @@ test("tags are added and removed with their rows", async () => {
   );
   await broker.run(
     "bulk",
-    makeDeletion({ account: "acme", dlqIds: [letter?.id ?? ""], logRetention: 1_000 }),
+    makeDeletion({ account: "acme", dlqIds: [deadLetter?.id ?? ""], logRetention: 1_000 }),
   );
   expect(marks().every((mark) => /^(born|log) /.test(mark))).toBe(true);
   broker.now = noon + 2_000;
@@ -87,7 +87,7 @@ test("a refused command adds no tags", async () => {
   const id = await broker.publish({ labels: ["l"], retries: 0 });
   await broker.settle(id);
   const before = [...broker.memory.tables.tags.keys()];
-  const dlqIds = broker.deadLetters.map((letter) => letter.id);
+  const dlqIds = broker.deadLetters.map((deadLetter) => deadLetter.id);
   const overrides = { retries: 5_000 };
   await expect(
     broker.run("retryDeadLetters", { account: "acme", dlqIds, logRetention: 1, overrides }),

@@ -13,11 +13,11 @@ beforeEach(async () => {
 });
 
 /** Returns the body that the failure callback of a message receives, and its length. */
-async function told(outcome: Partial<Outcome>, letter: Parameters<typeof makeInput>[0] = {}) {
+async function told(outcome: Partial<Outcome>, input: Parameters<typeof makeInput>[0] = {}) {
   const id = await broker.publish({
     retries: 0,
     failureCallback: callbackTo("https://f.example"),
-    ...letter,
+    ...input,
   });
   await broker.settle(id, outcome);
   const [teller] = broker.listReporters(id);
@@ -104,9 +104,9 @@ describe("the kept part of a response that only a callback needs as a whole", ()
 
   test("is small in the dead letter and in the log, with the hash of the whole response", async () => {
     await told(outcome);
-    const [letter] = broker.deadLetters;
-    expect(letter).toMatchObject({ digest: "d" });
-    expect([letter?.body.byteLength, letter?.body.buffer.byteLength]).toEqual([mebibyte, mebibyte]);
+    const [deadLetter] = broker.deadLetters;
+    expect(deadLetter).toMatchObject({ digest: "d" });
+    expect([deadLetter?.body.byteLength, deadLetter?.body.buffer.byteLength]).toEqual([mebibyte, mebibyte]);
     const row = [...broker.memory.tables.log.values()].find(({ states }) => states.includes("FAILED"));
     expect([row?.body.byteLength, row?.body.buffer.byteLength, row?.digest]).toEqual([16_384, 16_384, "d"]);
   });

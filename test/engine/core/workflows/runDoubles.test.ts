@@ -36,8 +36,8 @@ const waiter: WaitPost = {
   step: head,
 };
 
-const publish = (broker: CommandRunner, letter: MessageInput) =>
-  broker.run("publish", { account: "acme", inputs: [letter] });
+const publish = (broker: CommandRunner, input: MessageInput) =>
+  broker.run("publish", { account: "acme", inputs: [input] });
 
 const histories = (broker: CommandRunner): string[][] => {
   const steps = [...broker.memory.tables.steps.values()].filter(({ body }) => body.byteLength > 0);

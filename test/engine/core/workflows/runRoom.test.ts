@@ -33,8 +33,8 @@ const startOf = (
 
 const waiterAt = (stepId: number): WaitPost => ({ ...makeEventWait("paid", stepId), step: stepAt(stepId) });
 
-const publish = (broker: CommandRunner, letter: MessageInput) =>
-  broker.run("publish", { account: "acme", inputs: [letter] });
+const publish = (broker: CommandRunner, input: MessageInput) =>
+  broker.run("publish", { account: "acme", inputs: [input] });
 
 /** Returns a broker with a run whose history has this length. */
 async function long(size: number, more: Partial<RunFeatures> = {}): Promise<CommandRunner> {
