@@ -1,5 +1,5 @@
-// `waypost health` in plain CommonJS for Node 20: containers run it often, so the Node.js that starts it runs it
-// alone, before anything else is loaded. An ES module that imports node:http would load all of it.
+// `waypost health` in plain CommonJS for Node 20: containers run it often, so the Node.js that starts it runs
+// it alone, before anything else is loaded. An ES module that imports node:http would load all of it.
 "use strict";
 
 const { get } = require("node:http");
@@ -72,7 +72,7 @@ async function findProblem(url) {
   }
 }
 
-/** The most characters of a response that are printed. */
+/** The maximum number of characters of a response that are printed. */
 const shownText = 500;
 
 function fetchText(url) {

@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 import { findModernNode, noModernNode } from "./modernNode.js";
 import { childOptions } from "./runFile.js";
 
-/** The most characters of the log that are kept for an error. */
+/** The maximum number of characters of the log that are kept for an error. */
 const keptLog = 4_000;
 
 /** See startServer.d.ts. */

@@ -15,9 +15,9 @@ const listFiles = [
 ];
 
 /**
- * Operations that the server does not take from a list, because there is one of each: what it sends figures
- * to, what serves the files of the console and opens its sessions, what copies its file, and an import that
- * only the doctor uses. Dropping one also needs an edit of these files.
+ * Operations that the server does not take from a list, because there is one of each. They receive figures,
+ * serve the console and open its sessions, and copy the file of the store. Only the doctor uses the last of
+ * them. Dropping one also needs an edit of these files.
  */
 const namedBy: Readonly<Record<string, readonly string[]>> = {
   backup: ["src/server/openStore.ts", "src/server/serve.ts"],

@@ -102,7 +102,7 @@ A dead letter and a failed attempt have \`error\` if there was no response. Know
 \`explanation\`, the text on the right. \`…\` replaces other text.
 `;
 
-const failedResponses = `An error response of the destination is known by its status, or by a text of a
+const failedResponses = `An error response of the destination is known by its status, or by an error of a
 published client.
 `;
 

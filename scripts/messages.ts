@@ -21,12 +21,12 @@ import {
 } from "./textsInCode.ts";
 
 /**
- * A text that a person reads. `folder` is below `src`. `kind` is the code of an error, the level of a log
- * line, or the command, option or setting that a help text describes.
+ * Text that people read. `folder` is below `src`. `kind` is the code of an error, the level of a log line, or
+ * the command, option or setting that a help text describes.
  */
 type Message = { table: "errors" | "logs" | "help"; folder: string; kind: string; text: string };
 
-/** A text before it has its folder. */
+/** `Message`, before it has its folder. */
 type Found = Omit<Message, "folder">;
 
 /** An expression in its file. `field` is the nearest property around it that names a field, or "". */
@@ -73,7 +73,7 @@ const fixedTexts: readonly (readonly string[])[] = [
 ];
 
 /**
- * Returns a text with its field. Returns nothing if the text has no words apart from its field, or names
+ * Returns a string with its field. Returns nothing if the text has no words apart from its field, or names
  * neither its field nor the values.
  */
 function makeFound(
@@ -166,7 +166,7 @@ function readHelp({ node, scope }: Place): Found[] {
   const kind = readText(first, scope) ?? "…";
   const found = makeFound("help", kind, { text: readText(second, scope), field: "" });
   if (found.length > 0 || !isNode(second) || second.type !== "MemberExpression") return found;
-  // A text from a table, such as `aboutLimits[name]`.
+  // A string from a table, such as `aboutLimits[name]`.
   const rows = find(readName(second["object"]), "constants", scope.file)?.node["properties"] ?? [];
   return (rows as SyntaxNode[]).flatMap(({ key, value }) =>
     makeFound("help", readName(key), { text: readText(value, scope), field: "" }),
@@ -191,7 +191,7 @@ function readCall(place: Place, folder: string): Found[] {
   if (callee.type === "Identifier" && /^refuse(?:$|[A-Z])/.test(name)) return readRefusal(place);
   const lines = readLogLine(place);
   if (lines.length > 0 || callee.type !== "MemberExpression") return lines;
-  // Schemas take a text as their last argument: `z.array(z.string(), "is not a list")`.
+  // Schemas take a string as their last argument: `z.array(z.string(), "is not a list")`.
   const text = readText((node["arguments"] as unknown[]).at(-1), scope);
   return text !== null && isProblem(text) ? makeFound("errors", "invalid", { text, field }) : [];
 }

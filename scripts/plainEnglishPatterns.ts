@@ -1,5 +1,8 @@
-/** A pattern of sentences that have to be read twice, and what to write instead. */
-export type Pattern = { name: string; pattern: RegExp; advice: string };
+/**
+ * A pattern of sentences that have to be read twice, and what to write instead. `files`: the pattern applies
+ * only to files whose path matches.
+ */
+export type Pattern = { name: string; pattern: RegExp; advice: string; files?: RegExp };
 
 /**
  * Where a sentence starts: at the start of a passage or line, after a full stop or colon, in a list or a
@@ -8,6 +11,10 @@ export type Pattern = { name: string; pattern: RegExp; advice: string };
 const sentenceStart = String.raw`(?<=^|[.!?:]\s|[.!?]\)\s|\n|^[*-]\s|\|\s)\**`;
 
 const atStart = (rest: string): RegExp => new RegExp(sentenceStart + rest, "gm");
+
+/** The documents for users. Those for contributors use the words of the code. */
+const userDocuments =
+  /^(?:README|docs\/(?!decisions\/|vocabulary|style|architecture|life-of-a-batch|versioning).*)\.md$/;
 
 /** The patterns that are wrong in nearly every case, in the order of docs/style.md. */
 export const patterns: readonly Pattern[] = [
@@ -146,9 +153,40 @@ export const patterns: readonly Pattern[] = [
     ),
     advice: "the word of docs/vocabulary.md: capacity, input, stored message, …",
   },
+  { name: "holds-for", pattern: /\bholds? for\b/g, advice: "applies to" },
+  {
+    name: "most-noun",
+    pattern: atStart(String.raw`(?:most|The most) (?!generous)(?:(?:waiting|dropped) )?[a-z]+s(?= |$)`),
+    advice: "'the maximum number of …'",
+  },
+  {
+    name: "inverted",
+    pattern: atStart(
+      String.raw`(?:(?:Always|Never|Only|Also|Not) (?:known|shown|kept|sent|left|found|[a-z]+ed)|Known|` +
+        String.raw`Shown|Kept|Sent|Left|Found|Lost|[A-Z][a-z]+ed) (?:is|are|was|were)\b`,
+    ),
+    advice: "start with the subject: 'X is shown'",
+  },
+  { name: "a-text", pattern: /\ba text\b/gi, advice: "a string" },
+  {
+    name: "late-clause",
+    pattern: new RegExp(
+      String.raw`\b(?:is|are|was|were|has been|have been) (?:due|kept|sent|stored|read|left|found|known|` +
+        String.raw`delivered|counted|removed|listed|deleted) that\b`,
+      "g",
+    ),
+    advice: "put the clause after its noun",
+  },
+  { name: "seal", pattern: /\b(?:un)?seal(?:s|ed|ing)?\b/gi, advice: "encrypt" },
+  {
+    name: "code-word",
+    pattern: /\b(?:refusals?|brands?|passive accounts?)\b(?!">)/gi,
+    advice: "error, prefix, disabled account",
+    files: userDocuments,
+  },
   {
     name: "long",
-    pattern: /(?<=^|[.!?]\s)(?:[^\s.!?|]+[ \n]+){44,}[^\s.!?|]+[.!?](?=\s|$)/gm,
-    advice: "split: one idea per sentence, at most about 30 words",
+    pattern: /(?<=^|[.!?]\s)(?:[^\s.!?|]+(?: +|\n(?![\n*-]))){30,}[^\s.!?|]+[.!?](?=\s|$)/gm,
+    advice: "split: one idea per sentence, at most 30 words",
   },
 ];

@@ -136,11 +136,11 @@ const aboutAccess: Record<Route["access"], string> = {
   token: "",
   account:
     "Requires HTTP Basic authentication with the account's name or id and its password. " +
-    'A refusal is `{"code": …, "message": …}`.',
+    'The body of an error is `{"code": …, "message": …}`.',
   operator:
     "Requires HTTP Basic authentication with the user name `operator` and the password of " +
     "`WAYPOST_OPERATOR_PASSWORD`; without that setting the request is disabled. " +
-    'A refusal is `{"code": …, "message": …}`.',
+    'The body of an error is `{"code": …, "message": …}`.',
   open: "Requires no token.",
   source: "Requires no token: the path contains a secret.",
   console: "Only for the console.",

@@ -1,4 +1,4 @@
-// Reads texts in TypeScript: strings, templates, constants, and functions that only return a text.
+// Reads texts in TypeScript: strings, templates, constants, and functions that only return a string.
 import { existsSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { parseSync } from "oxc-parser";
@@ -117,7 +117,7 @@ function readTemplate(node: SyntaxNode, scope: Scope): string {
     .join("");
 }
 
-/** Returns the text that a called function returns, if it only returns a text. One call is followed. */
+/** Returns the text that a called function returns, if it only returns a string. One call is followed. */
 function readReturned({ callee, arguments: given }: SyntaxNode, scope: Scope): string | null {
   if (!isNode(callee) || callee.type !== "Identifier" || (scope.calls ?? 0) > 0) return null;
   const called = find(readName(callee), "functions", scope.file);

@@ -161,8 +161,8 @@ const outputOptions: OutputOptions = {
 
 /**
  * Returns the same code in ASCII. V8 keeps the text of a program as long as it runs, with two bytes for each
- * character if one of them is not in Latin-1, which was another 5 MB. Throws if an escape would mean
- * something else.
+ * character if one of them is not in Latin-1. That was another 5 MB. Throws if an escape would mean something
+ * else.
  */
 export function toAscii(code: string): string {
   const [raw] = /String\.raw`[^`]*[\u0080-\uffff].{0,40}/.exec(code) ?? [];

@@ -79,8 +79,8 @@ function makeFiles(root: string, { version, out }: { version: string; out: strin
   rmSync(content, { recursive: true });
   const executable = `waypost-${version}-${process.platform}-${process.arch}`;
   build("executable.ts", join(out, executable));
-  // From the lock file, so that it works offline and lists exactly what was installed. It must not matter that
-  // a package of the documentation wishes for an older React.
+  // From the lock file, so that it works offline and lists exactly what was installed. It must not matter
+  // that a package of the documentation wishes for an older React.
   const all = JSON.parse(
     run("npm", "sbom", "--package-lock-only", "--legacy-peer-deps", "--sbom-format", "cyclonedx"),
   ) as SbomInput;

@@ -52,7 +52,7 @@ export function addBulkCommand(group: Command, context: ClientContext, action: B
     .option("--dry-run", "only count the entries")
     .option("--yes", "do not ask")
     .option("--no-wait", "do not wait for the job to end")
-    .option("--rate <n>", "most entries per second");
+    .option("--rate <n>", "maximum number of entries per second");
   if (action.hasCanary)
     command.option("--canary <n>", "entries that must succeed before the others are handled");
   return withJson(command).action((ids: string[], flags: BulkFlags) =>

@@ -19,7 +19,7 @@ export function addCompletionCommand(program: Command): void {
     });
 }
 
-/** The words and flags that may follow a command, each with a text about it. */
+/** The words and flags that may follow a command, each with its description. */
 type Choices = { path: string; words: readonly (readonly [word: string, about: string])[] };
 
 function collectWords(command: Command, path = ""): Choices[] {

@@ -39,7 +39,9 @@ export type Pausing = { toPath(name: string): string; isPaused: string; isMade: 
 /** A list of what an account has. `about` names its entries. */
 export type Resource = List & { about: string; pausing?: Pausing };
 
-/** The most entries of a list, and the most pages that are read for them, as pages may be almost empty. */
+/**
+ * The maximum number of entries of a list, and of pages that are read for them, as pages may be almost empty.
+ */
 export const maxLimit = 100_000;
 const maxPages = 2_000;
 
@@ -55,7 +57,7 @@ export function addListCommand(
     group.command(name, { isDefault: name === "list" }).description(about),
     list.filters,
   );
-  if (list.pageSize !== null) command.option("--limit <n>", "most entries to show", "100");
+  if (list.pageSize !== null) command.option("--limit <n>", "maximum number of entries", "100");
   return withOutput(command).action((flags: ListFlags & Record<string, unknown>) =>
     runList(list, context, flags),
   );

@@ -11,9 +11,9 @@ import type { Fields } from "./terminal/fields.ts";
 import { isObject, readLine, readNumber, readObject, readObjects, readRaw } from "./terminal/fields.ts";
 import { note } from "./terminal/terminal.ts";
 
-/** The most entries of a page of the log. */
+/** The maximum number of entries of a page of the log. */
 export const maxLogPage = 1000;
-/** The most pages without an entry that are read in a row. */
+/** The maximum number of pages without an entry that are read in a row. */
 const maxEmptyPages = 2_000;
 
 /** Yields the pages of the log. Fails if they do not end. */

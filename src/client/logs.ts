@@ -21,7 +21,7 @@ export function addLogCommand(program: Command, context: ClientContext): void {
     program.command("logs").description("print the log of messages, the newest entries last"),
     logFilters,
   )
-    .option("--limit <n>", "most entries before those that are followed", "100")
+    .option("--limit <n>", "maximum number of older entries to print before the new ones", "100")
     .option("--follow", "print new entries as they are written, until Ctrl-C");
   withJson(command).action(async (flags: LogFlags) => {
     const api = connectToApi(context);

@@ -38,7 +38,7 @@ function readBodyFile(path: string): Buffer {
   }
 }
 
-/** Returns a body that is given as a text or as a file, or undefined. */
+/** Returns a body that is given as a string or as a file, or undefined. */
 export function readBody(body: string | undefined, file: string | undefined): Buffer | string | undefined {
   if (body !== undefined && file !== undefined)
     throw new CommandFailed("usage", "--body and --body-file: name only one of the two");

@@ -9,8 +9,8 @@ const longestSearch = 5_000;
 const unknown = "unknown";
 
 /**
- * Returns the commit of a checkout as eight digits. Returns null if it is the commit of the release, which
- * the tag of the version marks, and `unknown` if the folder is not a checkout or git is not installed.
+ * Returns the commit of a checkout as eight digits. Returns null for the commit of the release, which the tag
+ * of the version marks. Returns `unknown` if the folder is not a checkout or git is not installed.
  */
 export function findCommit(home: string, version: string): string | null {
   // Without its own .git, an installation inside another repository would get the commit of that one.

@@ -4,7 +4,7 @@ import { findNearest } from "../api/http/nearest.ts";
 /** Thrown for an unusable setting. The text names the setting, where it was set, and what is accepted. */
 export class ConfigRefused extends Error {}
 
-/** The value of a setting as a text, and where it was set. `from` is null for a default. */
+/** The value of a setting as a string, and where it was set. `from` is null for a default. */
 export type FoundSetting = { text: string; from: string | null };
 
 /** Where a setting may be set. `isSecret`: it may also be in a file that a variable names. */
@@ -95,7 +95,7 @@ function readConfigFile(path: string, settings: readonly SettingPlaces[]): Map<s
       const text = toText(value);
       if (text === null)
         throw new ConfigRefused(
-          `${path}: ${name}: must be a text, a number, true, false or a list of texts; change the value`,
+          `${path}: ${name}: must be a string, a number, true, false or a list of strings; change the value`,
         );
       return [name, text] as const;
     }),

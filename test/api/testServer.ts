@@ -357,7 +357,7 @@ async function askOverWire(
       );
     });
     request.on("error", reject);
-    // If the body is a text, Node encodes the headers in the same encoding.
+    // If the body is a string, Node encodes the headers in the same encoding.
     request.end(Buffer.from(body));
   });
 }

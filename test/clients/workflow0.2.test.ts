@@ -155,7 +155,7 @@ describe.concurrent("steps", () => {
 });
 
 describe.concurrent("others", () => {
-  test("a third party gets a text, an object and headers, and its failure is a result", async () => {
+  test("a third party gets a string, an object and headers, and its failure is a result", async () => {
     const user = arrive();
     const other = user.answer(async (request) =>
       request.method === "PUT"

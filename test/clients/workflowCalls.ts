@@ -15,9 +15,9 @@ type CallResult = { status: number; body: unknown; header: Record<string, string
 
 function testResponses(createUser: () => WorkflowUser): void {
   const cases = [
-    ["200 with a text", () => new Response("pong", { headers: { "x-theirs": "a" } }), "pong"],
+    ["200 with a string", () => new Response("pong", { headers: { "x-theirs": "a" } }), "pong"],
     [
-      "401 with a text",
+      "401 with a string",
       () => new Response("99999999", { status: 401, headers: { "x-theirs": "a" } }),
       99999999,
     ],
@@ -32,7 +32,11 @@ function testResponses(createUser: () => WorkflowUser): void {
       () => Response.json({ problem: "ü €" }, { status: 400, headers: { "x-theirs": "a" } }),
       { problem: "ü €" },
     ],
-    ["503 with a text", () => new Response("later", { status: 503, headers: { "x-theirs": "a" } }), "later"],
+    [
+      "503 with a string",
+      () => new Response("later", { status: 503, headers: { "x-theirs": "a" } }),
+      "later",
+    ],
   ] as const;
   test.each(cases)(
     "a response of %s arrives unchanged, costs two calls and does not fail the run",

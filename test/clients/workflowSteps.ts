@@ -110,7 +110,7 @@ function testSleeps(createUser: () => WorkflowUser): void {
       await context.run("end", () => void times.push(Date.now()));
       // A time in the past ends the sleep at once.
       await context.sleepUntil("past", new Date(1_700_000_000_000));
-      await context.sleep("as a text", "0s");
+      await context.sleep("as a string", "0s");
       return until;
     });
     const until = (await waitForResult(user, await user.workflows.trigger({ url: work.url }))) as number;

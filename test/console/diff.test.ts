@@ -21,7 +21,7 @@ test("JSON is compared by its fields, and its numbers stay as they are", () => {
   ]);
 });
 
-test("a text of many lines is replaced as a whole", () => {
+test("a string of many lines is replaced as a whole", () => {
   const many = Array.from({ length: 401 }, (_, at) => `line ${at}`).join("\n");
   expect(diffTexts(many, many).every(({ kind }) => kind !== "same")).toBe(true);
 });

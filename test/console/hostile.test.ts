@@ -84,7 +84,7 @@ async function openHostileTail(page: Page, server: ConsoleServer): Promise<void>
   await page.locator(".tail-row").filter({ hasText: hostileText.visiblePart }).first().waitFor();
 }
 
-/** The pages that show a text of a sender or of a person, with the way to it. */
+/** The pages that show a string of a sender or of a person, with the way to it. */
 const hostilePages = (): ReturnType<typeof listPages> => ({
   ...listPages(),
   ...listDialogs(),

@@ -46,9 +46,9 @@ const answers = {
 export type ServerAnswers = typeof answers;
 
 /**
- * Counts the pages that each commit writes, by the index of the write-ahead log, whose format is part of
- * SQLite's file format: the number of the last frame is at 16, and a salt that each restart of the log
- * changes at 32.
+ * Counts the pages that each commit writes, by the index of the write-ahead log. Its format is part of
+ * SQLite's file format. The number of the last frame is at 16. At 32 is a salt that each restart of the log
+ * changes.
  */
 function countPages(path: string): void {
   const file = openSync(path, "r");

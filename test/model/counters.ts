@@ -59,7 +59,7 @@ function recount({
   return counters;
 }
 
-/** Returns a text for each wrong counter of the limiters; an empty list if all are right. */
+/** Returns a string for each wrong counter of the limiters; an empty list if all are right. */
 export function listWrongCounters(rows: CountedRows): string[] {
   const wrong: string[] = [];
   const expected = recount(rows);

@@ -5,7 +5,7 @@ type Common = { label: string; method: string; path: string; headers: readonly H
 /** One line of a recording. `label` is unique within the file. */
 export type Line = (Common & { kind: "request"; status: number }) | (Common & { kind: "delivery" });
 
-/** Returns a text for each field that differs between two recordings. Texts of errors do not count. */
+/** Returns a string for each field that differs between two recordings. Texts of errors do not count. */
 export function differences(before: string, after: string): string[] {
   const old = readLines(before);
   const young = readLines(after);
@@ -46,7 +46,7 @@ const formatHeaders = (headers: readonly Header[]): string =>
 type Fields = Record<string, string>;
 
 /**
- * Reads a recording and masks texts of errors. Ids are numbered again, as one may have been in such a text
+ * Reads a recording and masks texts of errors. Ids are numbered again, as one may have been in such a string
  * only.
  */
 function readLines(recording: string): Map<string, Fields> {
@@ -70,7 +70,7 @@ function readLines(recording: string): Map<string, Fields> {
   );
 }
 
-/** Replaces the texts of errors in JSON, also where that JSON is within a text of another. */
+/** Replaces the texts of errors in JSON, also where that JSON is within a string of another. */
 export function maskErrors(text: string): string {
   return text.replace(/(\\*")(error|message|detail)\1: ?\1[\s\S]*?(?<!\\)\1/g, "$1$2$1:$1<text>$1");
 }

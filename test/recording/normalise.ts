@@ -7,7 +7,7 @@ import { compareText } from "./exchange.ts";
 export type Volatile = { places: Readonly<Record<string, string>>; secrets: Iterable<string>; now: number };
 
 /**
- * Returns a function that replaces ids, secrets, times and lengths of time in a text. It numbers ids in the
+ * Returns a function that replaces ids, secrets, times and lengths of time in a string. It numbers ids in the
  * order in which they appear.
  */
 export function createNormaliser({ places, secrets, now }: Volatile): (text: string) => string {

@@ -106,7 +106,7 @@ export class Session {
     return { ...reply, json: toJson(reply.text) };
   }
 
-  /** Lets a text become an id wherever it appears. */
+  /** Lets a string become an id wherever it appears. */
   keepSecret(...texts: (string | undefined)[]): void {
     for (const text of texts) if (text !== undefined) this.#secrets.add(text).add(encodeURIComponent(text));
   }

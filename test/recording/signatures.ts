@@ -1,7 +1,7 @@
 import { createHmac, hash } from "node:crypto";
 import type { Arrival } from "./destination.ts";
 
-/** Returns what a valid signature says, or a text that begins with "invalid". */
+/** Returns what a valid signature says, or a string that begins with "invalid". */
 export function describeSignature(signature: string, body: Buffer, keys: Iterable<string>): string {
   const [head = "", payload = "", seal = ""] = signature.split(".");
   const sign = (key: string): string =>

@@ -145,7 +145,7 @@ async function freshPlace(): Promise<Place> {
   };
 }
 
-/** Replaces ports in a text, if a number is preceded by what precedes a port. */
+/** Replaces ports in a string, if a number is preceded by what precedes a port. */
 const renumbered = (text: string, pairs: readonly (readonly [from: number, to: number])[]): string =>
   pairs.reduce(
     (so, [from, to]) =>
@@ -157,9 +157,9 @@ const renumbered = (text: string, pairs: readonly (readonly [from: number, to: n
   );
 
 /**
- * Returns a folder for PATH with two replacements: an npm that cannot change `node_modules`, which belongs to
- * the project, and an npx that finds the project's command without searching, which takes npx longer than
- * everything else. (`launcher.test.ts` uses the real ones.)
+ * Returns a folder for PATH with two replacements. Its npm cannot change `node_modules`, which belongs to the
+ * project. Its npx finds the project's command without searching, which takes npx longer than everything
+ * else. (`launcher.test.ts` uses the real ones.)
  */
 function commandsThatInstallNothing(): string {
   const folder = temporaryFolder();

@@ -134,8 +134,8 @@ type Ask = ReturnType<typeof createNodeClient>;
 type DeliveryChecker = Awaited<ReturnType<typeof startDeliveryChecker>>;
 
 /**
- * The most acknowledged messages of a kind that may be missing before the kind is paused. Messages with a
- * rate are waited for at the end.
+ * The maximum number of acknowledged messages of a kind that may be missing before the kind is paused.
+ * Messages with a rate are waited for at the end.
  */
 const maxBehind = (limiter: string): number => (limiter === "key-rate" ? 8 : 20);
 const publishers = 6;

@@ -84,7 +84,10 @@ test.each([
   ["[]", 'is not a JSON object; write it as {"port": 8080}'],
   [`{ "prot": 1 }`, '"prot" is not a setting; did you mean port?'],
   [`{ "somethingElse": 1 }`, '"somethingElse" is not a setting; "waypost config" lists all names'],
-  [`{ "port": null }`, "port: must be a text, a number, true, false or a list of texts; change the value"],
+  [
+    `{ "port": null }`,
+    "port: must be a string, a number, true, false or a list of strings; change the value",
+  ],
   [`{ "port": 70000 }`, "port: must be a whole number from 0 to 65535"],
 ])("a configuration file %s is refused with a reason", async (content, reason) => {
   const file = writeFile("waypost.json", content);

@@ -94,7 +94,7 @@ export function Url({ url }: { url: string }) {
   );
 }
 
-/** Puts a text on the clipboard. Over plain HTTP, the clipboard of the browser is not there. */
+/** Puts a string on the clipboard. Over plain HTTP, the clipboard of the browser is not there. */
 export async function copyText(text: string): Promise<void> {
   if (navigator.clipboard) return navigator.clipboard.writeText(text);
   const area = document.createElement("textarea");
@@ -107,7 +107,7 @@ export async function copyText(text: string): Promise<void> {
   area.remove();
 }
 
-/** A button that copies a text and says that it did. */
+/** A button that copies a string and says that it did. */
 export function CopyButton({
   text,
   children,

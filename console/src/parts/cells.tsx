@@ -66,7 +66,7 @@ export const responseColumn = <Row extends Responded>(
   ),
 });
 
-/** The beginning of a text that a stranger may have written, in one line. */
+/** The beginning of a string that a stranger may have written, in one line. */
 export const Shortened = ({ text }: { text: string | null | undefined }) => (
   <span className="t">
     <Visible text={(text ?? "").slice(0, 200)} />

@@ -67,7 +67,9 @@ export function focusAgain(before: Element | null): void {
 
 type FormDialogProps = {
   title: string;
-  /** The text of the button that submits. Without it, the form shows settings that this session cannot change. */
+  /**
+   * The text of the button that submits. Without it, the form shows settings that this session cannot change.
+   */
   verb: string | null;
   close(): void;
   /** Sends the form. The dialog closes if the server accepts it. */
@@ -132,7 +134,7 @@ type ConfirmProps = {
   close(): void;
   act(): Promise<unknown>;
   children: ReactNode;
-  /** A text that the person must type, if the action is large and cannot be undone. */
+  /** A string that the person must type, if the action is large and cannot be undone. */
   typed?: string;
   isDangerous?: boolean;
 };
@@ -181,8 +183,8 @@ type FieldProps = {
 };
 
 /**
- * A field of a form: its name, the input, and a hint. A screen reader reads the hint, and whether the field is
- * optional, after the name and not as a part of it.
+ * A field of a form: its name, the input, and a hint. A screen reader reads the hint, and whether the field
+ * is optional, after the name and not as a part of it.
  */
 export function Field({ name, isOptional = false, hint, className = "", children }: FieldProps) {
   const id = useId();

@@ -1,9 +1,9 @@
 import { formatJson } from "./jsonText.ts";
 
-/** A line of a text that was changed: kept, removed or added. */
+/** A line of a string that was changed: kept, removed or added. */
 export type DiffLine = { kind: "same" | "removed" | "added"; text: string };
 
-/** The number of lines up to which a text is compared line by line. */
+/** The number of lines up to which a string is compared line by line. */
 const maxLines = 400;
 
 /** Returns the lines that two texts share, and those that only one of them has. JSON is formatted first. */

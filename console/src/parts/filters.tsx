@@ -34,7 +34,7 @@ export function useFilters(): Filters {
 /** A filter that a page has: its parameter and its name for people. */
 export type FilterField = { name: string; title: string; hint?: string; options?: readonly string[] };
 
-/** Returns the parameter that a text is meant for: an id, a URL, or else the page's own default. */
+/** Returns the parameter that a string is meant for: an id, a URL, or else the page's own default. */
 const guessField = (text: string, fields: readonly FilterField[], fallback: string): string => {
   const has = (name: string): boolean => fields.some((field) => field.name === name);
   if (text.startsWith("msg_") && has("messageId")) return "messageId";
@@ -43,7 +43,7 @@ const guessField = (text: string, fields: readonly FilterField[], fallback: stri
   return fallback;
 };
 
-/** The filter bar: a field that takes a text, and the filters that are set. */
+/** The filter bar: a field that takes a string, and the filters that are set. */
 export function FilterBar({
   fields,
   fallback,

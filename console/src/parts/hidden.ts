@@ -1,4 +1,4 @@
-/** A piece of a text: as it is, or a character that cannot be seen, with the name that is shown for it. */
+/** A piece of a string: as it is, or a character that cannot be seen, with the name that is shown for it. */
 export type Piece = { text: string; mark?: string };
 
 const names: Readonly<Record<number, string>> = {
@@ -33,12 +33,15 @@ const names: Readonly<Record<number, string>> = {
   0xfffd: "not UTF-8",
 };
 
-/** Control characters except tab and line feed, and characters that hide, join or turn around their neighbours. */
+/**
+ * Control characters except tab and line feed, and characters that hide, join or turn around their
+ * neighbours.
+ */
 const hidden =
   // oxlint-disable-next-line no-control-regex, no-misleading-character-class -- these are what is looked for
   /[\0-\x08\x0b-\x1f\x7f-\xa0\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffd]|\u{e0000}|[\u{e0001}-\u{e007f}]|[\ud800-\udfff]/gu;
 
-/** Splits a text so that every character that cannot be seen can be shown as a mark. */
+/** Splits a string so that every character that cannot be seen can be shown as a mark. */
 export function splitHidden(text: string): Piece[] {
   const pieces: Piece[] = [];
   let end = 0;
@@ -56,7 +59,9 @@ export function splitHidden(text: string): Piece[] {
 /** Returns the number of characters that cannot be seen. */
 export const countHidden = (text: string): number => text.match(hidden)?.length ?? 0;
 
-/** Returns a text for a screen reader, in which every character that cannot be seen is replaced by its name. */
+/**
+ * Returns a string for a screen reader, in which every character that cannot be seen is replaced by its name.
+ */
 export const showHidden = (text: string): string =>
   splitHidden(text)
     .map(({ text: piece, mark }) => mark ?? piece)

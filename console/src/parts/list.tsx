@@ -58,7 +58,7 @@ export function ListPanel<Row>(props: ListPanelProps<Row>) {
           {newCount} new
         </button>
       )}
-      {/* It is there before it has a text, so that a screen reader reads the text when it comes. */}
+      {/* It is there before it has text, so that a screen reader reads the text when it comes. */}
       <div role="status">{rows.length === 0 && empty}</div>
       {rows.length > 0 && (
         <Table

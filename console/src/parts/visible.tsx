@@ -1,6 +1,6 @@
 import { splitHidden } from "./hidden.ts";
 
-/** A text in which every hidden character is shown by its name. */
+/** A string in which every hidden character is shown by its name. */
 export const Visible = ({ text }: { text: string }) => (
   <>
     {splitHidden(text).map((piece, at) =>

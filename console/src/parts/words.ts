@@ -121,7 +121,7 @@ export const shortId = (id: string): string => (id.length <= 16 ? id : `${id.sli
 export const formatMany = (count: number, word: string, words = `${word}s`): string =>
   `${formatCount(count)} ${count === 1 ? word : words}`;
 
-/** Splits a URL into what is read first and the rest. A text that is not a URL is all host. */
+/** Splits a URL into what is read first and the rest. A string that is not a URL is all host. */
 export function splitUrl(url: string): { host: string; path: string } {
   const [, host = url, path = ""] = /^https?:\/\/([^/?#]*)(.*)$/s.exec(url) ?? [];
   return { host, path: path === "/" ? "" : path };
@@ -131,7 +131,7 @@ export function splitUrl(url: string): { host: string; path: string } {
 export const toMessage = (error: unknown): string =>
   error instanceof Error ? error.message : "unknown error";
 
-/** Returns a text of a form. A file counts as none. */
+/** Returns a string of a form. A file counts as none. */
 export function readField(given: FormData, name: string): string {
   const value = given.get(name);
   return typeof value === "string" ? value : "";

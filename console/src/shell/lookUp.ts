@@ -11,7 +11,9 @@ export type Choice = {
   icon: LucideIcon;
 };
 
-/** Returns what a text can mean: an id by its kind, or else a filter, and the pages whose names contain it. */
+/**
+ * Returns what a string can mean: an id by its kind, or else a filter, and the pages whose names contain it.
+ */
 export function findPlaces(typed: string): readonly Choice[] {
   const text = typed.trim();
   const words = text.toLowerCase();

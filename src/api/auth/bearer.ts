@@ -126,7 +126,7 @@ class TokenCache {
   readonly #cached = new BoundedMap<string, { holder: Holder; at: Millis }>(maxCachedTokens);
   /**
    * The hashes of tokens that were found in the cache. Most requests repeat a token, and a hash takes longer
-   * than a look-up. A text that is not a valid token is never kept. The time shows only whether the whole
+   * than a look-up. A string that is not a valid token is never kept. The time shows only whether the whole
    * token was sent before.
    */
   readonly #hashes = new BoundedMap<string, string>(maxCachedTokens);

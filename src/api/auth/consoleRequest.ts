@@ -61,8 +61,8 @@ export function formatConsoleCookie(
 }
 
 /**
- * Throws `Refusal` if a request was not sent by the console itself: if its host could be a name of a stranger
- * that points here (DNS rebinding), or if a page of another origin may have sent it.
+ * Throws `Refusal` if a request was not sent by the console itself. The name of a stranger may point here
+ * (DNS rebinding), or a page of another origin may have sent the request.
  */
 export function assertConsoleRequest(request: BrowserRequest, hosts: OwnHosts): void {
   assertOwnHost(request.host, hosts);

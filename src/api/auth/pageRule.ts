@@ -3,8 +3,9 @@ import type { OwnHosts } from "./ownHosts.ts";
 import { assertOwnHost, hasSameName, isLoopback } from "./ownHosts.ts";
 
 /**
- * Who may use a route: the holder of a token, of an account's password, or of the operator's; any caller; a
- * caller that knows the secret of a source or the webhook of a run; or the web console, signed in or not.
+ * Who may use a route: the holder of a token, of an account's password, or of the operator's; or any caller.
+ * Some routes are for callers that know the secret of a source or the webhook of a run. Others are for the
+ * web console, signed in or not.
  */
 export type Access = "token" | "account" | "operator" | "open" | "source" | "hook" | "console";
 

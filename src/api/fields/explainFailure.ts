@@ -13,7 +13,7 @@ type Seen = { error: string; status: number | null; body: string; forbidsRetry: 
 
 /**
  * A known failure. It is recognized if all given parts match. `error` is an error of this server, `body` a
- * text of a destination. `shown` is the text that documents show for it; if absent, they show `statuses`.
+ * string of a destination. `shown` is the text that documents show for it; if absent, they show `statuses`.
  */
 type KnownFailure = {
   shown?: string;
@@ -179,7 +179,7 @@ const responses: readonly KnownFailure[] = [
     body: /Signature[`'"]? header is (missing|not passed)/i,
     explanation:
       "The receiver found no signature. A proxy may have removed the header, the message may hide it with " +
-      "Hide-Headers, or the receiver reads the header of the other brand.",
+      "Hide-Headers, or the receiver reads the header with the other prefix.",
   },
   {
     shown: "timestamp check failed",
@@ -291,7 +291,7 @@ const responses: readonly KnownFailure[] = [
   },
 ];
 
-/** A known failure as documents show it: by a text of the server, a part of a response, or statuses. */
+/** A known failure as documents show it: by an error of the server, a part of a response, or statuses. */
 type ShownFailure = { shown: string; ofRun: boolean; explanation: string };
 
 const show = ({ shown, statuses, ofRun, explanation }: KnownFailure): ShownFailure => ({

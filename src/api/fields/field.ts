@@ -15,7 +15,7 @@ export type Field<Row> = {
 };
 
 /**
- * The content of a field. `of`: the words that it may be, or the fields of what is in it. `isLong`: a text
+ * The content of a field. `of`: the words that it may be, or the fields of what is in it. `isLong`: a string
  * that the command line cuts to the width of the terminal. `isNullable`: it is shown even if it is null.
  */
 export type Shape = (
@@ -37,9 +37,9 @@ const makeKind =
   <Value>(shape: Shape): Make<Value> =>
   (about, read, heading) => ({ about, read, shape, ...(heading !== undefined && { heading }) });
 
-/** A text. */
+/** A string. */
 export const text = makeKind<string>({ kind: "text" });
-/** A text that may be long, such as a URL. */
+/** A string that may be long, such as a URL. */
 export const longText = makeKind<string>({ kind: "text", isLong: true });
 /** true or false. */
 export const flag = makeKind<boolean>({ kind: "flag" });

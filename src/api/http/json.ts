@@ -289,7 +289,7 @@ const token = new RegExp(
   "y",
 );
 
-/** Returns the position where a text stops being JSON: the first token that is not allowed there. */
+/** Returns the position where a string stops being JSON: the first token that is not allowed there. */
 function findErrorPosition(text: string): number {
   const open: string[] = [];
   let expected = "value";

@@ -20,7 +20,7 @@ export class PagedList {
 const piece = 64 * 1024;
 
 /**
- * Returns the JSON of a list. One page is returned as a text. More pages are returned as a stream, which
+ * Returns the JSON of a list. One page is returned as a string. More pages are returned as a stream, which
  * reads a page only when the client has received the one before.
  */
 export async function toJsonText(

@@ -2,8 +2,8 @@ import type { Refused } from "../../engine/core/values/errors.ts";
 import type { Remedy } from "../../engine/core/values/remedy.ts";
 
 /**
- * Returns the text of a refusal for its reader: what is wrong, and the command or request that helps. A text
- * that a server of version 0.1.0 stored for a schedule ends with its remedy.
+ * Returns the text of a refusal for its reader: what is wrong, and the command or request that helps. A
+ * string that a server of version 0.1.0 stored for a schedule ends with its remedy.
  */
 export function formatRefusal({ message, remedy }: Pick<Refused, "message" | "remedy">): string {
   const end = remedy === undefined ? "" : formatRemedy(remedy);

@@ -205,11 +205,11 @@ export function assertUrl(field: string, url: string): void {
 }
 
 /**
- * Reports whether a text has characters that URL parsers drop silently, so that the URL would not be the one
- * that was given.
+ * Reports whether a string has characters that URL parsers drop silently, so that the URL would not be the
+ * one that was given.
  */
 // oxlint-disable-next-line no-control-regex -- those are the ones
 export const hasDroppedCharacters = (text: string): boolean => /[\0-\x1f\x7f]| $/.test(text);
 
-/** Returns as much of a text as a refusal shows, at most 200 characters. */
+/** Returns as much of a string as a refusal shows, at most 200 characters. */
 export const shorten = (text: string): string => (text.length > 200 ? `${text.slice(0, 200)}…` : text);

@@ -65,11 +65,11 @@ const destination = /^(https?):[/\\]*(?:[^/?#\\]*@)?(\[[^\]]*\]|[^/@:?#\\]*)/i;
 /** The beginning of an account's tokens of any kind. Case matters only here. */
 const tokenPattern = /eyJ[\w+/-]{16,}/;
 
-/** How often a text may be percent-encoded and still be decoded here. */
+/** How often a string may be percent-encoded and still be decoded here. */
 const maxDecoded = 5;
 
 /**
- * Returns a text with all levels of percent-encoding removed, or null if there are more than `maxDecoded`.
+ * Returns a string with all levels of percent-encoding removed, or null if there are more than `maxDecoded`.
  */
 function decodeFully(text: string): string | null {
   let readable = text;

@@ -107,7 +107,7 @@ export type IncomingRequest = {
 
 /**
  * The response of a route. `ignored`: unknown settings of the other brand, which are named in a response
- * header. A body that is a text is sent unchanged.
+ * header. A body that is a string is sent unchanged.
  */
 export type RouteResponse = {
   status: number;

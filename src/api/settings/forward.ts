@@ -102,8 +102,8 @@ export function listSenderHeaders(
 }
 
 /**
- * Limits of `containsToken`. A text that is still encoded after `maxEncodings` rounds, or that has more than
- * `maxDecodings` readings, is assumed to hide the token.
+ * Limits of `containsToken`. A string that is still encoded after `maxEncodings` rounds, or that has more
+ * than `maxDecodings` readings, is assumed to hide the token.
  */
 const maxEncodings = 5;
 const maxDecodings = 20_000;
@@ -115,10 +115,10 @@ const maxDecodings = 20_000;
 const shortestPassword = 24;
 
 /**
- * Reports whether a text contains the token or the password in the token. It finds them as they are, without
- * padding, in the alphabet of URLs, or encoded up to five times. Each encoding may be percent-encoding, hex,
- * or base64 together with other text, as in `Basic`. Returns true as well for a text that is encoded more
- * often.
+ * Reports whether a string contains the token or the password in the token. It finds them as they are,
+ * without padding, in the alphabet of URLs, or encoded up to five times. Each encoding may be
+ * percent-encoding, hex, or base64 together with other text, as in `Basic`. Returns true as well for a string
+ * that is encoded more often.
  */
 export function containsToken(value: string, token: string): boolean {
   const { secrets, shortest } = listSecrets(token);
@@ -126,7 +126,7 @@ export function containsToken(value: string, token: string): boolean {
   if (value.length < shortest) return false;
   let texts = [value];
   for (let times = 0; times <= maxEncodings; times++) {
-    // Decoding shortens a text, so one that is already too short cannot contain a secret.
+    // Decoding shortens a string, so one that is already too short cannot contain a secret.
     texts = texts.filter(({ length }) => length >= shortest);
     if (texts.length === 0) return false;
     if (texts.some((text) => secrets.some((secret) => toStandardBase64(text).includes(secret)))) return true;
@@ -151,8 +151,8 @@ const listSecrets = memoize((token: string): { secrets: string[]; shortest: numb
 }, 1);
 
 /**
- * Returns the possible decodings of a text: the whole text percent-decoded, and each part that is long enough
- * to hide a secret decoded from base64 or hex.
+ * Returns the possible decodings of a string: the whole text percent-decoded, and each part that is long
+ * enough to hide a secret decoded from base64 or hex.
  */
 function listDecodings(text: string): string[] {
   const decoded = decodePercent(text);
@@ -172,7 +172,7 @@ const decodeBase64 = (part: string): string[] =>
 /** Returns base64 in its usual alphabet instead of the alphabet of URLs. */
 const toStandardBase64 = (text: string): string => text.replaceAll("-", "+").replaceAll("_", "/");
 
-/** Percent-decodes a text. A percent sign that was encoded several times is decoded in one step. */
+/** Percent-decodes a string. A percent sign that was encoded several times is decoded in one step. */
 const decodePercent = (text: string): string =>
   text.includes("%")
     ? text.replaceAll(/%(?:25)*([0-9a-f]{2})/gi, (_, code: string) =>

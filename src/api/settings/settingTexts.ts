@@ -20,13 +20,13 @@ export function refuseText(text: string, problem: string): never {
 }
 
 /**
- * Reports whether a text can be a flow-control key: 1 to `limits.nameLength` characters. Control characters
+ * Reports whether a string can be a flow-control key: 1 to `limits.nameLength` characters. Control characters
  * and lone surrogates are not allowed, because a database could not store them unchanged.
  */
 export const isValidKey = (text: string): boolean =>
   text !== "" && text.length <= limits.nameLength && !/\p{Cc}|\p{Surrogate}/u.test(text);
 
-/** Returns a text that is a valid flow-control key. Throws `Refusal` for any other text. */
+/** Returns a string that is a valid flow-control key. Throws `Refusal` for any other text. */
 export function parseKey(text: string): string {
   if (text === "") return refuseText(text, "is empty");
   return isValidKey(checkNameLength(text))

@@ -57,7 +57,7 @@ type FieldOf<T> = {
   [F in keyof MessageInput]-?: T extends MessageInput[F] ? F : never;
 }[keyof MessageInput];
 
-/** The description of a setting. `read` returns the value that a text means, or throws `Refusal`. */
+/** The description of a setting. `read` returns the value that a string means, or throws `Refusal`. */
 export type SettingRow<T> = {
   about: string;
   example: string;

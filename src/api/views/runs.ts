@@ -267,7 +267,7 @@ function toBodyFields(
   };
 }
 
-/** Returns the beginning of a text, at most `bytes` bytes long in UTF-8. */
+/** Returns the beginning of a string, at most `bytes` bytes long in UTF-8. */
 function cutText(text: string, bytes: number): string {
   if (text.length * 3 <= bytes) return text;
   // The decoder omits a character that is cut in the middle.

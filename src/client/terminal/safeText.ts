@@ -2,8 +2,9 @@
 // control the terminal.
 
 /**
- * Characters that control a terminal, or change the direction or the visible content of a line: C0 and C1
- * controls, line separators, the invisible formatting characters of Unicode, and blanks that are not spaces.
+ * Characters that control a terminal, or change the direction or the visible content of a line. These are C0
+ * and C1 controls, line separators, the invisible formatting characters of Unicode, and blanks that are not
+ * spaces.
  */
 const unsafe =
   /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\uffa0]/gu;
@@ -11,7 +12,7 @@ const unsafe =
 /** Marks after the first four on one character. Common scripts need fewer, and a pile covers other lines. */
 const surplusMarks = /(?<=\p{M}{4})\p{M}/gu;
 
-/** Returns a text as one line without control characters. Each of them becomes a visible escape. */
+/** Returns a string as one line without control characters. Each of them becomes a visible escape. */
 export const toSafeLine = (text: string): string =>
   text.replaceAll(unsafe, toEscape).replaceAll(surplusMarks, toEscape);
 

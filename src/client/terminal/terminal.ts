@@ -5,7 +5,7 @@ import { CommandFailed } from "./commandFailed.ts";
 
 type Style = "bold" | "dim" | "red" | "green" | "yellow" | "cyan";
 
-/** Returns a text in a style if the output is a terminal with colours. `NO_COLOR` turns colours off. */
+/** Returns a string in a style if the output is a terminal with colours. `NO_COLOR` turns colours off. */
 export const styled = (style: Style, text: string): string =>
   styleText(style, text, { stream: process.stdout });
 

@@ -360,8 +360,8 @@ export class Dispatcher {
 
   /**
    * Stores an outcome. After a failure, retries until the lease has expired, because another node may have
-   * sent the message again by then. While the storage is unavailable, retries for as long as the server runs:
-   * no other node can take over the lease then, and the outcome counts if it is the first to be stored.
+   * sent the message again by then. While the storage is unavailable, retries for as long as the server runs.
+   * No other node can take over the lease then, and the outcome counts if it is the first to be stored.
    * Returns null if it gave up.
    */
   async #settle(outcome: Outcome, canWait: boolean): Promise<Settled | null> {

@@ -56,7 +56,7 @@ export type AlertState = "pending" | "sent" | "failed";
 
 /**
  * An alert to an account. Its `id` begins with the hour in which it was created and names the event and the
- * subject, so there is one alert for each of them in an hour, whichever node notices it.
+ * subject. So there is one alert for each of them in an hour, from all nodes together.
  */
 export type Alert = AlertNotice & {
   account: AccountId;

@@ -21,13 +21,13 @@ import { readAttemptHost, wasAccepted } from "../../engine/core/accounts/hostSta
 /** How long a host must fail, or a message wait at a gate, unless the account says otherwise. */
 export const defaultAlertAfter: Millis = 5 * minute;
 /**
- * The most alerts of one event that an account has within an hour. Further ones are dropped and counted. Each
- * event has its own limit, so that many dead letters do not hide a full disk.
+ * The maximum number of alerts of one event that an account has within an hour. Further ones are dropped and
+ * counted. Each event has its own limit, so that many dead letters do not hide a full disk.
  */
 export const maxAlertsPerEvent = 10;
-/** The most dropped alerts of an account that are counted in an hour. */
+/** The maximum number of dropped alerts of an account that are counted in an hour. */
 export const maxDroppedPerHour = 1_000;
-/** The most alerts of an account that are kept, and how long. */
+/** The maximum number of alerts of an account that are kept, and how long. */
 export const maxKeptAlerts = 200;
 /** How long alerts are kept. */
 const alertRetention: Millis = 7 * 24 * hour;

@@ -16,7 +16,7 @@ export function assertHttpUrl(url: string): void {
     throw new Refusal("invalid", "url: must be a URL that begins with http:// or https://");
 }
 
-/** Reports whether a text is a secret of Standard Webhooks, which has 24 to 64 bytes. */
+/** Reports whether a string is a secret of Standard Webhooks, which has 24 to 64 bytes. */
 function isStandardSecret(text: string): boolean {
   const [, base64 = ""] = /^whsec_(.*)$/.exec(text) ?? [];
   const bytes = Buffer.from(base64, "base64");

@@ -12,7 +12,7 @@ import type { Store } from "../../engine/store/store.ts";
 
 // Records and sends the alerts of one receiver: that of an account, or that of the server as a whole.
 
-/** The most alerts of a receiver that are sent at once. */
+/** The maximum number of alerts of a receiver that are sent at once. */
 const sendsAtOnce = 5;
 
 /** The services that send alerts. */

@@ -68,7 +68,7 @@ type CopyChecks = {
 /**
  * Checks a copy of a store: all its pages, and its tables. Tables of an older version are upgraded, unless
  * `keepsVersion` is true. Throws `StorageRefused` with the reason; `name` is what the error calls the copy.
- * With `keys`, `check` reads the copy. Returns the damage of the contents as a text, or null if there is
+ * With `keys`, `check` reads the copy. Returns the damage of the contents as a string, or null if there is
  * none.
  */
 export async function checkCopy(
@@ -134,7 +134,7 @@ function formatRows(damaged: readonly string[]): string[] {
 
 /**
  * Returns the tables and the keys of the rows that differ from their checksums, and why tables cannot be read
- * to their end: a damaged number may be too large to be read.
+ * to their end. For example, a damaged number may be too large to be read.
  */
 function listDamagedRows(path: string): { damaged: string[]; unreadable: string[] } {
   const damaged: string[] = [];

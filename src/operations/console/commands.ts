@@ -26,8 +26,9 @@ export const openSession: Decision<
 };
 
 /**
- * Returns the open sessions without the one that a new session ends, if there are too many: the oldest of the
- * same credential, so that its holder cannot log out everyone else, or else the oldest.
+ * Returns the open sessions without the one that a new session ends, if there are too many. The new session
+ * ends the oldest of the same credential, so that its holder cannot log out everyone else. If there is none,
+ * it ends the oldest.
  */
 function makeRoom(open: readonly ConsoleSession[], { credential }: ConsoleSession): ConsoleSession[] {
   if (open.length < maxSessions) return [...open];

@@ -47,7 +47,7 @@ export const worstVerdict = (findings: readonly Finding[]): Verdict =>
     findings.some((finding) => finding.verdict === verdict),
   ) ?? "ok";
 
-/** The most rows of a table that are counted. */
+/** The maximum number of rows of a table that are counted. */
 const mostCounted = 1_000_000;
 
 async function countRows({ connection }: StoreView): Promise<Record<string, number>> {

@@ -86,9 +86,9 @@ const readWithoutToken = mebibyte - 16 * 1024;
 
 /**
  * Compares the responses to large bodies with those to small ones: without a token, the server refuses all of
- * them. The largest body is only announced, because the server would not read it: a proxy that limits the
- * length refuses it, and others ask for it or pass the refusal of the server on. A body of 1 MiB must arrive.
- * A login without fields is refused only when its last byte has arrived, and a publish before that.
+ * them. The largest body is only announced, because the server would not read it. A proxy that limits the
+ * length refuses it. Other proxies ask for it, or pass the refusal of the server on. A body of 1 MiB must
+ * arrive. A login without fields is refused only when its last byte has arrived, and a publish before that.
  */
 async function judgeBodies({ publicUrl, maxBody, send }: Bodies): Promise<CheckResult> {
   const logIn = (text: string): Promise<Reply> =>

@@ -175,7 +175,7 @@ async function checkDue({ reads }: StoreView, isServed: boolean): Promise<CheckR
   );
   if (late.length === 0) return ok("nothing is due for more than a minute");
   const text = late.join(", ");
-  if (!isServed) return warning(`${text}; no server was found that sends it`, "waypost start");
+  if (!isServed) return warning(`${text}; no running server was found`, "waypost start");
   return warning(text, "look for errors and for held deliveries in the log of the server, or add a node");
 }
 

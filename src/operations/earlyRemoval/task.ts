@@ -14,7 +14,7 @@ const rowsPerSlice = 100;
 const runTime: Millis = second;
 /** The pause between two slices, in which others use the disk. */
 const slicePause: Millis = 20;
-/** The most steps in which a run gives space back to the disk. */
+/** The maximum number of steps in which a run gives space back to the disk. */
 const stepsPerRun = 20;
 /**
  * The disk is looked at once a second. While nothing is stored, only other programs fill it: `idleInterval`.
@@ -33,10 +33,10 @@ type EarlyRemovalOptions = {
 };
 
 /**
- * Returns the task that removes history before its retention ends while the disk has little room: the whole
- * log of finished messages with their bodies, and ended runs, the oldest of all accounts first. The rules of
- * retention hold: what is unfinished and what has a dead letter is kept. The task stops as soon as the disk
- * has room.
+ * Returns the task that removes history before its retention ends while the disk has little room. It removes
+ * the whole log of finished messages with their bodies, and ended runs, the oldest of all accounts first. The
+ * rules of retention hold: what is unfinished and what has a dead letter is kept. The task stops as soon as
+ * the disk has room.
  */
 export function createEarlyRemovalTask({
   store,

@@ -42,7 +42,7 @@ export class Metrics {
   readonly commitDuration = new Histogram(shortTimeBounds);
   readonly batchRows = new Histogram(rowBounds);
   readonly routes = new Map<string, RouteFigures>();
-  /** The same figures by route, because a text for each request would cost more than the rest. */
+  /** The same figures by route, because a string for each request would cost more than the rest. */
   readonly #figures = new WeakMap<object, RouteFigures>();
   readonly #elapsed: () => Millis;
   #batchBeganAt: Millis = 0;

@@ -215,7 +215,7 @@ function readStoreMetrics({ sample, now, isOnHold }: MetricSources): Metric[] {
     ),
     gauge(
       "waypost_oldest_due_age_seconds",
-      `How long the oldest message has been due that no node is sending and no gate holds. ${wholeStore}`,
+      `How long the oldest due message that no node is sending and no gate holds has been due. ${wholeStore}`,
       single(oldestDueAt === null ? 0 : Math.max(0, now() - oldestDueAt) / 1000),
     ),
     gauge("waypost_dead_letters", `Dead letters. ${wholeStore}`, single(counts.deadLetters)),

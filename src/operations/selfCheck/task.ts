@@ -41,9 +41,9 @@ type SelfCheckOptions = {
 };
 
 /**
- * Returns the task that looks for stuck work and repairs it: due rows that no node takes, waiting steps
- * without their run, runs whose message was lost, and counters that differ from a recount. It looks at a
- * bounded number of rows at once. A repair follows only if two looks, 10 s apart, find the same.
+ * Returns the task that looks for stuck work and repairs it. Stuck are, for example, due rows that no node
+ * takes, and runs whose message was lost. Counters that differ from a recount are repaired as well. It looks
+ * at a bounded number of rows at once. A repair follows only if two looks, 10 s apart, find the same.
  *
  * After a change, the task looks at all accounts, and again an hour later. Then it sleeps until the next
  * change, or until a minute after the next row is due.

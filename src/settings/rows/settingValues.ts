@@ -29,7 +29,7 @@ export const onOff = oneOf("on", "off")
   .transform((word) => word === "on")
   .describe("on or off");
 
-/** A text that matches a pattern. */
+/** A string that matches a pattern. */
 export const pattern = (regex: RegExp, values: string) =>
   z.string().regex(regex, `must be ${values}`).describe(values);
 
@@ -107,7 +107,7 @@ export const networkList = textList
   .describe("addresses and networks, separated by commas");
 
 /**
- * Reports whether a text is an origin as browsers send it in the header `Origin`: without path and default
+ * Reports whether a string is an origin as browsers send it in the header `Origin`: without path and default
  * port.
  */
 function isOrigin(text: string): boolean {

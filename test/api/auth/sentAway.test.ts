@@ -136,7 +136,7 @@ async function yearOf(
   return sent;
 }
 
-/** Returns a text together with the decoded form of its base64 parts. */
+/** Returns a string together with the decoded form of its base64 parts. */
 const opened = (text: string): string =>
   text +
   (text.match(/[\w+/]{12,}=*/g) ?? []).map((one) => Buffer.from(one, "base64").toString("latin1")).join("\n");

@@ -21,7 +21,7 @@ const read = (path: string): string =>
 const workflowClient = "@upstash/workflow/express.js";
 const qstashClient = "@upstash/qstash/nextjs.js";
 
-describe("a text of a published client is explained, and the client still has it:", () => {
+describe("an error of a published client is explained, and the client still has it:", () => {
   test.each<[text: string, client: string, explanation: RegExp]>([
     ["Failed to authenticate Workflow request.", workflowClient, /returned before its first step/],
     [
@@ -82,7 +82,7 @@ describe("an error of the server is explained:", () => {
   });
 });
 
-describe("documents show a known failure by a text that it is recognized by:", () => {
+describe("documents show a known failure by a string that it is recognized by:", () => {
   const { errors, responses } = listKnownFailures();
   test.each(errors)("$shown", ({ shown, ofRun, explanation }) => {
     expect(explain({ error: shown.replaceAll("…", "x") }, { ofRun })).toBe(explanation);
@@ -92,7 +92,7 @@ describe("documents show a known failure by a text that it is recognized by:", (
   });
 });
 
-/** The response of a failure that is shown by a status, by a header, or by a text of the body. */
+/** The response of a failure that is shown by a status, by a header, or by a part of the body. */
 function toResponse(shown: string): Given {
   const status = Number.parseInt(shown, 10);
   const [name = "", value] = shown.split(": ");

@@ -8,7 +8,7 @@ import { come, create, makeGroup, minute, read } from "../routes/schedules/sched
 const told = "https://told.example/";
 const longName = "Svc-Failure-Callback-Callback-Timeout";
 
-/** A text for each setting that a schedule keeps, also of its callbacks. */
+/** A string for each setting that a schedule keeps, also of its callbacks. */
 const everything = {
   "Svc-Schedule-Id": "tick",
   "Svc-Cron": "CRON_TZ=Europe/Berlin 0 9 * * *",

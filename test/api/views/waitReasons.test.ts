@@ -206,7 +206,7 @@ describe("the reasons of a message", () => {
     expect(textsOf({ key: closed }, noon + 1000)).toHaveLength(2);
   });
 
-  test("has a text even if rows disappeared between two reads", () => {
+  test("has a description even if rows disappeared between two reads", () => {
     const queued = { ...held, queue: "q", waitlist: "queue:q" };
     const queue = { ...newLimiter({ account: "acme", gate: queueGate("q") }, noon), running: 2, waiting: 1 };
     expect(textsOf({ key: null })).toEqual([

@@ -171,7 +171,7 @@ const queues: Row[] = [
   { call: "Queues().Delete", send: "DELETE /v2/queues/go_queue" },
 ];
 
-/** Returns an item of a batch. A text that is not set is empty. */
+/** Returns an item of a batch. A string that is not set is empty. */
 const item = (more: object) => ({
   destination: "https://example.com",
   body: "",

@@ -3,7 +3,7 @@ import { z } from "zod";
 // The responses that the parsers of the Python client accept. A parser fails if a member that it indexes is
 // missing. Members that it reads with a default may be missing.
 
-/** A text. */
+/** A string. */
 export const text = z.string();
 /** A whole number. */
 export const whole = z.int();

@@ -144,7 +144,7 @@ const acme: Omit<Account, "createdAt"> = {
   signingKeys: { current: "sig_1", next: "sig_2" },
 };
 
-/** Returns a text in UTF-8. */
+/** Returns a string in UTF-8. */
 export const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);
 
 /** Returns an input for a publish with these settings. */

@@ -238,7 +238,7 @@ export const makeAccount = (id: string): Omit<Account, "createdAt"> => ({
   signingKeys: { current: `sig_${id}_1`, next: `sig_${id}_2` },
 });
 
-/** Returns a text as UTF-8. */
+/** Returns a string as UTF-8. */
 export const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);
 
 /** Returns the input of a message to one host that is due at once. */

@@ -149,8 +149,8 @@ describe.each(changing.map((row) => ({ row, name: nameOf(row) })))("$name", ({ r
     if (row.access === "source" || row.access === "hook") return;
     const readOnly = `Bearer ${makeReadOnlyToken({ id: "acc_a", token: mine.token })}`;
     await server.store.execute("changeAccount", { account: "acc_a", change: { state: "passive" } });
-    // These requests are not refused: the operator is never passive, and a passive account may continue runs,
-    // which is not audited, and revoke credentials.
+    // These requests are not refused: the operator is never disabled, and a disabled account may continue
+    // runs, which is not audited, and revoke credentials.
     const own =
       row.access === "operator" || row.operation === "step" || row.forPassive
         ? []

@@ -6,8 +6,9 @@ import type { AssertHolds, ObservedBatch } from "./observedBatch.ts";
 type Context = { assertHolds: AssertHolds; cover: (what: string) => void };
 
 /**
- * Checks where the failure of a run is reported: to the failure callback of the post that created the failed
- * message, if its run does not keep the settings of its start; otherwise to the failure callback of the run.
+ * Checks where the failure of a run is reported. If the run does not keep the settings of its start, this is
+ * the failure callback of the post that created the failed message. Otherwise, it is the failure callback of
+ * the run.
  */
 export class FailureCallbackChecker {
   /** The URL of the failure callback that the post of a step gave, by the message of the step. */

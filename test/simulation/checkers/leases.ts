@@ -8,7 +8,7 @@ type LeaseCheckContext = {
   assertHolds: AssertHolds;
   tables: Tables;
   now: number;
-  /** The most bytes that a batch may load for waiting messages. */
+  /** The maximum number of bytes that a batch may load for waiting messages. */
   bytesPerBatch: number;
 };
 

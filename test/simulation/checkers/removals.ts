@@ -141,7 +141,7 @@ export function checkRemovals(
     const freedAt = messageHistories.get(before.messageId)?.freedAt ?? null;
     assertHolds(
       freedAt !== null || before.expiresAt < now,
-      `a deduplication id holds for its window: ${before.key}`,
+      `a deduplication id is kept for its window: ${before.key}`,
     );
   }
 }

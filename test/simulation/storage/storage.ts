@@ -56,9 +56,9 @@ export type NodeStorage = Omit<StoreBackend, "runBatch"> & {
 };
 
 /**
- * When a connection is lost during a transaction: before its nth statement (from 0), or before the last one
- * if there are fewer; with the commit, which does not arrive (`unstored`); or with the answer to the commit
- * (`stored`). `dies`: the node dies as well, so it does not connect again.
+ * When a connection is lost during a transaction. A number means before its nth statement (from 0), or before
+ * the last one if there are fewer. The other times are with the commit, which does not arrive (`unstored`);
+ * or with the answer to the commit (`stored`). `dies`: the node dies as well, so it does not connect again.
  */
 export type ConnectionLoss = { at: number | "unstored" | "stored"; dies: boolean };
 

@@ -8,7 +8,7 @@ import { readField } from "../../parts/words.ts";
 /** Whose alerts: those of the account, or those about the server. */
 export type AlertScope = "account" | "server";
 
-/** The events that can cause an alert, with a text for people. */
+/** The events that can cause an alert, with a description. */
 const accountEvents = {
   "deadLetter.created": "a message became a dead letter",
   "host.failing": "a host fails",

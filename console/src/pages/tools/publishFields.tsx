@@ -61,10 +61,7 @@ export function WhereTo(props: WhereToProps) {
         )}
         <Destination draft={draft} change={change} />
         <SettingFields settings={pick(own)} values={values} set={set} />
-        <Field
-          name="Body"
-          hint={isBinary ? "The body is not text. A text that you type replaces it." : undefined}
-        >
+        <Field name="Body" hint={isBinary ? "The body is not text. Your input replaces it." : undefined}>
           <textarea
             className="input"
             rows={6}

@@ -2,7 +2,7 @@ import { readPairs } from "../../parts/words.ts";
 
 /**
  * A setting of a message: its name in the API, its name for people, and what it does. `as`: a checkbox, a
- * time, or headers, one per line; without it, a text.
+ * time, or headers, one per line; without it, a string.
  */
 export type Setting = {
   name: string;

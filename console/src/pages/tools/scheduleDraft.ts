@@ -88,7 +88,7 @@ function toTexts(values: readonly (readonly [name: string, value: string])[]): T
 
 const isSame = (one: unknown, other: unknown): boolean => JSON.stringify(one) === JSON.stringify(other);
 
-/** Returns the texts that differ. A text that is gone is null. */
+/** Returns the texts that differ. A string that is gone is null. */
 function compareTexts(before: Texts, after: Texts): Changed {
   const changed = Object.entries(after).filter(([name, value]) => !isSame(before[name], value));
   const gone = Object.keys(before).filter((name) => after[name] === undefined);

@@ -16,7 +16,9 @@ type GapRow = { id: number; kind: "gap"; from: number; to: number; count?: numbe
 
 export type TailRow = EntryRow | GapRow;
 
-/** The most rows on the page, and the most that wait while it is paused. Older rows are removed. */
+/**
+ * The maximum number of rows on the page, and the most that wait while it is paused. Older rows are removed.
+ */
 export const maxRows = 500;
 /** The rows that may come on top before the oldest are removed, all in one step. */
 const spare = 100;

@@ -76,8 +76,8 @@ export const me = route({
           .describe("The session of the console. Absent if the request has a token."),
         brand: z
           .enum(["svc", "upstash"])
-          .describe("The brand of messages whose publish request shows none: Svc or Upstash headers."),
-        headerPrefix: z.string().describe("The prefix of the headers of that brand."),
+          .describe("The prefix of messages whose publish request shows none: Svc or Upstash headers."),
+        headerPrefix: z.string().describe("The start of the names of headers with that prefix."),
         region: z.string().optional().describe("The region of the server, if it is set."),
         version: z.string().optional().describe("The version of the server."),
       }),

@@ -15,12 +15,12 @@ import { byId, makeNotFound } from "./deadLetterSelection.ts";
 
 const changeSchema = z
   .strictObject({
-    url: z.string("is not a text").describe("The new destination URL."),
+    url: z.string("is not a string").describe("The new destination URL."),
     headers: headersSchema.describe(
       "The headers of the delivery, with a value or a list of values for each name. They replace all " +
         "headers of the message. Use Svc-Forward-… to replace only one.",
     ),
-    body: z.string("is not a text").describe("The new body, as text."),
+    body: z.string("is not a string").describe("The new body, as text."),
     bodyBase64: z
       .base64("is not base64")
       .describe("The new body in base64, for a body that is not text. Not valid together with body."),

@@ -91,7 +91,7 @@ const addedSchema = z.strictObject({
           .optional()
           .describe(
             "Name of the endpoint in the group: " +
-              `a text of at most ${limits.nameLength} characters, without control characters.`,
+              `a string of at most ${limits.nameLength} characters, without control characters.`,
           ),
       }),
       "is missing or not a list",

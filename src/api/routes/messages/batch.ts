@@ -53,10 +53,10 @@ export const batch = route({
   about:
     "Publishes a list of messages. A refused message does not affect the others. " +
     "A long list is stored in parts. If the server stops or refuses a later part, the earlier parts stay " +
-    "stored. If all messages are refused, the response is the refusal of the first. " +
+    "stored. If all messages are refused, the response is the error of the first. " +
     "If a message of a workflow run is refused, the whole list is refused. " +
-    "A member that is null or an empty text counts as not given. " +
-    "An unknown member is refused; in a message of the Upstash brand it is ignored and named in the " +
+    "A member that is null or an empty string counts as absent. " +
+    "An unknown member is refused; in a message with the Upstash prefix it is ignored and named in the " +
     "response header Waypost-Ignored.",
   needs: "publish",
   looksAtScope: true,

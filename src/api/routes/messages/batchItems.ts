@@ -30,7 +30,7 @@ const itemSchema = z.strictObject({
     )
     .nullish()
     .describe(
-      "Body to deliver, as a text in UTF-8. " +
+      "Body to deliver, as a string in UTF-8. " +
         "A JSON object or list is delivered as JSON, exactly as it is written in this request.",
     ),
   queue: z

@@ -236,7 +236,7 @@ const changes: readonly StateChange[] = [
   },
 ];
 
-/** Returns a valid id. If a text cannot be an id, throws the same `Refusal` as for an unknown schedule. */
+/** Returns a valid id. If a string cannot be an id, throws the same `Refusal` as for an unknown schedule. */
 function parseScheduleId(id: string): string {
   if (!isName(id)) throw noSchedule(id);
   return id;

@@ -132,7 +132,7 @@ export function countStart(draft: Draft, moment: Moment, state: MessageState): M
  */
 export type EndedDelivery = MessageState & { nextAt?: Millis };
 
-/** Reports whether a limiter counts a message, or a queue slot is held for it, while it is sent. */
+/** Reports whether a limiter counts a message while it is sent, or the message holds a queue slot. */
 export const hasPlaces = ({ slot, flowControlKey, counted, countedToEndpoint }: MessageState): boolean =>
   slot !== null || flowControlKey !== null || counted === true || countedToEndpoint === true;
 

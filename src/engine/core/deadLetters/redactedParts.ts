@@ -10,8 +10,8 @@ type Change = { url?: string; headers?: HeaderList; body?: Bytes; overrides: Ove
 
 /**
  * Returns a refusal if a message that is sent again would show a redacted part to a URL that its publisher
- * did not choose: to another destination, or to a new callback, which reports the message. Returns null
- * otherwise. The caller must not learn the part, and the owner of the other URL may be the caller.
+ * did not choose. Such a URL is another destination, or a new callback, which reports the message. Returns
+ * null otherwise. The caller must not learn the part, and the owner of the other URL may be the caller.
  */
 export function findRedactedRefusal(
   message: Pick<MessageInput, "redaction" | "url" | "headers" | "callback" | "failureCallback">,

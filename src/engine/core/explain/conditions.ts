@@ -10,7 +10,7 @@ import type { Millis, NodeId } from "../values/basics.ts";
 import { day, hour, minute, second } from "../values/time.ts";
 
 // Decides what is wrong. The overview, the alerts, the metrics, the command line and the self-check of a
-// server show the same conditions, so none of them says that all is well while another one knows better.
+// server show the same conditions. So none of them reports success while another one reports a problem.
 
 /** The kinds of conditions, the most urgent first. */
 export const conditionKinds = [

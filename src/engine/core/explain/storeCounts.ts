@@ -4,7 +4,7 @@ import { countRetries } from "../sending/retry.ts";
 
 /**
  * The rows of all accounts that a store counts. Each batch adds its changes to the counts in its own
- * transaction, so the counts are exact after a crash, and reading them costs the same for any number of rows.
+ * transaction, so the counts are exact after a crash. Reading them costs the same for any number of rows.
  * Messages that are being sent are not among them, because an index has them and they are few.
  */
 export const storeCountNames = [

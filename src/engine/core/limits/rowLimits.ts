@@ -11,7 +11,7 @@ import type { Refused } from "../values/errors.ts";
 // rows are counted in the transaction that creates another one. The limit therefore holds on all nodes, even
 // if several rows are created at the same time.
 
-/** A text that sorts after every id. */
+/** A string that sorts after every id. */
 const highestId = "\uffff";
 
 const { after: firstQueue, before: lastQueue } = listGateBounds("queue");

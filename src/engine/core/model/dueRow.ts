@@ -7,5 +7,5 @@ export type DueRow = {
   id: string;
 };
 
-/** Returns a text that is unique to the row. */
+/** Returns a string that is unique to the row. */
 export const toRowKey = ({ table, account, id }: DueRow): string => `${table} ${account}\n${id}`;

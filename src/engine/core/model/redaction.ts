@@ -4,7 +4,7 @@ import type { Bytes, HeaderList } from "../values/basics.ts";
 import type { Redaction } from "./sendSettings.ts";
 
 /**
- * Returns SHA-256 of bytes, or of the UTF-8 of a text, in hex. The caller supplies it, because core has no
+ * Returns SHA-256 of bytes, or of the UTF-8 of a string, in hex. The caller supplies it, because core has no
  * cryptography.
  */
 export type Hash = (value: string | Bytes) => string;

@@ -32,7 +32,7 @@ export const formatStepKey = ({ kind, number }: ParsedStepKey): string =>
   kind === "initial" ? kindLetters.initial : `${kindLetters[kind]}${number}`;
 
 /**
- * Parses the key of a step. A text that is not a key counts as unreadable, because the history of a run may
+ * Parses the key of a step. A string that is not a key counts as unreadable, because the history of a run may
  * be damaged.
  */
 export function parseStepKey(key: string): ParsedStepKey {

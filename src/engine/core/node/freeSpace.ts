@@ -5,7 +5,7 @@ export type FilePages = { pages: number; free: number };
 const minKept = 1_024;
 /** The part of a file that stays free for new rows: a page given back and taken again costs two writes. */
 const keptPart = 1 / 8;
-/** The most pages of one step, so that a step delays others by a few milliseconds. */
+/** The maximum number of pages of one step, so that a step delays others by a few milliseconds. */
 const pagesPerStep = 64;
 
 /**

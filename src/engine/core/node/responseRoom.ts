@@ -53,11 +53,11 @@ export const countProgress = (before: RoomProgress | null, size: number): RoomPr
 export const hasStalled = ({ looks }: RoomProgress): boolean => looks >= leastProgress.looks;
 
 /**
- * Reports whether a response that has room must make progress, because others wait for memory. If
- * one of its account waits, `isOwnWaiting` is true. Others count if the responses of its account hold more
- * than an eighth (`accountBytes`), or if the account of one of them holds at most an eighth, with the bodies
- * that it sends (`isShareWaiting`). So an account that has used up its share does not disturb an account that
- * holds little.
+ * Reports whether a response that has room must make progress, because others wait for memory. If one of its
+ * account waits, `isOwnWaiting` is true. Others count if the responses of its account hold more than an
+ * eighth (`accountBytes`). They also count if the account of one of them holds at most an eighth, with the
+ * bodies that it sends (`isShareWaiting`). So an account that has used up its share does not disturb an
+ * account that holds little.
  */
 export const needsProgress = (
   total: number,

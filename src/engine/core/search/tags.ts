@@ -51,7 +51,7 @@ export const toTag = {
 } as const;
 
 const escapeTag = (text: string): string =>
-  // Some databases reject a text with a NUL or an unpaired surrogate.
+  // Some databases reject a string with a NUL or an unpaired surrogate.
   // oxlint-disable-next-line no-control-regex
   text.replace(/[%\s\0-\x1f\x7f\p{Surrogate}]/gu, (letter) => `%${letter.charCodeAt(0).toString(16)}.`);
 

@@ -24,7 +24,7 @@ export function parseCron(text: string): string {
 
 /**
  * Returns the first whole minute after `after`, never `after` itself, at which the expression fires. Returns
- * null if it does not fire before the year 3000. Throws `Refusal` for a text that `parseCron` refuses as
+ * null if it does not fire before the year 3000. Throws `Refusal` for a string that `parseCron` refuses as
  * malformed.
  *
  * Clock changes are handled as in Vixie cron. If the minute or the hour has a step or `*`, the expression

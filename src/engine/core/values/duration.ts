@@ -6,7 +6,9 @@ const maxDuration: Millis = 100 * 365 * day;
 /** The longest duration as `parseDuration` reads it. */
 export const longestDuration = "100y";
 
-/** Longer texts are not parsed. A text that is longer than this has superfluous digits, as in `0000…01s`. */
+/**
+ * Longer texts are not parsed. A string that is longer than this has superfluous digits, as in `0000…01s`.
+ */
 const maxTextLength = 64;
 
 const units: ReadonlyMap<string, Millis> = new Map([
@@ -85,7 +87,7 @@ const toNanoseconds = (whole: string, part: string, unit: string): bigint =>
   (BigInt(whole + part) * (goUnits.get(unit) ?? 0n)) / 10n ** BigInt(part.length);
 
 /**
- * Returns the items of a text from end to end; null if text is left over or there is no item. The pattern
+ * Returns the items of a string from end to end; null if text is left over or there is no item. The pattern
  * must be sticky (`gy`).
  */
 function matchItems(text: string, pattern: RegExp): RegExpExecArray[] | null {

@@ -1,6 +1,6 @@
 /**
- * Returns a hash of a text, with 53 bits, in base 36. The hash is cyrb53: two multiplicative hashes that are
- * mixed at the end.
+ * Returns a hash of a string, with 53 bits, in base 36. The hash is cyrb53: two multiplicative hashes that
+ * are mixed at the end.
  */
 export function fingerprint(text: string): string {
   let high = 0xdeadbeef;

@@ -2,8 +2,8 @@ import type { HeaderList } from "./basics.ts";
 import { memoize } from "../caches/memoize.ts";
 
 /**
- * Returns a text as HTTP carries it in a header, with one byte per character. A text with characters outside
- * Latin-1 is encoded as UTF-8.
+ * Returns a string as HTTP carries it in a header, with one byte per character. A string with characters
+ * outside Latin-1 is encoded as UTF-8.
  */
 export const toLatin1 = (text: string): string =>
   /[^\0-\xff]/.test(text) ? Buffer.from(text).toString("latin1") : text;

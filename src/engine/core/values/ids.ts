@@ -50,15 +50,15 @@ export function readIdTime(id: string): Millis {
 }
 
 /**
- * Reports whether a text may be an id. Other texts must not reach the database: they are not ids, and some
+ * Reports whether a string may be an id. Other texts must not reach the database: they are not ids, and some
  * databases reject them in queries.
  */
 export const isId = (text: string): boolean => /^[\w-]{1,100}$/.test(text);
 
-/** Reports whether a text may be the id of a dead letter. */
+/** Reports whether a string may be the id of a dead letter. */
 export const isDlqId = (text: string): boolean => /^\d{13}-\d{1,12}$/.test(text);
 
-/** Reports whether a text may be the id of an entry of the audit log. */
+/** Reports whether a string may be the id of an entry of the audit log. */
 export const isAuditId = (text: string): boolean => /^aud_\w{1,40}$/.test(text);
 
 function padNumber(value: number, width: number): string {

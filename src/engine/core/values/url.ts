@@ -10,8 +10,8 @@ export type ParsedUrl = Readonly<
 >;
 
 /**
- * Returns the parts of a URL; null if the text is not a URL. Results are remembered: most messages go to
- * known URLs, each message needs the parts about six times, and parsing takes a microsecond.
+ * Returns the parts of a URL; null if the text is not a URL. Results are remembered, because most messages go
+ * to known URLs, each message needs the parts about six times, and parsing takes a microsecond.
  */
 export const parseUrl = memoize((text): ParsedUrl | null => {
   const url = URL.parse(text);

@@ -184,8 +184,8 @@ function appendCallResult(
 
 /**
  * Ends a run because a call to its endpoint failed for good. The call becomes a dead letter, and the failure
- * callback is sent. If the post that created the message has its own failure callback, that one becomes
- * the failure callback of the run, so that it can be called again, and a resumed run has it too.
+ * callback is sent. If the post that created the message has its own failure callback, this becomes the
+ * failure callback of the run. It can then be called again, and a resumed run has it too.
  */
 function failRun(
   draft: Draft,

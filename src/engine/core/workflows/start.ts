@@ -30,9 +30,9 @@ export const listNamedRuns = (account: AccountId, post: RunPost): (readonly [Acc
  * Starts a run. The run exists from now on, even if its first message is delayed. If the post names no run
  * id, the run gets a new id.
  *
- * If a run with this id is active, no run is created, and the result names the active run. If the endpoint of
- * the active run starts it again, because the trigger did not know its client, the run gets a new first
- * message with the headers that the endpoint sent.
+ * If a run with this id is active, no run is created, and the result names the active run. The endpoint of
+ * the active run may start it again, because the trigger did not know its client. The run then gets a new
+ * first message with the headers that the endpoint sent.
  *
  * Throws `Refusal` if the run that invokes this one has ended. Also throws `Refusal` if a run is invoked with
  * the id of an active run, because that run was not started for the invoking run.

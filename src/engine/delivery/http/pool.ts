@@ -196,10 +196,10 @@ class Origin {
   }
 
   /**
-   * Schedules the reuse of connections after Node has read from them again. Without this second read, two
-   * faults could happen: if the destination has silently closed the connection, the next attempt would fail,
-   * and unrequested bytes would be taken for the next response. One immediate runs after the read in which
-   * the response ended, and a second one after the next read.
+   * Schedules the reuse of connections after Node has read from them again. Without this second read, the
+   * next attempt would fail if the destination has silently closed the connection. Also, unrequested bytes
+   * would be taken for the next response. One immediate runs after the read in which the response ended, and
+   * a second one after the next read.
    */
   #scheduleReuse(): void {
     if (this.#isCheckScheduled) return;

@@ -63,7 +63,7 @@ type ReaderState =
 
 /**
  * Reads one response (RFC 9112) from the bytes of its connection, which may come in pieces of any size. It is
- * strict, so that two readers cannot disagree about the same bytes: a line ends with CR LF, a field has a
+ * strict, so that two readers cannot disagree about the same bytes. A line ends with CR LF, a field has a
  * name, and two different lengths are an error. It keeps only the head.
  */
 export class ResponseReader {
@@ -214,7 +214,7 @@ export class ResponseReader {
     return at;
   }
 
-  /** Refuses a text that cannot become a valid line, without waiting for its end, which may never come. */
+  /** Refuses a string that cannot become a valid line, without waiting for its end, which may never come. */
   #assertShortLine(): void {
     const { length } = this.#line;
     if (this.#state === "status" && !versionPrefix.startsWith(this.#line.slice(0, versionPrefix.length)))

@@ -235,7 +235,7 @@ export class BatchReads {
   }
 
   /**
-   * Loads the rows of hints, or notes them if `loadWanted` must load them: due rows can be loaded only when
+   * Loads the rows of hints, or notes them if `loadWanted` must load them. Due rows can be loaded only when
    * the time is known, and no other rows should be locked before.
    */
   async loadHints(hints: readonly Own<Hint>[]): Promise<void> {

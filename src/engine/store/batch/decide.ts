@@ -13,8 +13,8 @@ import { WorkingSet } from "./workingSet.ts";
 import type { BatchResult, CommandCall, CommandReply, MomentSource } from "../store.ts";
 
 /**
- * The most rounds of loading for one command. No decision needs nearly as many: each round loads what the
- * rows of the round before lead to.
+ * The maximum number of rounds of loading for one command. No decision needs nearly as many: each round loads
+ * what the rows of the round before lead to.
  */
 const maxRounds = 1_000;
 
@@ -122,8 +122,8 @@ function toFailureReply(error: unknown): CommandReply {
 
 /**
  * The moment of one command, which may run several times. Each run gets the same ids and random numbers, so
- * that the result does not depend on what was loaded. Nothing is kept that is drawn after something was
- * missing.
+ * that the result does not depend on what was loaded. Values that are drawn after something was missing are
+ * not kept.
  */
 class ReplayedMoment implements Moment {
   readonly now: Millis;

@@ -15,8 +15,9 @@ export type TimeIndexEntry = { account: AccountId; at: Millis; timeKeys: TimeKey
 const maxEntries = { perAccount: 1_000, total: 4_000 } as const;
 
 /**
- * The entries of the newest 5 s that this node has stored, so that they are not written again: most messages
- * have the same destinations as earlier ones. It must be cleared when the storage may have been replaced.
+ * The entries of the newest 5 s that this node has stored, so that they are not written again, because most
+ * messages have the same destinations as earlier ones. It must be cleared when the storage may have been
+ * replaced.
  */
 export class RecentTimeIndex {
   #at: Millis = 0;

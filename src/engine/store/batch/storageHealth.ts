@@ -21,7 +21,7 @@ export type ProbedStorage = {
 /**
  * Whether a storage takes changes, as far as the last failed change and the probes after it show. A
  * successful batch does not prove it, because a full disk accepts a batch that changes nothing, and often a
- * small one. After a change failed for lack of room, nothing is probed for 10 s, and then the probe writes as
+ * small one. After a change failed for lack of room, nothing is probed for 10 s. Then the probe writes as
  * much as a full batch does, and at least the bodies of the change that failed.
  */
 export class StorageHealth {
@@ -32,7 +32,7 @@ export class StorageHealth {
   #failures = 0;
   /** When a change last failed for lack of room; null if a probe has been stored since. */
   #lackedRoomAt: Millis | null = null;
-  /** The most bytes of bodies in a change that failed for lack of room since then. */
+  /** The maximum number of bytes of bodies in a change that failed for lack of room since then. */
   #lackedBytes = 0;
   #probing: Promise<void> | null = null;
 

@@ -304,8 +304,8 @@ create table kept_log (
   /*postgres: with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000) */;
 create index kept_log_message on kept_log (account, message_id, id) /*postgres: where id <> '' */;
 
--- The tags by which lists are filtered. An id consists of a list, a tag and the id of a row in that list, so
--- that the rows with a tag are together and in their order; see `engine/core/search/tags.ts`.
+-- The tags by which lists are filtered. An id consists of a list, a tag and the id of a row in that list. So
+-- the rows with a tag are together and in their order. See `engine/core/search/tags.ts`.
 create table tags (
   account text not null,
   id text not null,

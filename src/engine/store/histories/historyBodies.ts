@@ -12,10 +12,9 @@ import type { BatchResult } from "../store.ts";
 import type { WorkingSet } from "../batch/workingSet.ts";
 
 /**
- * Adds the bodies of the messages of runs to the deliveries of a batch: the history up to the step that the
- * message is for, and nothing after it, or the response of a third party. If a part of the
- * history is missing, the message must not be sent, because the endpoint would treat the rest as the whole
- * history.
+ * Adds the bodies of the messages of runs to the deliveries of a batch. A body is the history up to and with
+ * the step that the message is for, or the response of a third party. If a part of the history is missing,
+ * the message must not be sent, because the endpoint would treat the rest as the whole history.
  */
 export class HistoryBodies {
   readonly #result: BatchResult;

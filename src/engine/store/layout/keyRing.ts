@@ -47,7 +47,7 @@ export const withChecksum = (text: string): string => `${text}# checksum: ${comp
 const computeChecksum = (text: string): string => crc32(text).toString(16).padStart(8, "0");
 
 /**
- * Throws `StorageRefused` if a text does not match its checksum. A text without a checksum is accepted,
+ * Throws `StorageRefused` if a string does not match its checksum. A string without a checksum is accepted,
  * because people write such files.
  */
 function verifyChecksum(text: string, where: string): void {

@@ -3,7 +3,7 @@ import type { Value } from "../catalog/tables.ts";
 /**
  * Returns one column of rows as a PostgreSQL array literal, such as `{"a",1,NULL}` (PostgreSQL manual, "Array
  * Value Input"). This takes half the time of the driver's formatting, which is a tenth of the cost of a
- * message. PostgreSQL has no NUL in text: U+FFFD is stored instead, and a query for a text with a NUL finds
+ * message. PostgreSQL has no NUL in text: U+FFFD is stored instead, and a query for a string with a NUL finds
  * nothing.
  */
 export function formatColumnArray(rows: readonly (readonly Value[])[], column: number): string {
@@ -21,7 +21,7 @@ function formatElement(value: Value): string {
 }
 
 /**
- * Quotes a text. JSON escapes quotes and backslashes as array literals do, and is faster than any
+ * Quotes a string. JSON escapes quotes and backslashes as array literals do, and is faster than any
  * replacement. It escapes control characters and lone surrogates differently, so texts that contain them are
  * quoted here.
  */

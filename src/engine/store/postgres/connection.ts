@@ -41,7 +41,7 @@ export function createConnection(
 }
 
 /**
- * The maximum number of body bytes in one statement: 32 MiB. The driver converts bodies to a text of twice
+ * The maximum number of body bytes in one statement: 32 MiB. The driver converts bodies to a string of twice
  * the length, and no text can be longer than 512 MiB.
  */
 const statementBytes = 32 * 1024 * 1024;

@@ -5,7 +5,7 @@ import type { Deadline } from "../sql/database.ts";
 
 /**
  * How long a batch may take over all of its tries: connections, locks of other transactions, statements and
- * the commit. A database can hang in ways that no single time limit ends: a commit that waits for a missing
+ * the commit. A database can hang in ways that no single time limit ends. A commit that waits for a missing
  * standby takes any time, although the host still answers, and keeps its row locks.
  */
 export const batchTimeout: Millis = 8 * second;
@@ -13,7 +13,7 @@ export const batchTimeout: Millis = 8 * second;
 /**
  * The longest time of a batch for the bodies that it stores. A caller waits for it, and is answered after
  * 14 s. Such a body arrives on a link that carries twice its size in about 12 s, because the driver sends a
- * text.
+ * string.
  */
 const longestStoring: Millis = 13 * second;
 /** The bytes of bodies for each millisecond that a batch may take longer: 2 MB/s. */

@@ -29,7 +29,7 @@ const defaultCheck = { advice: "start with --database-pooling transaction", kind
 /**
  * Checks that connections belong to this process for as long as they are open. Checks nothing if `pooling` is
  * "transaction". Behind a pooler that lends connections for one transaction at a time, some features fail
- * without an error: a node would listen and receive nothing, and other processes would get its settings.
+ * without an error. A node would listen and receive nothing, and other processes would get its settings.
  * Throws `StorageRefused`.
  */
 export async function assertOwnConnections(location: DatabaseLocation, check: PoolingCheck): Promise<void> {

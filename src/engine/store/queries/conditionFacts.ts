@@ -16,7 +16,7 @@ export type StoredConditionFacts = Pick<ConditionFacts, "log" | "gates" | "pause
 
 /** The most held messages of each kind of gate that are counted. */
 const maxHeld = 1_000;
-/** The most gates of each kind whose oldest message is read. */
+/** The maximum number of gates of each kind whose oldest message is read. */
 const maxWaitlists = 100;
 const maxPaused = 1_000;
 const maxSchedules = 1_000;

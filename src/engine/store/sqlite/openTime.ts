@@ -15,8 +15,9 @@ export type ClockOptions = {
   /** A monotonic clock. */
   elapsed(): Millis;
   /**
-   * What to do if the store has used times that are more than an hour ahead of the clock: refuse to open it,
-   * accept the clock and move stored times back, or only follow the clock (`none`), as tools do.
+   * What to do if the store has used times that are more than an hour ahead of the clock. The store is not
+   * opened, or it accepts the clock and moves stored times back, or it only follows the clock (`none`), as
+   * tools do.
    */
   clockCheck?: "refuse" | "accept" | "none";
   /** Called when the clock was accepted. */

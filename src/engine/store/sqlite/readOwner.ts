@@ -3,9 +3,9 @@ import { tableNames } from "../catalog/order.ts";
 const tables: ReadonlySet<unknown> = new Set(tableNames);
 
 /**
- * Returns the account whose request a query serves, from the arguments of the query: the account of a query
- * object, or the first text that is not the name of a table. A read by a token has the token as its owner.
- * Returns "" for queries of the server itself.
+ * Returns the account whose request a query serves. The arguments of the query tell it: the account of a
+ * query object, or the first text that is not the name of a table. A read by a token has the token as its
+ * owner. Returns "" for queries of the server itself.
  */
 export function readOwner(args: readonly unknown[]): string {
   for (const arg of args) {

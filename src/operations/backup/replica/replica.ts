@@ -37,8 +37,8 @@ type ReplicaOptions = {
 };
 
 /**
- * The most bytes that wait for the writer in memory. If more would wait, it starts again with a copy. One
- * message must not be enough for that.
+ * The maximum number of bytes that wait for the writer in memory. If more would wait, it starts again with a
+ * copy. One message must not be enough for that.
  */
 const maxWaiting = 2 * largestMessageBytes;
 /**

@@ -79,10 +79,10 @@ const toOtlp = (span: TraceSpan): object => ({
   status: span.error === null ? {} : { code: failed, message: cut(span.error) },
 });
 
-/** Returns the beginning of a text, without half a character: a collector may refuse all spans for one. */
+/** Returns the beginning of a string, without half a character: a collector may refuse all spans for one. */
 const cut = (text: string): string => text.slice(0, maxText).toWellFormed();
 
-/** Returns nanoseconds as OTLP writes them in JSON: as a text, because they exceed the numbers of JSON. */
+/** Returns nanoseconds as OTLP writes them in JSON: as a string, because they exceed the numbers of JSON. */
 const toNanoseconds = (time: number): string => `${Math.round(time)}000000`;
 
 const toAttributes = (attributes: TraceSpan["attributes"]): object[] =>

@@ -29,7 +29,7 @@ const longestGap: Millis = minute;
 
 /**
  * Makes the spans of publishes and attempts. The span of a publish becomes the parent that is kept with its
- * message or run, so everything that follows is a child of it, on every node and after every restart.
+ * message or run. So everything that follows is a child of it, on every node and after every restart.
  */
 export class Tracing {
   readonly #options: TracingOptions;
@@ -94,8 +94,8 @@ export class Tracing {
 type BegunPublish = { trace: TraceContext; parentSpanId: string | null };
 
 /**
- * Returns null if there is no span: for a step that the endpoint of a run posts, which belongs to the
- * trace of its run, and if the caller has decided that the trace is not recorded.
+ * Returns null if there is no span. A step that the endpoint of a run posts has none, because it belongs to
+ * the trace of its run. There is also none if the caller has decided that the trace is not recorded.
  */
 function beginPublish({ trace, post }: MessageInput): BegunPublish | null {
   if (post && post.kind !== "start") return null;

@@ -37,8 +37,8 @@ export const acceptCallOnce = (signature: string, topic: string | null = null): 
 });
 
 /**
- * Returns the answer to a handshake: a text that the sender chose. It is plain text, so that no browser takes
- * it for a page.
+ * Returns the answer to a handshake: a string that the sender chose. It is plain text, so that no browser
+ * takes it for a page.
  */
 export function echoChallenge(challenge: unknown): VerificationResult {
   if (typeof challenge !== "string" || challenge === "")

@@ -254,7 +254,7 @@ describe.each(rows.map((row) => ({ name: `${row.method} ${row.path}`, row })))(
       });
     });
 
-    test("is closed for a passive account if it changes anything but its credentials", async () => {
+    test("is closed for a disabled account if it changes anything but its credentials", async () => {
       const server = await createTestServer();
       await server.store.execute("changeAccount", { account: "acc_1", change: { state: "passive" } });
       const reply = await as(server)(method, idOf(path, "acc_1"), bodyFor(path, "acc_1"));

@@ -179,7 +179,7 @@ describe("the list of keys", () => {
       ({ flowControlKey }: { flowControlKey: string }) => flowControlKey,
     );
 
-  test("has all keys, or those whose names contain a text, in order, and no queues", async () => {
+  test("has all keys, or those whose names contain a string, in order, and no queues", async () => {
     for (const key of ["shop-2", "shop-1", "a%b", "Shop"]) await publish(key, "rate=1");
     await server.ask("POST", "/v2/queues", { body: '{"queueName":"shop-3"}' });
     expect(await names("")).toEqual(["Shop", "a%b", "shop-1", "shop-2"]);

@@ -282,7 +282,7 @@ test("logs, dead letters and the audit log are kept for the shorter time of acco
   expect(retentionFor({ limits: { auditRetention: 61 * day } }, retention)).toEqual(retention);
 });
 
-describe("a passive account", () => {
+describe("a disabled account", () => {
   test("can be deleted, which removes its credentials; an active account cannot be deleted", async () => {
     await expect(broker.run("deleteAccount", { account: "acme" })).rejects.toThrow(/disable it before/);
     await broker.run("changeAccount", { account: "acme", change: { state: "passive" } });

@@ -3,7 +3,7 @@ import { runInNewContext } from "node:vm";
 import { expect, test } from "vitest";
 import { memoize } from "../../../../src/engine/core/caches/memoize.ts";
 
-test("the result for a text is computed once, also if it is null", () => {
+test("the result for a string is computed once, also if it is null", () => {
   const asked: string[] = [];
   const ask = memoize((text) => {
     asked.push(text);

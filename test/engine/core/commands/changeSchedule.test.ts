@@ -20,7 +20,9 @@ const change = (part: ScheduleChange, overrides: Overrides = {}) =>
 
 describe("a change of a schedule", () => {
   test("changes nothing that it does not name", async () => {
-    await create({ messageInput: { delay: 1_000, labels: ["a"], keepResponse: true, headers: [["X-A", "1"]] } });
+    await create({
+      messageInput: { delay: 1_000, labels: ["a"], keepResponse: true, headers: [["X-A", "1"]] },
+    });
     const before = schedule();
     expect(await change({})).toEqual(before);
     expect(schedule()).toEqual(before);
@@ -77,7 +79,7 @@ describe("a change of a schedule", () => {
       /is damaged in the store/,
     ],
     [
-      "its account is passive",
+      "its account is disabled",
       async () => {
         await broker.run("changeAccount", { account: "acme", change: { state: "passive" } });
         return change({ cron: "0 * * * *" });

@@ -88,7 +88,7 @@ describe("a run of a schedule by hand", () => {
       /nothing was published: there is no URL group shops with endpoints/,
     ],
     [
-      "belongs to a passive account",
+      "belongs to a disabled account",
       async () => {
         await broker.run("changeAccount", { account: "acme", change: { state: "passive" } });
         return run();

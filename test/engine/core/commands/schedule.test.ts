@@ -108,7 +108,11 @@ describe("a created schedule", () => {
     ["an empty id", { id: "" }, /^schedule-id: "" is not an id/],
     ["an id that a path cannot have", { id: ".." }, /^schedule-id: "\.\." is not an id/],
     ["an id that is too long", { id: "x".repeat(513) }, /^schedule-id: "x{200}" is not an id/],
-    ["a not-before time", { messageInput: { notBefore: noon + hour } }, /^not-before: not valid for a schedule/],
+    [
+      "a not-before time",
+      { messageInput: { notBefore: noon + hour } },
+      /^not-before: not valid for a schedule/,
+    ],
     ["too many retries", { messageInput: { retries: 1001 } }, /^retries: 1001 exceeds the limit of 1000$/],
     [
       "a delay that is too long",

@@ -43,7 +43,10 @@ test("deduplication applies to the creation of schedules, not to what they publi
 test("a deduplication key applies to schedules with the same expression only", async () => {
   const messageInput = { deduplication: "i:abc" };
   await create({ letter: messageInput });
-  expect(await create({ cron: "7 7 * * *", letter: messageInput })).toEqual({ scheduleId: "tick", deduplicated: false });
+  expect(await create({ cron: "7 7 * * *", letter: messageInput })).toEqual({
+    scheduleId: "tick",
+    deduplicated: false,
+  });
   expect(schedule("tick")?.cron).toBe("7 7 * * *");
   expect(await create({ id: "other", cron: "8 8 * * *", letter: messageInput })).toEqual({
     scheduleId: "other",
@@ -54,7 +57,10 @@ test("a deduplication key applies to schedules with the same expression only", a
     ["7 7 * * *", "tick"],
     ["8 8 * * *", "other"],
   ] as const)
-    expect(await create({ id: null, cron, letter: messageInput })).toEqual({ scheduleId, deduplicated: true });
+    expect(await create({ id: null, cron, letter: messageInput })).toEqual({
+      scheduleId,
+      deduplicated: true,
+    });
 });
 
 test("a schedule with a changed expression is not a duplicate until it is changed back", async () => {
@@ -94,9 +100,18 @@ test("deduplication of a schedule ends with the schedule, or after ten minutes",
   const messageInput = { deduplication: "i:abc" };
   await create({ letter: messageInput });
   await broker.run("deleteSchedule", { account: "acme", id: "tick" });
-  expect(await create({ id: "second", letter: messageInput })).toEqual({ scheduleId: "second", deduplicated: false });
+  expect(await create({ id: "second", letter: messageInput })).toEqual({
+    scheduleId: "second",
+    deduplicated: false,
+  });
   broker.now += 10 * minute - 1;
-  expect(await create({ id: "third", letter: messageInput })).toEqual({ scheduleId: "second", deduplicated: true });
+  expect(await create({ id: "third", letter: messageInput })).toEqual({
+    scheduleId: "second",
+    deduplicated: true,
+  });
   broker.now += 1;
-  expect(await create({ id: "third", letter: messageInput })).toEqual({ scheduleId: "third", deduplicated: false });
+  expect(await create({ id: "third", letter: messageInput })).toEqual({
+    scheduleId: "third",
+    deduplicated: false,
+  });
 });

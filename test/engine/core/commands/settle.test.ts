@@ -310,7 +310,12 @@ describe("a failure callback", () => {
     const [told, ...more] = broker.listReporters(id);
     expect(more).toEqual([]);
     expect(told?.reportsOn).toEqual({ kind: "failureCallback", messageId: id, dlqId: deadLetter?.id });
-    expect(told && bodyOf(told)).toMatchObject({ dlqId: deadLetter?.id, retried: 1, maxRetries: 1, status: 500 });
+    expect(told && bodyOf(told)).toMatchObject({
+      dlqId: deadLetter?.id,
+      retried: 1,
+      maxRetries: 1,
+      status: 500,
+    });
     expect(deadLetter?.failureCallback).toEqual({ state: "CALLBACK_INPROGRESS" });
   });
 

@@ -109,7 +109,7 @@ describe("parseCron refuses", () => {
     expect(() => parseCron(text)).toThrow(new Refusal("invalid", `cron: ${reason}`));
   });
 
-  test("reads a text of the largest allowed length", () => {
+  test("reads a string of the largest allowed length", () => {
     const text = `${"0,".repeat(123)}0  * * * *`;
     expect(text).toHaveLength(256);
     expect(parseCron(text)).toBe(text);

@@ -237,7 +237,7 @@ describe("nextCronTime", () => {
     expect(nextCronTime("0 0 29 2 *", instant("2999-01-01"))).toBeNull();
   });
 
-  test("refuses a text that was never parsed", () => {
+  test("refuses a string that was never parsed", () => {
     expect(() => nextCronTime("often", 0)).toThrow(Refusal);
   });
 

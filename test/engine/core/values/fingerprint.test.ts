@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { fingerprint } from "../../../../src/engine/core/values/fingerprint.ts";
 
-// Fingerprints are stored, so the fingerprint of a text must never change.
+// Fingerprints are stored, so the fingerprint of a string must never change.
 test.each([
   ["", "wvjl67o803"],
   ["a", "262p94epp1d"],

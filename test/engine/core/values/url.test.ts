@@ -33,7 +33,7 @@ test("the parts of a URL are those of the class URL, both when parsed and when r
   });
 });
 
-test("the parts of a text that is not a URL are null, and parsing its host fails", () => {
+test("the parts of a string that is not a URL are null, and parsing its host fails", () => {
   for (const text of ["", "shop", "http://", "http://a:99999/"]) {
     expect(parseUrl(text)).toBe(null);
     expect(() => parseHost(text)).toThrow(TypeError);

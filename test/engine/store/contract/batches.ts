@@ -63,7 +63,7 @@ export function describeBatches(open: OpenStore): void {
         fixture.publish([makeInput({ url })]),
       ]);
       expect(published).toMatchObject([{ deduplicated: false }]);
-      // The limit holds for the other commands of the batch: one message is sent, and one is held.
+      // The limit applies to the other commands of the batch: one message is sent, and one is held.
       expect(await counted()).toEqual([["endpoint:https://e.example/", 2]]);
       await fixture.publish([makeInput({ url }), makeInput({ url })]);
       expect(await counted()).toEqual([["endpoint:https://e.example/", 2]]);

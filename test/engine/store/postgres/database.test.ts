@@ -200,7 +200,7 @@ test("a connection cut during a commit is reported as uncertain, and nothing is 
   const proxy = await cuttingProxy(url);
   const world = await oneNode(proxy.url);
   await world.account();
-  // The protocol ends a text with NUL. Without it, "read committed" would match.
+  // The protocol ends a string with NUL. Without it, "read committed" would match.
   proxy.cutAt("commit\0");
   const all = await Promise.allSettled([
     world.publish([makeInput({ delay: 1 })]),

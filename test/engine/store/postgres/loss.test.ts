@@ -101,7 +101,7 @@ test("a commit with an unknown outcome is never reported as lost, stored or not"
   });
   await ask(url, "drop trigger cut on stored_messages");
   await world.send({ delay: 1 });
-  // Pretends that a batch was stored that the node does not know of.
+  // Pretends that a batch was stored without the knowledge of the node.
   await between(url, "update nodes set counter = counter + 1");
   await world.send({ delay: 1 });
   expect(losses).toEqual([]);

@@ -4,7 +4,7 @@ import { connect, createServer } from "node:net";
 import { onTestFinished } from "vitest";
 
 type ProxyOptions = {
-  /** Returns the SQLSTATE with which a text is refused, or null to forward it to the database. */
+  /** Returns the SQLSTATE with which a string is refused, or null to forward it to the database. */
   refuses?(text: string): string | null;
   /**
    * Reports whether a message of the database gets lost, by its type and by the application name of the

@@ -133,7 +133,7 @@ test("while nothing listens at the endpoint, spans are dropped, with one warning
   expect(warnings).toEqual(["the OTLP endpoint cannot be reached; 512 spans were dropped"]);
 });
 
-test("a text that is cut within a character is still valid Unicode", () => {
+test("a string that is cut within a character is still valid Unicode", () => {
   const text = `${"a".repeat(1023)}😀`;
   const span = { ...makeSpan(0), attributes: { "waypost.step": text }, error: text };
   const sent = formatSpans([span], { version: "1", node: "nod_1" });

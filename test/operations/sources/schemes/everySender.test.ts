@@ -5,7 +5,7 @@ import { verificationSchema, verify } from "../../../../src/operations/sources/s
 import type { Sender } from "./senders.ts";
 import { senders, getHeader, withHeader } from "./senders.ts";
 
-// Tests that hold for every sender. The other files of this folder test what is particular to one sender.
+// Tests that apply to every sender. The other files of this folder test what is particular to one sender.
 
 const reasonFor = (verification: Verification, call: WebhookCall): string => {
   const verdict = verify(verification, call);

@@ -182,7 +182,7 @@ describe("linear", () => {
       reason: "missing in the body",
     },
     {
-      case: "a text as time",
+      case: "a string as time",
       body: '{"webhookTimestamp":"1676056940508"}',
       signature: "ef4719d42599bd2f6006a4a81554264b984bcd9764ff8ec2140b0e5c2ebe73fe",
       reason: "missing in",

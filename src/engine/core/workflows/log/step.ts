@@ -194,7 +194,7 @@ function listStepHeaders(
   return joinHeaders(settings.headers, (step ?? plan ?? waiter)?.headers ?? []);
 }
 
-/** Returns the output of a step. Endpoints post it as a text; older endpoints post it as JSON. */
+/** Returns the output of a step. Endpoints post it as a string; older endpoints post it as JSON. */
 function readStepOutput(step: Step, stepBody: StepBody, cut: ReadonlySet<string>): string | Bytes | null {
   if (cut.has(step.id)) return null;
   if (isInitial(step) || !step.head) return step.body.byteLength === 0 ? null : step.body;
