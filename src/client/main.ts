@@ -1,6 +1,7 @@
 import { Command, CommanderError } from "commander";
 import { CommandFailed, exitCodes } from "./terminal/commandFailed.ts";
 import { addClientCommands } from "./commands.ts";
+import { linkDocumentation } from "./documentation.ts";
 import { toSafeLine } from "./terminal/safeText.ts";
 
 // The package runs this file alone, before it loads the server, so that the commands for a running server
@@ -18,6 +19,7 @@ export async function runClientCommand(
     .exitOverride()
     .showHelpAfterError("(waypost --help lists all commands)");
   addClientCommands(program, { environment });
+  linkDocumentation(program);
   if (!program.commands.some((command) => command.name() === args[0])) return false;
   endWithReader();
   try {

@@ -47,6 +47,7 @@ import { clientUrl } from "../../settings/addresses.ts";
 import { version } from "../../settings/version.ts";
 import { readStartFlags, type StartFlags, withStartFlags } from "./startFlags.ts";
 import { addTokenCommands } from "./token.ts";
+import { linkDocumentation } from "../../client/documentation.ts";
 import { CommandFailed } from "../../client/terminal/commandFailed.ts";
 import { hour } from "../../engine/core/values/time.ts";
 import { formatRefusal } from "../../api/http/remedies.ts";
@@ -349,6 +350,7 @@ async function run(): Promise<void> {
     addClientCommands(program, { environment: process.env });
     addCompletionCommand(program);
   }
+  linkDocumentation(program);
   await program.parseAsync();
 }
 
