@@ -61,7 +61,8 @@ export function Navigation({ help, isOpen, close }: { help(): void; isOpen: bool
         </div>
       )}
       <div className="nav">
-        <a href={new URL("../docs/", consoleBase).href} target="_blank" rel="noreferrer">
+        {/* The pages of the documentation are built for this path, whatever the prefix of the console. */}
+        <a href={new URL("/docs/", consoleBase).href} target="_blank" rel="noreferrer">
           <Icon of={BookOpen} />
           Documentation
         </a>
