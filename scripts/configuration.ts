@@ -48,8 +48,8 @@ the default:
 - In a duration, a bare number is in seconds: \`90\` is \`90s\`, and \`1d12h\` is 36 hours.
 
 **Secrets.** Every user of a machine can read the command lines of all programs. So there is no flag for
-${withoutFlag.join(" and ")}. A file can hold a secret instead of a variable, as container engines mount it.
-These variables name such a file: ${secretFiles.join(", ")}, and
+${withoutFlag.join(" and ")}. A file can hold a secret instead of a variable, for example a file
+that a container engine mounts. These variables name such a file: ${secretFiles.join(", ")}, and
 \`WAYPOST_KEYS_FILE\` for the keys. \`waypost config\` hides secrets.
 `;
 

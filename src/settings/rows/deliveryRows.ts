@@ -28,7 +28,7 @@ export const deliveryRows = {
     default: "1048576",
     value: "<bytes>",
     example: "65536",
-    help: "size up to which response bodies are read and kept in dead letters",
+    help: "maximum number of bytes of a response body that are read, and kept in dead letters",
   },
   egressAllow: {
     takes: networkList,

@@ -18,8 +18,8 @@ export const logRows = {
     value: "<format>",
     example: "json",
     help:
-      "format of the log and of the lines of a start; auto: text on a terminal, JSON elsewhere, " +
-      "except the first lines of waypost dev",
+      "format of the log and of the first lines of a start; auto: text on a terminal, JSON elsewhere. " +
+      "waypost dev prints its first lines as text, unless the format is json",
   },
   logLevel: {
     takes: oneOf("trace", "debug", "info", "warn", "error", "silent"),

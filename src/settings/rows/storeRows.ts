@@ -55,7 +55,7 @@ export const limitRows = {
     default: String(limits.messageBytes),
     value: "<bytes>",
     example: "67108864",
-    help: "size up to which bodies of messages are accepted",
+    help: "maximum size of the body of a message, in bytes",
   },
   maxQueues: {
     takes: integer(1, 1_000_000),
