@@ -286,7 +286,7 @@ describe("lists", () => {
     expect((await expectDone(run, "groups")).out).toMatch(/\nshops +north/);
     expect((await expectDone(run, "schedules")).out).toMatch(/ 0 8 \* \* \* +https:\/\/example.com\/daily/);
     expect((await expectDone(run, "queues", "holders", "parcels")).out).toBe(
-      "0/2 places held, 0 waiting, paused\n",
+      "0/2 slots held, 0 waiting, paused\n",
     );
     expect((await expectDone(run, "flow-control")).out).toBe("no flow-control keys\n");
     expect((await expectDone(run, "sources")).out).toBe("no sources\n");
