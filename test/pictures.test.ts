@@ -1,4 +1,4 @@
-import { globSync, readFileSync } from "node:fs";
+import { globSync, readFileSync, statSync } from "node:fs";
 import { basename, join } from "node:path";
 import { expect, test } from "vitest";
 
@@ -25,6 +25,10 @@ test("all drawings have the same colors in the dark theme", () => {
   const styles = drawings.map((file) => /<style>.*<\/style>/s.exec(read(file))?.[0]);
   expect(new Set(styles).size).toBe(1);
   expect(styles[0]).toContain("prefers-color-scheme: dark");
+});
+
+test.each(globSync("docs/pictures/*.png", { cwd: home }))("%s has at most 150 kB", (file) => {
+  expect(statSync(join(home, file)).size).toBeLessThanOrEqual(150_000);
 });
 
 test("every picture is on a page", () => {
