@@ -54,7 +54,7 @@ export function addBulkCommand(group: Command, context: ClientContext, action: B
     .option("--no-wait", "do not wait for the job to end")
     .option("--rate <n>", "maximum number of entries per second");
   if (action.hasCanary)
-    command.option("--canary <n>", "entries that must succeed before the others are handled");
+    command.option("--canary <n>", "number of entries that must succeed before the others are handled");
   return withJson(command).action((ids: string[], flags: BulkFlags) =>
     runAction(connectToApi(context), action, { ids, flags }),
   );

@@ -36,7 +36,7 @@ export function addPublishCommands(program: Command, context: ClientContext): vo
         collectValues,
       )
       .option("--delay <duration>", "time until it is sent, such as 10m")
-      .option("--retries <n>", "most retries")
+      .option("--retries <n>", "maximum number of retries")
       .option("--label <label>", "label; may be repeated", collectValues)
       .option("--key <key>", "flow-control key")
       .option("--key-value <limits>", "limits of the key, such as parallelism=5");
@@ -48,7 +48,7 @@ export function addPublishCommands(program: Command, context: ClientContext): vo
   )
     .option("--queue <name>", "queue to publish through")
     .option("--method <method>", "HTTP method of the delivery")
-    .option("--deduplication-id <id>", "id under which a second message is not accepted")
+    .option("--deduplication-id <id>", "deduplication id; a second message with this id is not accepted")
     .action(async (destination: string, flags: PublishFlags) => {
       const queue = flags.queue;
       const base = queue === undefined ? "/v2/publish/" : apiPath`/v2/enqueue/${queue}/`;

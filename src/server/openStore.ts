@@ -225,7 +225,7 @@ function logDisk(log: Logger, { what, is, freeBytes, neededBytes }: DiskReport):
   const sizes = { freeBytes, neededBytes };
   if (what === "short")
     if (is) log.warn(sizes, shortDiskWarning);
-    else log.info(sizes, "history is kept for its whole retention again");
+    else log.info(sizes, "the disk has room; history is kept for its whole retention again");
   else if (is) log.error(sizes, lowDiskError);
   else log.warn(sizes, "the disk has room again; new messages are accepted");
 }

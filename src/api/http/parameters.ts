@@ -106,7 +106,7 @@ export function mergeParameters(query: string | null, body: unknown): ReadonlyMa
   for (const [name, value] of Object.entries(body)) {
     const values: unknown[] = Array.isArray(value) ? value : [value];
     if (values.length === 0)
-      throw new Refusal("invalid", `${name.slice(0, 200)}: is an empty list; leave it out to mean all`);
+      throw new Refusal("invalid", `${name.slice(0, 200)}: is an empty list; give at least one value`);
     if (
       !values.every((one) => typeof one === "string" || typeof one === "number" || typeof one === "boolean")
     ) {

@@ -65,7 +65,7 @@ export async function checkSourceTarget(
   if (deduplicationSetting)
     throw new Refusal(
       "invalid",
-      `settings: ${deduplicationSetting.writtenName} would make all calls duplicates; ` +
+      `settings: ${deduplicationSetting.writtenName} would make every call after the first a duplicate; ` +
         "remove it, since the sender's event id identifies each call",
     );
   const refusal = findSendingRefusal(sourceTarget.owner, input, context.now());

@@ -17,7 +17,7 @@ export const waitReasonSchema = z.object({
   reason: z
     .enum(waitReasonNames)
     .describe(
-      "Why the message is not finished. server-held: all deliveries of the server are held. " +
+      "Why the message is not finished. server-held: all deliveries are paused by the operator. " +
         "not-due: its time has not come. retry: the next attempt is " +
         "not due yet. due: a node will take it next. queue: all slots of its queue are taken. " +
         "key-parallelism, key-rate: its flow-control key is at its limit of deliveries in flight or per " +

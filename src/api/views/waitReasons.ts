@@ -78,7 +78,7 @@ function pickFacts(waiting: WaitReason): Record<string, unknown> {
 function formatReason(waiting: WaitReason): string {
   switch (waiting.reason) {
     case "server-held":
-      return "all deliveries are held until the operator ends the hold";
+      return "all deliveries are paused by the operator";
     case "sending":
     case "lease-over":
       return formatSending(waiting);

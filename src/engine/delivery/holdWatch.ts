@@ -62,7 +62,7 @@ export class HoldWatch {
         this.#isOnHold = isOnHold;
         onChange(isOnHold);
       } catch (error) {
-        if (!hasFailed) logFailure("could not read whether deliveries are held; trying again", error);
+        if (!hasFailed) logFailure("could not read whether deliveries are paused; retrying", error);
         hasFailed = true;
       }
     }

@@ -44,7 +44,7 @@ const requestSchema = z.strictObject({
         `Default: ${defaultAlertAfter / 1000}.`,
     ),
   events: z
-    .array(z.enum(alertEvents, { error: `must be some of ${alertEvents.join(", ")}` }), "is not a list")
+    .array(z.enum(alertEvents, { error: `must be one of ${alertEvents.join(", ")}` }), "is not a list")
     .min(1, "is empty; use DELETE to send no alerts")
     .optional()
     .describe("The events that cause an alert. Default: all."),

@@ -36,7 +36,7 @@ const requestSchema = z.strictObject({
   url: alertUrl,
   events: z
     .array(
-      z.enum(serverAlertEvents, { error: `must be some of ${serverAlertEvents.join(", ")}` }),
+      z.enum(serverAlertEvents, { error: `must be one of ${serverAlertEvents.join(", ")}` }),
       "is not a list",
     )
     .min(1, "is empty; use DELETE to send no alerts")

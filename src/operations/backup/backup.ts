@@ -226,7 +226,9 @@ function findRestoredKeys(
   const lines = formatKeyLines(readFileSync(beside, "utf8"), beside);
   const own = join(settings.data, "keys");
   if (existsSync(own) && readKeyLines({ file: own }).join() !== lines.join())
-    throw new BackupRefused(`${own}: has other keys than ${beside}; move it away, or choose another folder`);
+    throw new BackupRefused(
+      `${own}: contains different keys than ${beside}; move it away, or choose another folder`,
+    );
   return { source: { file: beside }, lines: existsSync(own) ? null : lines };
 }
 

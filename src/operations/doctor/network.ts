@@ -66,6 +66,6 @@ async function checkServer(url: string): Promise<CheckResult> {
     return problem("the server refuses new messages: its disk is almost full", "free some space");
   if (health.diskShort)
     return warning("the server removes history early: its disk has little room", "free some space");
-  if (health.held) return warning("the server holds all deliveries", "waypost unhold");
+  if (health.held) return warning("all deliveries are paused by the operator", "waypost unhold");
   return ok(`the server at ${url} is ready`);
 }

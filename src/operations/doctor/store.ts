@@ -175,8 +175,8 @@ async function checkDue({ reads }: StoreView, isServed: boolean): Promise<CheckR
   );
   if (late.length === 0) return ok("nothing is due for more than a minute");
   const text = late.join(", ");
-  if (!isServed) return warning(`${text}; no running server was found`, "waypost start");
-  return warning(text, "look for errors and for held deliveries in the log of the server, or add a node");
+  if (!isServed) return warning(`${text}; no server was found to send it`, "waypost start");
+  return warning(text, "look for errors and for paused deliveries in the log of the server, or add a node");
 }
 
 /** How many waiters of an account are looked at. */

@@ -93,7 +93,7 @@ function makeRoom(draft: Draft, account: AccountId, known: readonly string[]): v
   if (!oldest)
     throw new Refusal(
       "limit-exceeded",
-      `jobs: ${count} have not ended, and the limit is ${limits.jobs}; stop one, or wait for its end`,
+      `jobs: ${count} have not ended, and the limit is ${limits.jobs}; stop a job, or wait for one to end`,
     );
   draft.drop("jobs", account, oldest.id);
 }

@@ -98,7 +98,7 @@ export class JobRunner {
       try {
         next = await this.round();
       } catch (error) {
-        logFailure("continuing jobs failed; they continue in a second", error);
+        logFailure("jobs could not continue; retrying in 1 s", error);
         next = clock.now() + failurePause;
       }
       if (!this.#end.signal.aborted) await clock.sleep(next, this.#wakeSignal.signal);

@@ -193,7 +193,7 @@ function readStoreMetrics({ sample, now, isOnHold }: MetricSources): Metric[] {
   const read = sample();
   const hold = gauge(
     "waypost_held",
-    "1 while all deliveries are held by the operator.",
+    "1 while all deliveries are paused by the operator.",
     single(isOnHold() ? 1 : 0),
   );
   if (read === null) return [hold];

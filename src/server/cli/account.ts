@@ -127,7 +127,7 @@ function addHostsCommand<Flags extends object>(
 
 function withLimitFlags(command: Command): Command {
   command.option("--plan <name>", planNames.join(", "));
-  command.option("--reserved-price <dollars>", "price of its plan shown in the account, in dollars");
+  command.option("--reserved-price <dollars>", "price of the plan to show in the account, in dollars");
   for (const name of limitNames) {
     const value = isDurationLimit(name) ? "<duration>" : "<n>";
     command.option(`--${toLimitFlag(name)} ${value}`, aboutLimits[name]);

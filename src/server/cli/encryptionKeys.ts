@@ -65,7 +65,7 @@ export function addKeyCommands<Flags extends object>(
       await reencrypt(admin, flags);
     });
   });
-  command("reseal", "encrypt everything with the first key; continues an interrupted rotate").action(
+  command("reseal", "encrypt all secrets again with the first key; continues an interrupted rotate").action(
     (flags: Flags) => withAdmin(flags, (admin) => reencrypt(admin, flags)),
   );
   command("forget <version>", "remove a key that no longer encrypts anything").action(

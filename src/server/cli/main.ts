@@ -264,9 +264,7 @@ addKeyCommands<Flags>(program, {
 });
 
 withSettings(
-  program
-    .command("unhold")
-    .description("end the hold of a server that was started with --hold: due messages are sent"),
+  program.command("unhold").description("resume the deliveries of a server that was started with --hold"),
   storeSettings,
 ).action(async (flags: Flags) => {
   const { wasHeld } = await withStoreAdmin(readStoreConfig(flags), (admin) => admin.unhold());

@@ -73,7 +73,7 @@ export async function runServer(
   onSignal(async (signal) => {
     log.info(
       { signal, grace: settings.grace },
-      "shutting down; waiting for running deliveries (grace in ms)",
+      "shutting down; waiting for running deliveries, at most for the grace (in ms)",
     );
     await (await serving).stop();
     log.info("stopped");

@@ -65,7 +65,7 @@ test("a failure changes nothing and is logged once", async () => {
   const { watch, changes, failures, step } = await startWatch({ isOnHold: true, isShared: true });
   await step(new Error("gone"));
   await step(new Error("gone"));
-  expect(failures).toEqual(["could not read whether deliveries are held; trying again"]);
+  expect(failures).toEqual(["could not read whether deliveries are paused; retrying"]);
   expect(watch.isOnHold).toBe(true);
   await step(false);
   expect(changes).toEqual([true, false]);

@@ -121,7 +121,11 @@ describe("a source", () => {
       400,
       "settings.X-A: not a setting; use Svc-Forward-X-A to deliver a header",
     ],
-    [{ destination, settings: { "Svc-Deduplication-Id": "1" } }, 400, "would make all calls duplicates"],
+    [
+      { destination, settings: { "Svc-Deduplication-Id": "1" } },
+      400,
+      "would make every call after the first a duplicate",
+    ],
     [{ destination, settings: { "Svc-Cron": "* * * * *" } }, 400, "Svc-Cron: "],
     [{ destination, settings: { "Svc-Callback": "nowhere" } }, 400, "Svc-Callback: "],
     [{ destination, settings: { "Svc-Forward-X": "a\r\nb" } }, 400, "Svc-Forward-X: "],

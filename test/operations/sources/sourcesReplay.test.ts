@@ -130,7 +130,7 @@ describe("a repeated call", () => {
     expect(messages()).toBe(16);
     const { body } = await server.ask("GET", `/v2/sources/${sourceId}/rejections`);
     expect(body.rejections).toMatchObject([
-      { reason: expect.stringMatching(/^topic: the same signed body came with 16 other topics/) },
+      { reason: expect.stringMatching(/^topic: the same signed body was sent under 16 other topics/) },
     ]);
     // Another event may have 16 topics as well.
     expect((await call({ [header]: "topic/16" }, "{}")).status).toBe(200);
@@ -199,7 +199,7 @@ describe("a signature of the scheme hmac", () => {
   test.each([
     [
       { timestamp: undefined, signed: "{body}" },
-      /^verification\.deduplicateBy: signature requires a timestamp/,
+      /^verification\.deduplicateBy: signature requires a signed timestamp/,
     ],
     [
       { eventIdHeader: "X-Id" },

@@ -32,7 +32,7 @@ export function describeWait(wait: Wait, now: number): string {
     case "host":
       return `${host ?? "Its host"} is busy`;
     case "server-held":
-      return "The operator holds all deliveries";
+      return "All deliveries are paused by the operator";
     case "turn":
       return "Waits for its turn";
     case "sending":

@@ -62,7 +62,7 @@ function Health() {
           ? [{ state: "retrying" as const, word: "Removes old history early: the disk has little room" }]
           : []),
         held
-          ? { state: "paused" as const, word: "Holds all deliveries" }
+          ? { state: "paused" as const, word: "All deliveries are paused" }
           : { state: "delivered" as const, word: "Delivers messages" },
       ]
     : found.isPending
@@ -75,8 +75,8 @@ function Health() {
       sub={inFlight !== undefined && `${formatCount(inFlight)} in flight`}
       end={
         held && (
-          <Button isSmall icon={Play} onClick={() => void act(endHold, "The hold has ended")}>
-            End the hold
+          <Button isSmall icon={Play} onClick={() => void act(endHold, "Deliveries are resumed")}>
+            Resume deliveries
           </Button>
         )
       }

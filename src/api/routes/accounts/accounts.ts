@@ -179,10 +179,7 @@ const planSchema = z.strictObject({
 const budgetSchema = z.strictObject({
   budget: z
     .int("is missing or not a whole number")
-    .refine(
-      (dollars) => dollars === 0 || (dollars >= 20 && dollars <= 10_000),
-      "is neither 0 nor from 20 to 10000",
-    )
+    .refine((dollars) => dollars === 0 || (dollars >= 20 && dollars <= 10_000), "must be 0, or 20 to 10000")
     .describe("The budget in dollars per calendar month (UTC), from 20 to 10000. 0 means no limit."),
 });
 

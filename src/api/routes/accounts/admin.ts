@@ -285,14 +285,14 @@ const unhold = operatorRoute({
   path: "/v2/admin/unhold",
   tag,
   unaudited: "it belongs to no account; every node logs it",
-  summary: "End the hold of all deliveries",
+  summary: "Resume all deliveries",
   about:
     "A server that was started with --hold accepts publishes and sends nothing. After this request, all " +
     "nodes send what is due within a second. A schedule fires once for the times that it missed.",
   answers: {
     200: {
-      about: "Deliveries are not held.",
-      schema: z.object({ wasHeld: z.boolean().describe("Whether deliveries were held before.") }),
+      about: "Deliveries are not paused.",
+      schema: z.object({ wasHeld: z.boolean().describe("Whether deliveries were paused before.") }),
     },
   },
   refusals: [],

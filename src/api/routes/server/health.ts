@@ -9,10 +9,7 @@ const storeTimeout = 2_000;
 
 const healthSchema = z.looseObject({
   status: z.literal("ok").describe("Always ok. A server that is not healthy responds with an error instead."),
-  held: z
-    .literal(true)
-    .optional()
-    .describe("Present while all deliveries are held, until the operator ends the hold."),
+  held: z.literal(true).optional().describe("Present while all deliveries are paused by the operator."),
   diskLow: z
     .literal(true)
     .optional()

@@ -29,7 +29,7 @@ export function findTopicRefusal(draft: Draft, { now, account, input }: SignedCa
   if (!topics.includes(topic) && topics.length >= maxTopics)
     return {
       refused: "invalid",
-      message: `topic: the same signed body came with ${maxTopics} other topics; rejected as a replay`,
+      message: `topic: the same signed body was sent under ${maxTopics} other topics; rejected as a replay`,
     };
   const all = topics.includes(topic) ? topics : [...topics, topic];
   const expiresAt = Math.max(

@@ -225,7 +225,7 @@ const activeInvokedRunRefusal = (runId: string): Refusal =>
   new Refusal(
     "step-refused",
     `workflow-runid: the run ${JSON.stringify(runId.slice(0, 200))} is still active; ` +
-      "a run that is invoked requires its own id",
+      "an invoked run requires a new id",
   );
 
 /**

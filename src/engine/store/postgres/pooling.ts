@@ -53,7 +53,7 @@ export async function assertOwnConnections(location: DatabaseLocation, check: Po
   }
 }
 
-const lentMessage = "a pooler in front of PostgreSQL lends connections for one transaction at a time";
+const lentMessage = "a pooler in front of PostgreSQL is in transaction mode";
 
 /**
  * Reports whether two connections are lent: a setting of the first is visible on the second, or it disappears

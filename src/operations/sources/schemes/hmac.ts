@@ -68,7 +68,7 @@ export const hmacSchema = makeSchemeSchema("hmac", {
   const refuse = (message: string, field = "signed"): void =>
     context.addIssue({ code: "custom", path: [field], message });
   if (scheme.deduplicateBy === "signature" && !scheme.timestamp)
-    refuse("signature requires a timestamp that is signed", "deduplicateBy");
+    refuse("signature requires a signed timestamp", "deduplicateBy");
   if (scheme.deduplicateBy === "signature" && scheme.eventIdHeader !== undefined)
     refuse("signature cannot be combined with eventIdHeader; remove one", "deduplicateBy");
   if (countOccurrences(scheme.signed, "{body}") !== 1) refuse("must contain {body} once");

@@ -338,7 +338,7 @@ describe("cancelling", () => {
       "dlqIds: unknown parameter; use messageIds, url, topicName, queueName, scheduleId, " +
         "label, flowControlKey, callerIp, callerIP, fromDate, toDate, host, path, count, dryRun, details",
     ],
-    ["", '{"messageIds":[]}', "messageIds: is an empty list; leave it out to mean all"],
+    ["", '{"messageIds":[]}', "messageIds: is an empty list; give at least one value"],
     ["", '{"messageIds":[{}]}', "messageIds: is not a string, a number, true, false or a list of these"],
     ["", '{"label":null}', "label: is not a string, a number, true, false or a list of these"],
     ["", "[]", "body: not a JSON object"],
