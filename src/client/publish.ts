@@ -39,7 +39,7 @@ export function addPublishCommands(program: Command, context: ClientContext): vo
       .option("--retries <n>", "maximum number of retries")
       .option("--label <label>", "label; may be repeated", collectValues)
       .option("--key <key>", "flow-control key")
-      .option("--key-value <limits>", "limits of the key, such as parallelism=5");
+      .option("--key-value <limits>", "limits of the flow-control key, such as parallelism=5");
   withBody(
     program
       .command("publish")

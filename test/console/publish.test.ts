@@ -17,7 +17,7 @@ const rows: readonly Row[] = [
   { field: "Retry delay, in ms", value: "7000", message: { retryDelayExpression: "7000" } },
   { field: "Flow control key", value: "form", message: { flowControlKey: "form" } },
   {
-    field: "Limits of the key",
+    field: "Limits of the flow-control key",
     value: "parallelism=2, rate=9, period=1m",
     message: { parallelism: 2, rate: 9, period: 60 },
   },

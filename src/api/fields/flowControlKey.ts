@@ -5,7 +5,7 @@ import { count, flag, integer, longText } from "./field.ts";
 
 /** The fields of a flow-control key, from its limiter with the current window. */
 export const keyFields = {
-  flowControlKey: longText("Name of the key.", ({ id }) => parseGate(id).name, "KEY"),
+  flowControlKey: longText("Name of the flow-control key.", ({ id }) => parseGate(id).name, "KEY"),
   waitListSize: count(
     "Number of messages in the waitlist. A delayed message counts as soon as it is due.",
     ({ waiting }) => waiting,

@@ -108,11 +108,12 @@ export const messageFields = {
     ({ message }) => message.flowControl?.key,
   ),
   parallelism: optional(positive)(
-    "The maximum number of deliveries of the key in flight at once, as the message set it.",
+    "The maximum number of deliveries of the flow-control key in flight at once, as the message set it.",
     ({ message }) => message.flowControl?.parallelism,
   ),
   rate: optional(positive)(
-    "The maximum number of deliveries of the key that start in one period, as the message set it.",
+    "The maximum number of deliveries of the flow-control key that start in one period, " +
+      "as the message set it.",
     ({ message }) => message.flowControl?.rate,
   ),
   period: optional(number)("The period of the rate, in seconds.", ({ message }) =>

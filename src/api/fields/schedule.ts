@@ -124,11 +124,11 @@ export const scheduleFields = {
     ({ schedule }) => schedule.messageInput.flowControl?.key,
   ),
   parallelism: optional(positive)(
-    "The maximum number of deliveries of the key in flight at once.",
+    "The maximum number of deliveries of the flow-control key in flight at once.",
     ({ schedule }) => schedule.messageInput.flowControl?.parallelism,
   ),
   rate: optional(positive)(
-    "The maximum number of deliveries of the key that start in one period.",
+    "The maximum number of deliveries of the flow-control key that start in one period.",
     ({ schedule }) => schedule.messageInput.flowControl?.rate,
   ),
   period: optional(integer)("The period of the rate, in seconds.", ({ schedule }) =>

@@ -13,7 +13,7 @@ import { damagedMark, identityFields, sendFields } from "./message.ts";
 export const aboutListedStates =
   "pending: waits for its due time, and no attempt has failed. retrying: waits for the due time of its " +
   "next attempt. delivering: is being sent. held: is due and waits at a gate. paused: waits for its " +
-  "queue or its key to be resumed.";
+  "queue or its flow-control key to be resumed.";
 /** The meanings of the gates. */
 export const aboutGates =
   "queue: for a slot of its queue. key: for its flow-control key. endpoint, account: for a limit of the " +

@@ -180,7 +180,7 @@ export const settingRows: { readonly [N in MessageSettingName]: SettingRow<Setti
   },
   "flow-control-value": {
     about:
-      "Limits of the key. `parallelism`: deliveries in flight at once, " +
+      "Limits of the flow-control key. `parallelism`: deliveries in flight at once, " +
       `from 1 to ${limits.parallelism}. ` +
       `\`rate\`: deliveries started in each \`period\`, from 1 to ${limits.rate}. ` +
       "`period`: from 1s to 7d; default 1s. Each is optional. " +

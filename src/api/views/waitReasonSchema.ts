@@ -21,9 +21,10 @@ export const waitReasonSchema = z.object({
         "not-due: its time has not come. retry: the next attempt is " +
         "not due yet. due: a node will take it next. queue: all slots of its queue are taken. " +
         "key-parallelism, key-rate: its flow-control key is at its limit of deliveries in flight or per " +
-        "period. queue-paused, key-paused: its queue or key is paused. account, account-endpoint: the " +
-        "account is at its limit of deliveries in flight, in all or to this endpoint. host: there is no " +
-        "free delivery capacity for its host. turn: it was held, and nothing holds it any more. " +
+        "period. queue-paused, key-paused: its queue or flow-control key is paused. account, " +
+        "account-endpoint: the account is at its limit of deliveries in flight, in all or to this " +
+        "endpoint. host: there is no free delivery capacity for its host. turn: it was held, and nothing " +
+        "holds it any more. " +
         "sending: it is in flight. lease-over: the node that was sending it has stopped; it is sent " +
         "again.",
     ),

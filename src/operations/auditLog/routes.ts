@@ -77,8 +77,9 @@ const ofAccount = route({
   tag: "Audit log",
   summary: "Read the audit log",
   about:
-    "Returns the changes to the configuration, the tokens, the keys and the dead letters of the account, " +
-    "and bulk actions, newest first. Publishes and posts of workflow steps are in the message log instead. " +
+    "Returns the changes to the configuration, the tokens, the signing keys and the dead letters of the " +
+    "account, and bulk actions, newest first. Publishes and posts of workflow steps are in the message " +
+    "log instead. " +
     "A page can have few or no entries and still have a cursor.",
   query,
   answers,

@@ -18,7 +18,7 @@ export function addBackupCommands<Flags>(
     program
       .command("backup")
       .argument("<file>", "new file for the copy")
-      .option("--with-keys", "also write the keys, to <file>.keys")
+      .option("--with-keys", "also write the encryption keys, to <file>.keys")
       .description("copy the store of a data folder into a file, also while its server runs"),
   ).action(async (file: string, flags: Flags & { withKeys?: boolean }) => {
     const settings = readSettings(flags);

@@ -15,7 +15,7 @@ const accountEvents = {
   "host.hanging": "a host answers nothing",
   "host.recovered": "a host has recovered",
   "queue.blocked": "messages wait too long for a queue",
-  "key.blocked": "messages wait too long for a key",
+  "key.blocked": "messages wait too long for a flow-control key",
   "schedule.late": "a schedule fires late",
   "schedule.refused": "a schedule could not publish",
   "schedule.failing": "the last message of a schedule failed",

@@ -48,7 +48,7 @@ const flowControlKey: Setting = {
 };
 const flowControlValue: Setting = {
   name: "flow-control-value",
-  title: "Limits of the key",
+  title: "Limits of the flow-control key",
   hint: "They apply to all messages of the key.",
   example: "parallelism=2, rate=10, period=1m",
 };
