@@ -87,7 +87,7 @@ the code of this page, and its \`code\` is the name of the status:
 }
 \`\`\`
 
-Bytes that are not an HTTP request have no path, so their error has \`error\` and \`code\`.
+If the bytes of a request are not HTTP, they have no path. The body then has \`error\` and \`code\`.
 
 The files of the [web console](guides/console.md) and the [port for metrics](guides/monitoring.md) respond
 with plain text instead. [Why is this waiting?](guides/why-is-this-waiting.md) lists the reasons why a

@@ -15,7 +15,7 @@ export const errorCodes = {
   "limit-exceeded": { status: 412, meaning: "the request exceeds a limit of the account" },
   "step-refused": {
     status: 412,
-    meaning: "the workflow run can never accept this step; its client gives up the run",
+    meaning: "the workflow run can never accept this step, so the workflow client gives up the run",
   },
   "too-large": { status: 413, meaning: "the body is larger than the limit" },
   "day-limit-exceeded": { status: 429, meaning: "the account has used up its requests for the day" },
@@ -34,21 +34,15 @@ export const errorCodes = {
   internal: { status: 500, meaning: "the server has a fault; its log says which" },
   unavailable: {
     status: 503,
-    meaning:
-      "the storage is unavailable, or the webhook source accepts no calls now; nothing was stored; " +
-      "retry later",
+    meaning: "the storage is unavailable, or the webhook source accepts no calls now, so nothing was stored",
   },
   "outcome-unknown": {
     status: 503,
-    meaning:
-      "the storage is unavailable, and the request may or may not have been stored; " +
-      "a repeat with the same deduplication id creates no second message",
+    meaning: "the storage is unavailable, and the request may or may not have been stored",
   },
   "too-slow": {
     status: 503,
-    meaning:
-      "the request took too long, and the storage shows no failure; ask for less; what a bulk action did " +
-      "stays done, and a repeat continues it",
+    meaning: "the request took too long, although the storage shows no failure",
   },
   "disk-low": {
     status: 503,
