@@ -138,9 +138,13 @@ const hostColumns = [
   },
 ] as const;
 
+/** From this quota on, 256 TiB, an account has no limit. */
+const noLimitFrom = 2 ** 48;
+
 function formatShare(fields: Fields, part: string, whole: string): string {
   const [some, all] = [readNumber(fields, part), readNumber(fields, whole)];
   if (some === null || all === null) return "";
+  if (all >= noLimitFrom) return `${formatBytes(some)}, no limit`;
   return `${formatBytes(some)} of ${formatBytes(all)}`;
 }
 

@@ -72,6 +72,7 @@ const makeGate = (gate: Gate, dueAt: number): Facts["gates"][number] => ({
   limiter: null,
   held: { count: 1, more: false },
   dueAt,
+  passedAt: null,
 });
 
 const attempts = (host: string, results: readonly (readonly [ago: number, status: number])[]) =>

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { minute } from "../../../src/engine/core/values/time.ts";
-import { makeAccount, makeLogQuery, StoreFixture } from "../../engine/store/storeFixture.ts";
+import { makeAccount, makeInput, makeLogQuery, StoreFixture } from "../../engine/store/storeFixture.ts";
 import type { OpenStore } from "../../engine/store/storeFixture.ts";
 import { makeRunStart, makeRunStep } from "../../engine/store/contract/runs.ts";
 
@@ -35,7 +35,9 @@ export function describeSituation(open: OpenStore): void {
       const { clock, store } = fixture;
       const start = clock.now;
       const readSince = async () =>
-        (await store.read.conditionFacts("acc")).gates.map(({ gate, dueAt }) => [gate.name, dueAt]);
+        Object.fromEntries(
+          (await store.read.conditionFacts("acc")).gates.map(({ gate, dueAt }) => [gate.name, dueAt]),
+        );
       const retried = await fixture.sent({
         flowControl: { key: "k", parallelism: 1, rate: null, period: null },
       });
@@ -44,16 +46,10 @@ export function describeSituation(open: OpenStore): void {
       const retryAt = log.events.find(({ state }) => state === "RETRY")?.row?.nextDueAt ?? 0;
       for (const id of ["queue:q", "key:k"]) await store.execute("pauseLimiter", { account: "acc", id });
       await fixture.send({ queue: "q", delay: 10 * minute });
-      expect(await readSince()).toEqual([
-        ["k", null],
-        ["q", null],
-      ]);
+      expect(await readSince()).toEqual({ k: null, q: null });
       clock.now = Math.max(retryAt, start + 10 * minute) + minute;
       await fixture.claim();
-      expect(await readSince()).toEqual([
-        ["q", start + 10 * minute],
-        ["k", retryAt],
-      ]);
+      expect(await readSince()).toEqual({ k: retryAt, q: start + 10 * minute });
     });
 
     test("has the facts of its conditions, of the own account alone, with who paused what", async () => {
@@ -81,6 +77,29 @@ export function describeSituation(open: OpenStore): void {
       expect((await store.read.conditionFacts("other")).gates).toMatchObject([
         { gate: { kind: "queue", name: "q" }, held: { count: 0, more: false }, dueAt: null },
       ]);
+    });
+
+    test("has the time at which a message of a queue was last accepted", async () => {
+      const fixture = await StoreFixture.open(open);
+      await fixture.account();
+      const { clock, store } = fixture;
+      await fixture.settle(await fixture.sent({ queue: "q" }));
+      const acceptedAt = clock.now;
+      clock.now += minute;
+      await fixture.send({ queue: "q" });
+      await fixture.send({ queue: "q" });
+      await fixture.claim();
+      const read = async () => (await store.read.conditionFacts("acc")).gates.map(({ passedAt }) => passedAt);
+      expect(await read()).toEqual([acceptedAt]);
+      fixture.delivered();
+      // The newest part of the log has only entries of others.
+      fixture.capacity = { total: 2_000, perHost: 2_000 };
+      for (let part = 0; part < 2; part++) {
+        await fixture.publish(Array.from({ length: 600 }, () => makeInput()));
+        await Promise.all(fixture.delivered().map((delivery) => fixture.settle(delivery)));
+      }
+      expect((await store.read.conditionFacts("acc")).log.flatMap(({ tags }) => tags)).toEqual([]);
+      expect(await read()).toEqual([acceptedAt]);
     });
 
     test("counts a delivery that a step settled as an attempt that has not failed", async () => {

@@ -71,13 +71,15 @@ export type HostInFlight = { host: string; count: number; since: Millis };
 
 /**
  * A queue, a key or a limit of the account that is paused or holds messages. `held`: the number of them, and
- * `more` if there are more. `dueAt`: when the oldest was due, or null if that is not known.
+ * `more` if there are more. `dueAt`: when the oldest was due, and `passedAt`: when a message that had passed
+ * the gate was last accepted; null if that is not known.
  */
 export type GateFact = {
   gate: Gate;
   limiter: Pick<Limiter, "paused" | "parallelism" | "running" | "rate" | "period" | "windowStart"> | null;
   held: { count: number; more: boolean };
   dueAt: Millis | null;
+  passedAt: Millis | null;
 };
 
 /** A pause that the audit log records. */
@@ -119,8 +121,11 @@ export type ConditionFacts = {
 export const conditionWindow: Millis = hour;
 /** The fewest attempts to a host from which it counts as failing. */
 const fewestAttempts = 3;
-/** A host that has responded to nothing for this long hangs, unless it usually takes longer. */
-const hangsAfter: Millis = 20 * second;
+/**
+ * A host that has responded to nothing for this long hangs, unless it usually takes longer. A few deliveries
+ * may be long calls, so they are given more time.
+ */
+const hangsAfter = { many: 20 * second, few: 5 * minute } as const;
 /** A host hangs after this many times the duration that 95 % of its attempts do not exceed. */
 const hangFactor = 4;
 /** A message that has been due for this long at a gate is blocked, unless its queue or key moves. */
@@ -148,7 +153,8 @@ export const sortConditions = (conditions: readonly Condition[]): Condition[] =>
     (a, b) =>
       conditionLevels.indexOf(a.level) - conditionLevels.indexOf(b.level) ||
       conditionKinds.indexOf(a.kind) - conditionKinds.indexOf(b.kind) ||
-      (a.since ?? 0) - (b.since ?? 0),
+      (a.since ?? 0) - (b.since ?? 0) ||
+      (a.subject < b.subject ? -1 : 1),
   );
 
 /** Returns a condition in which all that is not known is null. */
@@ -292,11 +298,11 @@ function findFailingSince(
 
 /** Reports whether a host answers nothing: it has accepted nothing since the oldest in flight was sent. */
 const isHanging = (
-  { since }: HostInFlight,
+  { count, since }: HostInFlight,
   { attempts, usual }: { attempts: readonly Attempted[]; usual: Millis | null },
   now: Millis,
 ): boolean =>
-  now - since >= Math.max(hangsAfter, hangFactor * (usual ?? 0)) &&
+  now - since >= Math.max(hangsAfter[count < fewestAttempts ? "few" : "many"], hangFactor * (usual ?? 0)) &&
   attempts.every((row) => row.time < since || !wasAccepted(row));
 
 const gateNames: Readonly<Record<GateKind, string>> = {
@@ -307,7 +313,7 @@ const gateNames: Readonly<Record<GateKind, string>> = {
   capacity: "The server's capacity for the host",
 };
 
-function findGateCondition(fact: GateFact, { log, pauses }: ConditionFacts, now: Millis): Condition[] {
+function findGateCondition(fact: GateFact, { pauses }: ConditionFacts, now: Millis): Condition[] {
   const { gate, limiter, held, dueAt } = fact;
   const { kind, name } = gate;
   const number = `${held.count}${held.more ? "+" : ""}`;
@@ -338,7 +344,7 @@ function findGateCondition(fact: GateFact, { log, pauses }: ConditionFacts, now:
         text: `${title}: ${backlog}`,
       }),
     ];
-  const isMoving = hasMoved(fact, log, now);
+  const isMoving = hasMoved(fact, now);
   return [
     makeCondition({
       ...common,
@@ -352,11 +358,9 @@ function findGateCondition(fact: GateFact, { log, pauses }: ConditionFacts, now:
 }
 
 /** Reports whether messages pass a queue or key: its rate is in use, or one of its messages was accepted. */
-function hasMoved({ gate, limiter }: GateFact, log: ConditionFacts["log"], now: Millis): boolean {
-  if (limiter && limiter.rate !== null && limiter.windowStart > now - 2 * limiter.period) return true;
-  const tag = gate.kind === "queue" ? toTag.queue(gate.name) : toTag.key(gate.name);
-  return log.some((row) => wasAccepted(row) && row.time > now - movesWithin && row.tags.includes(tag));
-}
+const hasMoved = ({ limiter, passedAt }: GateFact, now: Millis): boolean =>
+  (passedAt !== null && passedAt > now - movesWithin) ||
+  (limiter !== null && limiter.rate !== null && limiter.windowStart > now - 2 * limiter.period);
 
 /** Returns when a key with a rate will have sent what it holds, as the end of a sentence. */
 function forecast({ gate, limiter, held }: GateFact, now: Millis): string {

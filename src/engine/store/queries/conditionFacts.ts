@@ -1,4 +1,4 @@
-import { hostLogEntries } from "../../core/accounts/hostStatistics.ts";
+import { hostLogEntries, wasAccepted } from "../../core/accounts/hostStatistics.ts";
 import type { Gate } from "../../core/admission/gate.ts";
 import { formatGate, gateKinds, hasLimiter, listGateBounds, parseGate } from "../../core/admission/gate.ts";
 import { toLimiterKey } from "../../core/admission/limiter.ts";
@@ -7,7 +7,10 @@ import type { LogRow } from "../../core/model/logRow.ts";
 import type { StoredMessage } from "../../core/model/message.ts";
 import type { Schedule } from "../../core/model/schedule.ts";
 import type { AccountId, MessageId, Millis } from "../../core/values/basics.ts";
+import { tagPrefix, toTag } from "../../core/search/tags.ts";
+import { memory } from "../../core/values/limits.ts";
 import type { HeldCount, StorageReads } from "../layout/storageReads.ts";
+import { countFittingPage } from "../layout/storageReads.ts";
 
 /** The stored part of the facts on which conditions depend. */
 export type StoredConditionFacts = Pick<ConditionFacts, "log" | "gates" | "pauses"> & {
@@ -20,6 +23,10 @@ const maxHeld = 1_000;
 const maxWaitlists = 100;
 const maxPaused = 1_000;
 const maxSchedules = 1_000;
+/** The maximum number of gates whose log entries are searched for a message that has passed. */
+const maxSearched = 20;
+/** The newest log entries of a gate among which an accepted message is looked for. */
+const entriesOfGate = 20;
 /** The newest entries of the audit log among which the pauses are. */
 const maxAudit = 500;
 
@@ -33,13 +40,27 @@ export async function readConditionFacts(
     storageReads.range("log", { ...whole, descending: true, limit: hostLogEntries }),
     Promise.all(gateKinds.map((kind) => countHeld(storageReads, account, kind))),
     storageReads.pausedLimiters({ account, limit: maxPaused }),
-    storageReads.range("schedules", { ...whole, limit: maxSchedules }),
+    readSchedules(storageReads, account),
   ]);
   const [gates, pauses] = await Promise.all([
-    readGates(storageReads, { account, held: held.flat(), paused }),
+    readGates(storageReads, { account, held: held.flat(), paused, log }),
     paused.length > 0 ? readPauses(storageReads, account) : [],
   ]);
   return { log, gates, pauses, schedules };
+}
+
+/** Returns the first schedules, as many as have settings that fit into memory. */
+async function readSchedules(
+  storageReads: StorageReads,
+  account: AccountId,
+): Promise<StoredConditionFacts["schedules"]> {
+  const range = { account, limit: maxSchedules };
+  const sizes = await storageReads.rangeSizes("schedules", range);
+  const limit = countFittingPage(
+    sizes.map(({ settings }) => settings),
+    memory.settings,
+  );
+  return limit === 0 ? [] : storageReads.range("schedules", { ...range, limit, bodies: false });
 }
 
 type Counted = { held: HeldCount; more: boolean };
@@ -60,17 +81,26 @@ async function countHeld(
     .map((one) => ({ held: one, more }));
 }
 
-type Found = { account: AccountId; held: readonly Counted[]; paused: readonly string[] };
+type Found = {
+  account: AccountId;
+  held: readonly Counted[];
+  paused: readonly string[];
+  log: readonly LogRow[];
+};
 
-async function readGates(storageReads: StorageReads, { account, held, paused }: Found): Promise<GateFact[]> {
+async function readGates(
+  storageReads: StorageReads,
+  { account, held, paused, log }: Found,
+): Promise<GateFact[]> {
   const byGate = new Map(held.map((one) => [one.held.waitlist, one]));
   const gates = [...new Set([...byGate.keys(), ...paused])].map(parseGate);
   const limited = gates.filter(hasLimiter);
-  const [limiters, dueTimes] = await Promise.all([
+  const [limiters, passTimes, dueTimes] = await Promise.all([
     storageReads.rows(
       "limiters",
       limited.map((gate) => toLimiterKey({ account, gate })),
     ),
+    readPassTimes(storageReads, { account, held, log }),
     readDueTimes(
       storageReads,
       account,
@@ -89,9 +119,47 @@ async function readGates(storageReads: StorageReads, { account, held, paused }: 
       limiter,
       held: counted ?? { count: waiting?.held.count ?? 0, more: waiting?.more ?? false },
       dueAt: waiting === undefined ? null : (dueTimes.get(waiting.held.oldestId) ?? null),
+      passedAt: passTimes.get(id) ?? null,
     };
   });
 }
+
+/** Returns when a message of each queue and key that holds messages was last accepted, by the id of the gate. */
+async function readPassTimes(
+  storageReads: StorageReads,
+  { account, held, log }: Omit<Found, "paused">,
+): Promise<ReadonlyMap<string, Millis>> {
+  const times = new Map<string, Millis>();
+  const unknown: { id: string; tag: string }[] = [];
+  for (const { waitlist: id } of held.map((one) => one.held)) {
+    const tag = toGateTag(parseGate(id));
+    if (tag === null) continue;
+    const passed = log.find((row) => row.tags.includes(tag) && wasAccepted(row));
+    if (passed) times.set(id, passed.time);
+    else unknown.push({ id, tag });
+  }
+  // The newest part of the log of a busy account covers little time.
+  if (log.length < hostLogEntries) return times;
+  await Promise.all(
+    unknown.slice(0, maxSearched).map(async ({ id, tag }) => {
+      const prefix = tagPrefix("log", tag);
+      const tagged = await storageReads.range("tags", {
+        ...{ account, after: prefix, before: `${prefix}~`, descending: true, limit: entriesOfGate },
+      });
+      const rows = await storageReads.rows(
+        "log",
+        tagged.map((row) => [account, row.id.slice(prefix.length)]),
+        { bodies: false },
+      );
+      const accepted = rows.flatMap((row) => (wasAccepted(row) ? row.time : []));
+      if (accepted.length > 0) times.set(id, Math.max(...accepted));
+    }),
+  );
+  return times;
+}
+
+const toGateTag = ({ kind, name }: Gate): string | null =>
+  kind === "queue" ? toTag.queue(name) : kind === "key" ? toTag.key(name) : null;
 
 /** Returns when messages that wait at a gate were due. Messages that have left the gate are missing. */
 async function readDueTimes(

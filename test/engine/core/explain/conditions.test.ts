@@ -46,6 +46,7 @@ const makeGate = (kind: "queue" | "key", more: Partial<GateFact> = {}): GateFact
   limiter,
   held: { count: 3, more: false },
   dueAt: now - 10 * minute,
+  passedAt: null,
   ...more,
 });
 
@@ -141,6 +142,12 @@ describe("a host", () => {
     // A timeout is not an answer.
     expect(list({ inFlight, log: [before, makeAttempt({ status: 504 })] })).toHaveLength(1);
     expect(list({ inFlight, log: [makeAttempt({ ago: second })] })).toEqual([]);
+    // A single long call is nothing unusual.
+    const one = { host: "shop.example", count: 1, since: now - 4 * minute };
+    expect(list({ inFlight: [one] })).toEqual([]);
+    expect(list({ inFlight: [{ ...one, since: now - 5 * minute }] })).toEqual([
+      "problem host.hanging shop.example",
+    ]);
     expect(list({ inFlight, log: [makeAttempt({ ago: minute, duration: 9 * second })] })).toEqual([]);
   });
 });
@@ -176,15 +183,15 @@ describe("a queue or a key", () => {
     expect(find({ gates: [makeGate("queue")] })).toMatchObject([
       { kind: "queue.blocked", level: "warning", text: "Queue mail: 3 messages wait, the oldest for 10 min" },
     ]);
-    const elsewhere = makeAttempt({ ago: minute, tags: ["queue:other", "key:mail"] });
-    expect(list({ gates: [makeGate("queue")], log: [elsewhere] })).toEqual(["warning queue.blocked mail"]);
+    expect(list({ gates: [makeGate("queue", { passedAt: now - 6 * minute })] })).toEqual([
+      "warning queue.blocked mail",
+    ]);
   });
 
   test("is limited, which is a note, if messages pass it", () => {
-    const passed = makeAttempt({ ago: minute, tags: ["queue:mail"] });
-    expect(list({ gates: [makeGate("queue")], log: [passed] })).toEqual(["note queue.limited mail"]);
-    const refused = { ...passed, status: 500 };
-    expect(list({ gates: [makeGate("queue")], log: [refused] })).toEqual(["warning queue.blocked mail"]);
+    expect(list({ gates: [makeGate("queue", { passedAt: now - minute })] })).toEqual([
+      "note queue.limited mail",
+    ]);
   });
 
   test("with a rate says when its messages will have been sent", () => {
@@ -205,7 +212,7 @@ describe("a queue or a key", () => {
 });
 
 test("limits of the account and of the server are named with what they hold", () => {
-  const held = { limiter: null, held: { count: 1, more: false }, dueAt: now - 2 * minute };
+  const held = { limiter: null, held: { count: 1, more: false }, dueAt: now - 2 * minute, passedAt: null };
   expect(
     find({
       gates: [
