@@ -87,7 +87,7 @@ async function respondToCall(
 ): Promise<RouteResponse> {
   const { source, target, origin, rawHeaders, body, params } = incoming;
   if (!source) throw new Error("source call: the request has no source");
-  if (source.paused) return pausedAnswer;
+  if (source.paused) throw makePausedRefusal();
   const url = `${origin}${target.path}${target.query === null ? "" : `?${target.query}`}`;
   const call: WebhookCall = { method, url, headers: rawHeaders, body, now: context.now() };
   const sourceCall: SourceCall = { source, secret: params["secret"] ?? "", call, incoming, context };
@@ -104,12 +104,9 @@ type AcceptedCall = Extract<VerificationResult, { kind: "accepted" }>;
 
 const seeOwner = "the owner of this URL can see why";
 
-/** The response while a source is paused. Senders retry after a 5xx, and give up after a 4xx. */
-const pausedAnswer: RouteResponse = {
-  status: 503,
-  headers: { "Retry-After": "60" },
-  body: { error: "call: not accepted at the moment; retry later", code: "unavailable" },
-};
+/** Returns the refusal while a source is paused. Senders retry after a 5xx, and give up after a 4xx. */
+const makePausedRefusal = (): Refusal =>
+  new Refusal("unavailable", "call: not accepted at the moment; retry later", { retryAfter: 60 });
 
 const verifySourceCall = ({ source: { verification }, call }: SourceCall): VerificationResult =>
   verification === null

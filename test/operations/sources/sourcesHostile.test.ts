@@ -216,7 +216,13 @@ describe("a URL", () => {
   test("has status 503 while its source is paused", async () => {
     const server = await createTestServer();
     const made = await make(server, { verification: github, paused: true });
-    expect(await callAt(server, made.path)).toMatchObject({ status: 503, headers: { "retry-after": "60" } });
+    const answer = await callAt(server, made.path);
+    expect(answer).toMatchObject({ status: 503, headers: { "retry-after": "60" } });
+    expect(answer.body).toEqual({
+      error: "call: not accepted at the moment; retry later",
+      code: "unavailable",
+      docs: "/docs/errors#unavailable",
+    });
     expect(await rejectionsOf(server, made)).toEqual([]);
     await server.ask("PATCH", `/v2/sources/${made.sourceId}`, { body: '{"paused":false}' });
     expect((await callAt(server, made.path)).status).toBe(200);
