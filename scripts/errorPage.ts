@@ -98,12 +98,12 @@ message is not delivered yet.
 
 const failedDeliveries = `## Failed deliveries
 
-A dead letter and a failed attempt have \`error\` if there was no response. Known failures have
-\`explanation\`, the text on the right. \`…\` replaces other text.
+A dead letter and a failed attempt have \`error\` if there was no response. If the failure
+is a known one, \`explanation\` has the text on the right. \`…\` is any text.
 `;
 
-const failedResponses = `An error response of the destination is known by its status, or by an error of a
-published client.
+const failedResponses = `The server recognizes an error response of the destination by its status, or by an
+error of a published client.
 `;
 
 const warnings = `## Warnings

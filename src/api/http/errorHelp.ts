@@ -60,7 +60,7 @@ export const errorHelp: Readonly<Record<ErrorCode, ErrorHelp>> = {
       "An account with this name exists, or one with this id was deleted and its log is still kept.",
       "The signing keys were rotated a short time ago.",
     ],
-    remedy: "Choose another name, or wait as `error` says.",
+    remedy: "Choose another name or id. After a rotation, wait until the time that `error` names.",
     retry: "no",
   },
   "request-timeout": {
