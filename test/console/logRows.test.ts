@@ -1,5 +1,11 @@
 import { expect, test } from "vitest";
-import { describeEarlier, groupByMessage, listEntries } from "../../console/src/pages/messages/logRows.ts";
+import {
+  findResponse,
+  groupByMessage,
+  listAttempts,
+  listEntries,
+  toHistory,
+} from "../../console/src/pages/messages/logRows.ts";
 import type { LogEntry } from "../../console/src/pages/messages/states.ts";
 
 const entry = (messageId: string, state: LogEntry["state"], time: number): LogEntry =>
@@ -24,7 +30,7 @@ test("the entries of a message are one row, with its newest entry, in the order 
     ["msg_2", "DELIVERED"],
     ["msg_3", "CREATED"],
   ]);
-  expect(rows.map(describeEarlier)).toEqual(["Active × 2, Retry, Error", "Active", ""]);
+  expect(rows.map((row) => listAttempts(row).length)).toEqual([2, 1, 0]);
   expect(rows.reduce((sum, { earlier }) => sum + 1 + earlier.length, 0)).toBe(page.length);
 });
 
@@ -32,4 +38,36 @@ test("without groups, each entry is a row", () => {
   expect(listEntries(page).map(({ newest, earlier }) => [newest, earlier])).toEqual(
     page.map((one) => [one, []]),
   );
+});
+
+test("a row of a retry shows the response of the attempt before it", () => {
+  const failed = { ...entry("msg_1", "ERROR", 6), responseStatus: 503 };
+  const [row] = groupByMessage([entry("msg_1", "ACTIVE", 8), entry("msg_1", "RETRY", 6), failed]);
+  expect(row && findResponse(row)).toBe(failed);
+  const [fresh] = groupByMessage([entry("msg_1", "ACTIVE", 8), entry("msg_1", "CREATED", 7)]);
+  expect(fresh && findResponse(fresh).state).toBe("ACTIVE");
+});
+
+test("a history has one entry for each attempt, and each explanation once", () => {
+  const failed = (time: number): LogEntry => ({
+    ...entry("msg_1", "ERROR", time),
+    explanation: "It is down.",
+  });
+  const history = toHistory([
+    entry("msg_1", "FAILED", 6),
+    failed(6),
+    entry("msg_1", "ACTIVE", 5),
+    entry("msg_1", "RETRY", 3),
+    failed(3),
+    entry("msg_1", "ACTIVE", 2),
+    entry("msg_1", "CREATED", 1),
+  ]);
+  expect(history.map(({ state, time, explanation }) => [state, time, explanation])).toEqual([
+    ["FAILED", 6, undefined],
+    ["ERROR", 6, "It is down."],
+    ["ERROR", 3, undefined],
+    ["CREATED", 1, undefined],
+  ]);
+  const running = [entry("msg_1", "ACTIVE", 8), entry("msg_1", "RETRY", 6), failed(6)];
+  expect(toHistory(running).map(({ state }) => state)).toEqual(["ACTIVE", "ERROR"]);
 });

@@ -4,6 +4,7 @@ import { Button } from "../parts/basics.tsx";
 import { Panel } from "../parts/panel.tsx";
 import { Empty, SkeletonRows } from "../parts/trouble.tsx";
 import { toMessage } from "../parts/words.ts";
+import { commandKey } from "../shell/shortcuts.tsx";
 import { Page } from "../shell/shell.tsx";
 
 /** An address without a page. */
@@ -18,7 +19,7 @@ export const Missing = () => (
           </PageLink>
         }
       >
-        <p>To find a message or a run, press ⌘ K and paste its id.</p>
+        <p>To find a message or a run, press {commandKey} K and paste its id.</p>
       </Empty>
     </Panel>
   </Page>

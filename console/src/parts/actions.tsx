@@ -57,7 +57,17 @@ type ConfirmButtonProps = {
 
 /** A button for an action that cannot be undone. It asks first. */
 export function ConfirmButton(props: ConfirmButtonProps) {
-  const { title, verb, act, children, typed, icon, text, kind = "ghost", isLarge = false } = props;
+  const {
+    title,
+    verb,
+    act,
+    children,
+    typed,
+    icon,
+    text,
+    kind = text === undefined ? "ghost" : undefined,
+    isLarge = false,
+  } = props;
   const { manage } = useMay();
   const [isAsking, setIsAsking] = useState(false);
   if (!(props.isAllowed ?? manage)) return null;
@@ -65,7 +75,7 @@ export function ConfirmButton(props: ConfirmButtonProps) {
     <>
       <Button
         isSmall={!isLarge}
-        kind={kind}
+        {...(kind && { kind })}
         {...(icon && { icon })}
         {...(text === undefined && { label: title })}
         onClick={() => setIsAsking(true)}

@@ -79,16 +79,26 @@ export const Id = ({ id, isWhole = false }: { id: string; isWhole?: boolean }) =
   </span>
 );
 
-/** A URL as text: its host first. It is never a link, because a stranger may have chosen it. */
+/** The characters at the end of a path that stay visible if the URL does not fit. */
+const tailLength = 16;
+
+/**
+ * A URL as text: its host first. If it does not fit, its middle is left out, because long URLs differ at
+ * their ends. It is never a link, because a stranger may have chosen it.
+ */
 export function Url({ url }: { url: string }) {
   const { host, path } = splitUrl(url);
+  const split = Math.max(0, path.length - tailLength);
   return (
-    <span className="t" title={url}>
+    <span className="t url" title={url}>
       <span className="host">
         <Visible text={host} />
       </span>
+      <span className="path middle">
+        <Visible text={path.slice(0, split)} />
+      </span>
       <span className="path">
-        <Visible text={path} />
+        <Visible text={path.slice(split)} />
       </span>
     </span>
   );

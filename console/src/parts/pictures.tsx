@@ -47,7 +47,7 @@ export type Series = {
 const height = 176;
 const width = 960;
 
-/** A chart over time. A table with the same numbers follows it for a screen reader. */
+/** A chart over time. It begins where the first series has a value. A table with the same numbers follows it for a screen reader. */
 export function Chart({
   label,
   series,
@@ -102,18 +102,27 @@ function sums(series: readonly Series[], at: number): number[] {
   return [bars, ...series.filter(({ kind }) => kind === "area").map(({ values }) => values[at] ?? 0)];
 }
 
+/** Returns the index of the first value that is not 0, or 0 if there is none. Before it, nothing was counted. */
+const findBegin = (series: readonly Series[]): number =>
+  Math.max(
+    0,
+    (series[0]?.values ?? []).findIndex((_, at) => series.some(({ values }) => (values[at] ?? 0) > 0)),
+  );
+
 function Drawn({ series, index, top }: { series: readonly Series[]; index: number; top: number }) {
   const one = series[index];
   if (!one) return null;
   const toY = (value: number): number => height - (height * value) / top;
   const step = width / Math.max(1, one.values.length - (one.kind === "area" ? 1 : 0));
   if (one.kind === "area") {
+    const begin = findBegin(series);
     const line = one.values
-      .map((value, at) => `${(at * step).toFixed(1)} ${toY(value).toFixed(1)}`)
+      .slice(begin)
+      .map((value, at) => `${((begin + at) * step).toFixed(1)} ${toY(value).toFixed(1)}`)
       .join("L");
     return (
       <>
-        <path className="ch-area" d={`M${line}L${width} ${height}H0Z`} />
+        <path className="ch-area" d={`M${line}L${width} ${height}H${(begin * step).toFixed(1)}Z`} />
         <path className="ch-line" d={`M${line}`} />
       </>
     );

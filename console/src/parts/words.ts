@@ -82,6 +82,10 @@ export function formatRelative(time: number, now: number): string {
   return distance > 0 ? `in ${formatSpan(distance)}` : `${formatSpan(-distance)} ago`;
 }
 
+/** Replaces the times in a sentence of the server by times of day. */
+export const withClocks = (text: string, now: number): string =>
+  text.replaceAll(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, (time) => formatClock(Date.parse(time), now));
+
 /**
  * Returns the error of a group of failures. Groups leave out all numbers, but each has one status, which is
  * put back.
@@ -97,6 +101,9 @@ export function decodeBody(body: string): string {
     return body;
   }
 }
+
+/** From this number, a limit of the server on anything but bytes means none. */
+export const noCountFrom = 1_000_000_000;
 
 /** From this number of bytes, a limit of the server means none. */
 export const noLimitFrom: number = 2 ** 48;

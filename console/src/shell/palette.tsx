@@ -5,6 +5,7 @@ import { useEffect, useRef, useState } from "react";
 import { Icon } from "../parts/basics.tsx";
 import type { Choice } from "./lookUp.ts";
 import { findPlaces } from "./lookUp.ts";
+import { commandKey } from "./shortcuts.tsx";
 import { Visible } from "../parts/visible.tsx";
 
 /** The palette: takes a pasted id of any kind, or the name of a page, a queue or a key. */
@@ -109,7 +110,7 @@ const Hints = () => (
     </span>
     <span className="only-wide">
       <span className="keys">
-        <kbd>⌘</kbd>
+        <kbd>{commandKey}</kbd>
         <kbd>↵</kbd>
       </span>
       open in a new tab

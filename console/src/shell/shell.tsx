@@ -1,4 +1,4 @@
-import { Outlet, useRouterState } from "@tanstack/react-router";
+import { Navigate, Outlet, useRouterState } from "@tanstack/react-router";
 import { Menu, Search, Send } from "lucide-react";
 import type { ReactNode, RefObject } from "react";
 import { createContext, use, useCallback, useEffect, useMemo, useRef, useState } from "react";
@@ -8,7 +8,7 @@ import { Button, Icon } from "../parts/basics.tsx";
 import { PageLink } from "../parts/link.tsx";
 import { Panel } from "../parts/panel.tsx";
 import { Empty } from "../parts/trouble.tsx";
-import { KeyHelp, useShellKeys } from "./shortcuts.tsx";
+import { commandKey, KeyHelp, useShellKeys } from "./shortcuts.tsx";
 import { LiveContext, useLive } from "./live.ts";
 import { Navigation } from "./navigation.tsx";
 import { NoConnection, useLost } from "./connection.tsx";
@@ -62,7 +62,7 @@ export function Shell() {
                   isMenu: open === "menu",
                 }}
               >
-                {hasAccount ? <Outlet /> : <NoAccount />}
+                {hasAccount ? <Outlet /> : <NoAccount isFirst={path === "/" || path === ""} />}
               </TopContext>
             </div>
             <div className="drawer-place" ref={setDrawer} />
@@ -131,7 +131,7 @@ export function Page({ title, crumbs, count, isLive = true, isFinal = false, chi
           <Icon of={Search} />
           <span>Search or paste an id</span>
           <span className="keys" aria-hidden="true">
-            <kbd>⌘</kbd>
+            <kbd>{commandKey}</kbd>
             <kbd>K</kbd>
           </span>
         </button>
@@ -183,23 +183,26 @@ function LiveButton({ isFinal }: { isFinal: boolean }) {
   );
 }
 
-/** The operator has not chosen an account yet. */
-const NoAccount = () => (
-  <Page title="No account" isLive={false}>
-    <Panel>
-      <Empty
-        title="Choose an account"
-        actions={
-          <PageLink className="btn primary" to="/operator">
-            Accounts
-          </PageLink>
-        }
-      >
-        <p>
-          You are signed in as the operator. Every other page shows one account. Its audit log records that
-          you switch to it.
-        </p>
-      </Empty>
-    </Panel>
-  </Page>
-);
+/** The operator has not chosen an account yet. The first page leads to the accounts. */
+const NoAccount = ({ isFirst }: { isFirst: boolean }) =>
+  isFirst ? (
+    <Navigate to="/operator" replace />
+  ) : (
+    <Page title="No account" isLive={false}>
+      <Panel>
+        <Empty
+          title="Choose an account"
+          actions={
+            <PageLink className="btn primary" to="/operator">
+              Accounts
+            </PageLink>
+          }
+        >
+          <p>
+            You are signed in as the operator. Every other page shows one account. Its audit log records that
+            you switch to it.
+          </p>
+        </Empty>
+      </Panel>
+    </Page>
+  );

@@ -44,8 +44,11 @@ export function useShellKeys({ search, help, pause }: ShellKeys): void {
   }, [navigate, search, help, pause]);
 }
 
+/** The key that browsers use for commands, as it is printed on the keyboard. */
+export const commandKey = /Mac|iP/.test(navigator.platform) ? "⌘" : "Ctrl";
+
 const keys: readonly (readonly [keys: string, does: string])[] = [
-  ["⌘ K", "search, or paste an id of any kind"],
+  [`${commandKey} K`, "search, or paste an id of any kind"],
   ["/", "filter the list"],
   ["j k", "move in a list"],
   ["Enter", "open the row"],

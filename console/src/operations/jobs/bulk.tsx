@@ -1,11 +1,11 @@
 import { useQuery } from "@tanstack/react-query";
 import { Info } from "lucide-react";
 import type { ReactNode } from "react";
-import { useState } from "react";
+import { useEffect, useRef, useState } from "react";
 import { send } from "../../api/client.ts";
 import { useFreeze } from "../../shell/live.ts";
 import { Button, Icon, Id } from "../../parts/basics.tsx";
-import { Codes } from "../../parts/codes.tsx";
+import { AsCode } from "../../parts/codes.tsx";
 import { Confirm } from "../../parts/dialog.tsx";
 import { useFilters } from "../../parts/filters.tsx";
 import type { JobAction } from "./jobProgress.tsx";
@@ -37,8 +37,14 @@ export function Bulk(props: BulkProps) {
   const { action, close, children } = props;
   const { verb, many } = jobWords[action];
   const [jobId, setJobId] = useState<string | null>(null);
+  const panel = useRef<HTMLElement>(null);
+  // The button that opens it may be far below.
+  useEffect(() => {
+    panel.current?.scrollIntoView({ block: "nearest" });
+  }, []);
   return (
     <section
+      ref={panel}
       className="bulk"
       aria-label={`${verb} ${many}`}
       onKeyDown={(event) => event.key === "Escape" && close()}
@@ -98,7 +104,7 @@ function Plan(props: BulkProps & { start(jobId: string): void }) {
             <Sample ids={sample} />
           </div>
           <PaceFields pace={pace} set={setPace} hasCanary={props.hasCanary ?? false} />
-          <AsCode body={body} />
+          <AsCode of={{ method: "POST", path: "/v2/jobs", json: body }} />
         </div>
       )}
       <footer>
@@ -208,20 +214,6 @@ function PaceFields({ pace, set, hasCanary }: PaceProps) {
     </div>
   );
 }
-
-const AsCode = ({ body }: { body: unknown }) => (
-  <div>
-    <h3>As code</h3>
-    <Codes
-      of={{
-        method: "POST",
-        path: "/v2/jobs",
-        headers: { "Content-Type": "application/json" },
-        body: JSON.stringify(body),
-      }}
-    />
-  </div>
-);
 
 const Sample = ({ ids }: { ids: readonly string[] }) =>
   ids.length === 0 ? null : (

@@ -129,7 +129,7 @@ export const toRunNeed = ({ workflowUrl, stepName, error, count, dlqId }: RunGro
   about: error,
   count,
   unit: count === 1 ? "run" : "runs",
-  place: { to: "/failed-runs" },
+  place: { to: "/failed-runs", search: { workflowUrl } },
 });
 
 /**

@@ -23,7 +23,10 @@ export const OverviewFigures = ({ data }: { data: Overview }) => (
       <LastMinutes minutes={data.minutes} />
       <Held held={data.held} />
       <StorageUse data={data} />
-      <WorstHosts hosts={data.worstHosts} />
+      <WorstHosts
+        hosts={data.worstHosts}
+        isQuiet={sum(data.minutes, ({ delivered, failed }) => delivered + failed) === 0}
+      />
     </div>
   </>
 );
@@ -36,7 +39,8 @@ function Stats({ data }: { data: Overview }) {
   return (
     <section className="stats" aria-label="Numbers">
       <Stat
-        to="/messages?"
+        to="/messages"
+        search={{ view: "DELIVERED" }}
         name="Delivered"
         value={formatCount(sum(minutes, ({ delivered }) => delivered))}
         about={`in the last ${minutes.length} minutes`}
@@ -54,9 +58,16 @@ function Stats({ data }: { data: Overview }) {
         value={`${formatCount(unfinished.count)}${unfinished.more ? "+" : ""}`}
         about="waiting, or in flight"
       />
-      <Stat to="/messages" name="In flight" value={formatCount(inFlight)} about="being delivered now" />
+      <Stat
+        to="/messages"
+        search={{ state: "delivering" }}
+        name="In flight"
+        value={formatCount(inFlight)}
+        about="being delivered now"
+      />
       <Stat
         to="/runs"
+        search={{ state: "RUN_STARTED" }}
         name="Runs"
         value={`${formatCount(runs.active.count)}${runs.active.more ? "+" : ""}`}
         about="not finished"
@@ -70,17 +81,26 @@ function Stats({ data }: { data: Overview }) {
   );
 }
 
-type StatProps = { to: string; name: string; value: string; about: string; isBad?: boolean };
+type StatProps = {
+  to: string;
+  search?: Record<string, string>;
+  name: string;
+  value: string;
+  about: string;
+  isBad?: boolean;
+};
 
-const Stat = ({ to, name, value, about, isBad = false }: StatProps) => (
-  <PageLink className="stat" to={to.replace("?", "")} search={to.endsWith("?") ? { view: "DELIVERED" } : {}}>
+const Stat = ({ to, search = {}, name, value, about, isBad = false }: StatProps) => (
+  <PageLink className="stat" to={to} search={search}>
     <span className="k">{name}</span>
     <span className={`v ${isBad ? "bad" : ""}`}>{value}</span>
     <span className="d">{about}</span>
   </PageLink>
 );
 
-function LastMinutes({ minutes }: { minutes: Overview["minutes"] }) {
+function LastMinutes({ minutes: all }: { minutes: Overview["minutes"] }) {
+  // The minute that has just begun would look like an outage.
+  const minutes = all.slice(0, -1);
   const pick = (name: "delivered" | "failed"): number[] => minutes.map((one) => one[name]);
   const series: Series[] = [
     { name: "delivered", kind: "area", fill: "f-move", dot: "move", values: pick("delivered") },
@@ -143,7 +163,7 @@ function Held({ held }: { held: Overview["held"] }) {
   );
 }
 
-function WorstHosts({ hosts }: { hosts: Overview["worstHosts"] }) {
+function WorstHosts({ hosts, isQuiet }: { hosts: Overview["worstHosts"]; isQuiet: boolean }) {
   const navigate = useNavigate();
   return (
     <Panel
@@ -156,7 +176,7 @@ function WorstHosts({ hosts }: { hosts: Overview["worstHosts"] }) {
       }
     >
       {hosts.length === 0 ? (
-        <Empty title="No recent deliveries" />
+        <Empty title={isQuiet ? "No recent deliveries" : "No host fails"} />
       ) : (
         <Table
           label="Slow and failing hosts"

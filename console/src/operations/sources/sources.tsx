@@ -135,7 +135,7 @@ function Actions({ source, done }: ActionsProps) {
   return (
     <span className="actions end">
       {source.rejected > 0 && (
-        <Button isSmall kind="ghost" onClick={() => setOpen("rejections")}>
+        <Button isSmall onClick={() => setOpen("rejections")}>
           Rejected
         </Button>
       )}

@@ -62,7 +62,6 @@ export function DeadLettersPage() {
           </Button>
         )}
       </div>
-      {isList ? <DeadLetterList query={query} /> : <Groups query={query} plan={setPlan} />}
       {plan && (
         <Bulk
           key={JSON.stringify(plan)}
@@ -91,6 +90,7 @@ export function DeadLettersPage() {
           </div>
         </Bulk>
       )}
+      {isList ? <DeadLetterList query={query} /> : <Groups query={query} plan={setPlan} />}
       {open !== undefined && (
         <InDrawer>
           <DeadLetterDrawer

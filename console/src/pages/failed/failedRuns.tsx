@@ -56,9 +56,6 @@ export function FailedRunsPage() {
           </Button>
         )}
       </div>
-      <Causes groups={groups} />
-      {/* The list waits until the height of the causes is known, so that nothing moves. */}
-      {!groups.isPending && <List list={list} />}
       {act !== null && acts[act] && (
         <Bulk
           key={act}
@@ -76,6 +73,9 @@ export function FailedRunsPage() {
           </div>
         </Bulk>
       )}
+      <Causes groups={groups} />
+      {/* The list waits until the height of the causes is known, so that nothing moves. */}
+      {!groups.isPending && <List list={list} />}
     </Page>
   );
 }

@@ -1,9 +1,11 @@
 import type { Response } from "../../api/client.ts";
-import { Id, Time, Url } from "../../parts/basics.tsx";
+import { Id, Time, Url, useNow } from "../../parts/basics.tsx";
 import { Shortened } from "../../parts/cells.tsx";
 import { PageLink } from "../../parts/link.tsx";
 import { State } from "../../parts/state.tsx";
 import { Visible } from "../../parts/visible.tsx";
+import { withClocks } from "../../parts/words.ts";
+import { describeWait } from "../messages/describe.ts";
 import { CancelMessage } from "../messages/help.tsx";
 import type { Unfinished } from "../messages/states.ts";
 import { stateWords } from "../messages/states.ts";
@@ -32,6 +34,7 @@ export const Holders = ({ holders, known }: HoldersProps) => (
 
 function HolderCard({ holder, message }: { holder: Holder; message: Unfinished | undefined }) {
   const { messageId, callbackId, text, url, createdAt } = holder;
+  const now = useNow();
   const state = message?.state ?? "delivering";
   return (
     <article className={`place ${state === "retrying" ? "stuck" : ""}`}>
@@ -57,7 +60,12 @@ function HolderCard({ holder, message }: { holder: Holder; message: Unfinished |
       <div className="foot">
         <span className="sub">
           <Visible
-            text={message?.error ?? text.replace(`message ${messageId} `, "").replaceAll(/^\(|\)$/g, "")}
+            text={
+              message?.error ??
+              (message?.waitingOn && callbackId === undefined
+                ? describeWait(message.waitingOn, now)
+                : withClocks(text.replace(`message ${messageId} `, "").replaceAll(/^\(|\)$/g, ""), now))
+            }
           />
         </span>
         <CancelMessage id={callbackId ?? messageId} />

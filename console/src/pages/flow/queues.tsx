@@ -19,6 +19,11 @@ export type Queue = Response<"GET /v2/queues">[number];
 /** All queues: the number of messages in each, the parallelism, and which are paused. */
 export function QueuesPage() {
   const queues = useRead("GET /v2/queues");
+  // The server finds the queues that make no progress.
+  const overview = useRead("GET /v2/overview");
+  const blocked = new Set(
+    overview.data?.conditions.filter(({ kind }) => kind === "queue.blocked").map(({ subject }) => subject),
+  );
   const may = useMay();
   const navigate = useNavigate();
   const [isNew, setIsNew] = useState(false);
@@ -38,7 +43,7 @@ export function QueuesPage() {
           <ListPanel
             label="Queues"
             className="cards"
-            columns={columns}
+            columns={[makeStateColumn(blocked), ...columns]}
             rows={rows.toSorted((one, other) => other.lag - one.lag)}
             keyOf={({ name }) => name}
             open={({ name }) => void navigate({ to: `/queues/${encodeURIComponent(name)}` })}
@@ -58,19 +63,22 @@ export function QueuesPage() {
   );
 }
 
+const makeStateColumn = (blocked: ReadonlySet<string>): Column<Queue> => ({
+  head: "State",
+  className: "c-state w-state",
+  cell: ({ name, paused, lag }) =>
+    paused ? (
+      <State state="paused" word="Paused" />
+    ) : blocked.has(name) ? (
+      <State state="held" word="Blocked" />
+    ) : lag > 0 ? (
+      <State state="delivering" word="Active" />
+    ) : (
+      <State state="delivered" word="Empty" />
+    ),
+});
+
 const columns: readonly Column<Queue>[] = [
-  {
-    head: "State",
-    className: "c-state w-state",
-    cell: ({ paused, lag }) =>
-      paused ? (
-        <State state="paused" word="Paused" />
-      ) : lag > 0 ? (
-        <State state="delivering" word="Active" />
-      ) : (
-        <State state="delivered" word="Empty" />
-      ),
-  },
   { head: "Queue", className: "c-what", cell: ({ name }) => <span className="host">{name}</span> },
   { head: "Messages", className: "num c-when w-s", cell: ({ lag }) => <b>{formatCount(lag)}</b> },
   { head: "Parallelism", className: "num p1 w-m", cell: ({ parallelism }) => formatCount(parallelism) },

@@ -76,7 +76,7 @@ const columns: readonly Column<Event>[] = [
           }
           second={
             <>
-              waits since <Time at={oldestRun.since} />
+              began to wait <Time at={oldestRun.since} />
             </>
           }
         />

@@ -4,7 +4,7 @@ import { send } from "../../api/client.ts";
 import { useRead } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import { ConfirmButton, PauseButton } from "../../parts/actions.tsx";
-import { Icon, Time, Url } from "../../parts/basics.tsx";
+import { Icon, Time, Url, useNow } from "../../parts/basics.tsx";
 import { useFilters } from "../../parts/filters.tsx";
 import { PageLink } from "../../parts/link.tsx";
 import { ListPanel } from "../../parts/list.tsx";
@@ -98,7 +98,7 @@ const columns: readonly Column<Schedule>[] = [
     head: "Next",
     className: "num c-when w-m",
     cell: ({ nextScheduleTime, isPaused }) =>
-      nextScheduleTime && !isPaused ? <Time at={nextScheduleTime} /> : "none",
+      nextScheduleTime && !isPaused ? <Next at={nextScheduleTime} /> : "none",
   },
   {
     head: <span className="vh">Actions</span>,
@@ -106,6 +106,9 @@ const columns: readonly Column<Schedule>[] = [
     cell: (schedule) => <Actions schedule={schedule} />,
   },
 ];
+
+/** The next time of a schedule. A time that has passed is due until the server has fired the schedule. */
+const Next = ({ at }: { at: number }) => (useNow() < at ? <Time at={at} /> : "due now");
 
 function Actions({ schedule: { scheduleId, isPaused } }: { schedule: Schedule }) {
   const params = { scheduleId };

@@ -1,12 +1,15 @@
-import { Time } from "../../parts/basics.tsx";
+import { Fragment } from "react";
+import { Time, useNow } from "../../parts/basics.tsx";
 import { Visible } from "../../parts/visible.tsx";
 import { Glyph } from "../../parts/state.tsx";
 import { decodeBody, formatMany, formatSpan } from "../../parts/words.ts";
+import { toHistory } from "./logRows.ts";
 import type { LogEntry } from "./states.ts";
 import { logStates } from "./states.ts";
 
-/** The log entries of a message, newest first, with the time between them. */
-export function Attempts({ entries }: { entries: readonly LogEntry[] }) {
+/** The history of a message from its log, newest first, with the time between the entries. */
+export function Attempts({ entries: logged }: { entries: readonly LogEntry[] }) {
+  const entries = toHistory(logged);
   return (
     <section>
       <h2>
@@ -14,39 +17,40 @@ export function Attempts({ entries }: { entries: readonly LogEntry[] }) {
         <span className="end">{formatMany(entries.length, "entry", "entries")}, newest first</span>
       </h2>
       <ol className="attempts">
-        {entries.flatMap((entry, at) => {
+        {entries.map((entry, at) => {
           const before = entries[at + 1];
           const pause = before ? entry.time - before.time : 0;
-          return [
-            <Attempt key={`${entry.time} ${entry.state}`} entry={entry} />,
-            ...(pause > 1_000
-              ? [
-                  <li key={`gap ${entry.time}`} className="gap">
-                    <span>{formatSpan(pause)} in between</span>
-                  </li>,
-                ]
-              : []),
-          ];
+          return (
+            <Fragment key={`${entry.time} ${entry.state}`}>
+              <Attempt entry={entry} />
+              {pause > 1_000 && (
+                <li className="gap">
+                  <span>{formatSpan(pause)} in between</span>
+                </li>
+              )}
+            </Fragment>
+          );
         })}
       </ol>
     </section>
   );
 }
 
-/** Returns the times of an attempt: until it was connected, until the first byte, and in all. */
-function describePhases({ connect, firstByte, duration }: NonNullable<LogEntry["attempt"]>): string {
+/** Returns the times of an attempt until it was connected, and until the first byte. */
+function describePhases({ connect, firstByte }: NonNullable<LogEntry["attempt"]>): string {
   return [
     connect !== undefined && `connected after ${formatSpan(connect)}`,
     firstByte !== undefined && `first byte after ${formatSpan(firstByte)}`,
-    `ended after ${formatSpan(duration)}`,
   ]
     .filter(Boolean)
     .join(", ");
 }
 
 function Attempt({ entry }: { entry: LogEntry }) {
+  const now = useNow();
   const { state, word } = logStates[entry.state];
   const { responseStatus, error, responseBody, nextDeliveryTime, attempt, explanation } = entry;
+  const phases = attempt ? describePhases(attempt) : "";
   const isBad = state === "failed" || state === "retrying";
   return (
     <li>
@@ -58,14 +62,13 @@ function Attempt({ entry }: { entry: LogEntry }) {
       </span>
       <span className="took">
         {attempt && <span title={`on node ${attempt.node}`}>{formatSpan(attempt.duration)}</span>}
-        {attempt && nextDeliveryTime !== undefined && ", "}
-        {nextDeliveryTime !== undefined && (
+        {nextDeliveryTime !== undefined && nextDeliveryTime > now && (
           <>
-            next <Time at={nextDeliveryTime} />
+            {attempt && ", "}next <Time at={nextDeliveryTime} />
           </>
         )}
       </span>
-      {attempt && <span className="more">{describePhases(attempt)}</span>}
+      {phases !== "" && <span className="more">{phases}</span>}
       {(error ?? responseBody) !== undefined && (
         <span className="more">
           <Visible text={(error ?? decodeBody(responseBody ?? "")).slice(0, 500)} />

@@ -1,4 +1,4 @@
-import { formatCount, formatRelative } from "../../parts/words.ts";
+import { formatCount, formatRelative, formatSpan } from "../../parts/words.ts";
 import type { Wait } from "./states.ts";
 
 const of = ({ used, limit }: Wait): string =>
@@ -6,7 +6,7 @@ const of = ({ used, limit }: Wait): string =>
 
 /** Returns in a few words why a message waits. The text of the server says it exactly. */
 export function describeWait(wait: Wait, now: number): string {
-  const { reason, until, queue, key, host, endpoint, used, limit } = wait;
+  const { reason, since, until, queue, key, host, endpoint, used, limit } = wait;
   const when = until === undefined ? "" : ` ${formatRelative(until, now)}`;
   switch (reason) {
     case "not-due":
@@ -36,7 +36,7 @@ export function describeWait(wait: Wait, now: number): string {
     case "turn":
       return "Waits for its turn";
     case "sending":
-      return "Being sent";
+      return since === undefined ? "Being sent" : `Being sent for ${formatSpan(now - since)}`;
     case "lease-over":
       return "Its node stopped; another node takes over";
   }

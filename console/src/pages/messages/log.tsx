@@ -11,9 +11,9 @@ import { State } from "../../parts/state.tsx";
 import { useSteady } from "../../parts/steady.ts";
 import type { Column } from "../../parts/table.tsx";
 import { Empty } from "../../parts/trouble.tsx";
-import { decodeBody, formatMany } from "../../parts/words.ts";
+import { decodeBody, formatCount, formatMany, formatSpan } from "../../parts/words.ts";
 import type { LogRow } from "./logRows.ts";
-import { describeEarlier, groupByMessage, listEntries } from "./logRows.ts";
+import { findResponse, groupByMessage, listAttempts, listEntries } from "./logRows.ts";
 import type { LogEntry } from "./states.ts";
 import { logStates } from "./states.ts";
 
@@ -126,27 +126,26 @@ const messageColumn: Column<LogRow> = {
   ),
 };
 const responseOf = responseColumn<LogEntry>(({ state }) => state === "DELIVERED");
-const rowResponse: Column<LogRow> = { ...responseOf, cell: ({ newest }) => responseOf.cell(newest) };
+const rowResponse: Column<LogRow> = { ...responseOf, cell: (row) => responseOf.cell(findResponse(row)) };
+const tookColumn: Column<LogRow> = {
+  head: "Took",
+  className: "num p2 w-s",
+  cell: (row) => {
+    const [last] = listAttempts(row);
+    return last?.attempt && formatSpan(last.attempt.duration);
+  },
+};
 const whenColumn: Column<LogRow> = {
   head: "When",
   className: "num c-when w-m",
   cell: ({ newest }) => <Time at={newest.time} />,
 };
-const columns: readonly Column<LogRow>[] = [stateColumn, messageColumn, rowResponse, whenColumn];
+const columns: readonly Column<LogRow>[] = [stateColumn, messageColumn, rowResponse, tookColumn, whenColumn];
 const groupColumns: readonly Column<LogRow>[] = [
   stateColumn,
   messageColumn,
-  {
-    head: "Before",
-    className: "p2 w-tok",
-    cell: (row) => (
-      <div className="l2">
-        <span className="t" title={describeEarlier(row)}>
-          {describeEarlier(row)}
-        </span>
-      </div>
-    ),
-  },
   { ...rowResponse, className: "c-why w-response" },
+  { head: "Attempts", className: "num p3 w-s", cell: (row) => formatCount(listAttempts(row).length) },
+  tookColumn,
   whenColumn,
 ];

@@ -207,19 +207,27 @@ const columns: readonly Column<Unfinished>[] = [
   {
     head: "Attempt",
     className: "p3 w-s",
-    cell: ({ attempts, maxRetries, responseStatus }) => (
+    cell: ({ attempts, maxRetries, responseStatus, waitingOn }) => (
       <>
         <div className="l1">
           {attempts} of {maxRetries + 1}
         </div>
-        {responseStatus !== undefined && <div className="l2 code-bad">{responseStatus}</div>}
+        {responseStatus !== undefined && waitingOn?.status === undefined && (
+          <div className="l2 code-bad">{responseStatus}</div>
+        )}
       </>
     ),
   },
   {
     head: "Due",
     className: "num c-when p2 w-m",
-    cell: ({ dueAt, createdAt }) => <Time at={dueAt ?? createdAt} />,
+    // The reason says how long it is until then.
+    cell: ({ dueAt, createdAt, waitingOn }) => (
+      <Time
+        at={dueAt ?? createdAt}
+        as={/^(?:retry|not-due)$/.test(waitingOn?.reason ?? "") ? "clock" : "relative"}
+      />
+    ),
   },
 ];
 

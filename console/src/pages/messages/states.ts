@@ -20,8 +20,8 @@ export const stateWords: Record<Unfinished["state"], string> = {
 /** The state and the word of each entry of the log. */
 export const logStates: Record<LogEntry["state"], { state: StateName; word: string }> = {
   CREATED: { state: "pending", word: "Created" },
-  ACTIVE: { state: "delivering", word: "Active" },
-  RETRY: { state: "retrying", word: "Retry" },
+  ACTIVE: { state: "delivering", word: "Delivering" },
+  RETRY: { state: "retrying", word: "Retrying" },
   ERROR: { state: "failed", word: "Error" },
   DELIVERED: { state: "delivered", word: "Delivered" },
   FAILED: { state: "failed", word: "Failed" },

@@ -2,7 +2,7 @@ import { Time, useNow } from "../../parts/basics.tsx";
 import { PageLink } from "../../parts/link.tsx";
 import { Glyph } from "../../parts/state.tsx";
 import { Visible } from "../../parts/visible.tsx";
-import { formatCount } from "../../parts/words.ts";
+import { formatCount, withClocks } from "../../parts/words.ts";
 import { HelpFirst } from "./help.tsx";
 import { describeWait } from "./describe.ts";
 import type { Wait } from "./states.ts";
@@ -37,8 +37,10 @@ export function WhyItWaits({ id, waits }: { id: string; waits: readonly Wait[] }
 }
 
 function Reason({ wait }: { wait: Wait }) {
-  const { until, behind = [], position, more, error } = wait;
+  const { reason, behind = [], position, more, error } = wait;
   const now = useNow();
+  // The lease of a message that is being sent ends then, and not the request.
+  const until = reason === "sending" || reason === "lease-over" ? undefined : wait.until;
   return (
     <div className="stack">
       <p title={wait.text}>
@@ -71,7 +73,7 @@ function Reason({ wait }: { wait: Wait }) {
                 {messageId}
               </PageLink>{" "}
               <span className="sub">
-                <Visible text={about.replace(`message ${messageId}`, "")} />
+                <Visible text={withClocks(about.replace(`message ${messageId}`, ""), now)} />
               </span>
             </li>
           ))}

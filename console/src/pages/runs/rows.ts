@@ -26,8 +26,9 @@ const minFold = 50;
 const isIdleStep = ({ stepType }: Step): boolean => /sleep|wait/i.test(stepType);
 
 /**
- * Returns the rows of a run, with the times that the server has for each step. A step that the endpoint runs is
- * stored with its result, so it began when the steps before it had ended. An unfinished step ends now.
+ * Returns the rows of a run, with the times that the server has for each step. A step that the endpoint runs,
+ * and a wait, is stored with its result, so it began when the steps before it had ended. An unfinished step
+ * ends now.
  */
 export function toRows(run: Run, now: number): Row[] {
   const end = run.workflowRunCompletedAt ?? now;
@@ -38,8 +39,7 @@ export function toRows(run: Run, now: number): Row[] {
     for (const { createdAt, endedAt = createdAt } of steps) began = Math.max(began, endedAt);
     return steps.map((step, at): Row => {
       const { createdAt, endedAt = end } = step;
-      const isIdle = isIdleStep(step);
-      const from = !isIdle && endedAt === createdAt ? Math.min(begin, createdAt) : createdAt;
+      const from = endedAt === createdAt ? Math.min(begin, createdAt) : createdAt;
       return {
         step,
         index: index++,
@@ -47,7 +47,7 @@ export function toRows(run: Run, now: number): Row[] {
         to: Math.max(from, endedAt),
         isIn: isParallel,
         isLast: at === steps.length - 1,
-        isIdle,
+        isIdle: isIdleStep(step),
       };
     });
   });

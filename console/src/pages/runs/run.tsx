@@ -16,7 +16,7 @@ import { Page } from "../../shell/shell.tsx";
 import { useDo } from "../../shell/toasts.tsx";
 import type { Run } from "./shapes.ts";
 import { describeError, listSteps, runStates, spanOf } from "./shapes.ts";
-import { Timeline } from "./timeline.tsx";
+import { showOpenStep, Timeline } from "./timeline.tsx";
 
 /** One run: its state, its failed step, and its timeline. */
 export function RunPage() {
@@ -94,6 +94,7 @@ function RunParts({ run }: { run: Run }) {
 function RunHead({ run, now }: { run: Run; now: number }) {
   const steps = listSteps(run);
   const done = steps.filter(({ state }) => state === "STEP_SUCCESS").length;
+  const labels = run.labels ?? (run.label === undefined ? [] : [run.label]);
   return (
     <section className="hero">
       <div className="line">
@@ -128,11 +129,13 @@ function RunHead({ run, now }: { run: Run; now: number }) {
             <RunLink id={run.resumedAs.workflowRunId} />
           </Fact>
         )}
-        {run.label !== undefined && (
-          <Fact name="Label">
-            <span className="chip">
-              <Visible text={run.label} />
-            </span>
+        {labels.length > 0 && (
+          <Fact name={labels.length === 1 ? "Label" : "Labels"}>
+            {labels.map((label) => (
+              <span key={label} className="chip">
+                <Visible text={label} />
+              </span>
+            ))}
           </Fact>
         )}
       </dl>
@@ -212,6 +215,13 @@ function Failure({ run }: { run: Run }) {
         </p>
         <p>Resume sends this step again, in a new run. Finished steps keep their results.</p>
       </div>
+      {failed && (
+        <div className="actions">
+          <Button isSmall onClick={showOpenStep}>
+            Show step
+          </Button>
+        </div>
+      )}
     </section>
   );
 }

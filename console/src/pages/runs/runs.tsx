@@ -66,6 +66,7 @@ export function RunsPage() {
           </Button>
         )}
       </div>
+      {isActing && <CancelRuns close={() => setIsActing(false)} />}
       <Loaded query={runs} what="The runs">
         {({ cursor }) => (
           <ListPanel
@@ -86,7 +87,6 @@ export function RunsPage() {
           />
         )}
       </Loaded>
-      {isActing && <CancelRuns close={() => setIsActing(false)} />}
     </Page>
   );
 }

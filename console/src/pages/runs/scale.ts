@@ -67,10 +67,18 @@ function joinShortGaps(busy: readonly Span[], limit: number): Span[] {
 }
 
 function place(stretches: readonly Stretch[], at: number): number {
-  for (const { from, to, x, width } of stretches) {
-    if (at < from) return x;
+  let before: Stretch | undefined;
+  for (const stretch of stretches) {
+    const { from, to, x, width } = stretch;
+    if (at < from) return before ? placeInCut(before, stretch, at) : x;
     if (at <= to) return x + (width * (at - from)) / Math.max(1, to - from);
+    before = stretch;
   }
-  const last = stretches.at(-1);
-  return last ? last.x + last.width : 0;
+  return before ? before.x + before.width : 0;
+}
+
+/** Returns where a time between two stretches is drawn. */
+function placeInCut(before: Stretch, next: Stretch, at: number): number {
+  const begin = before.x + before.width;
+  return begin + ((next.x - begin) * (at - before.to)) / (next.from - before.to);
 }

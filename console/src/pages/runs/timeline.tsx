@@ -23,7 +23,8 @@ export function Timeline({ run, isTrue, now }: { run: Run; isTrue: boolean; now:
   const scale = useMemo(
     () =>
       makeScale(
-        rows.filter(({ isIdle }) => !isIdle),
+        // Only the end of a sleep or a wait is on the axis, so that the axis has a cut before it.
+        rows.map(({ from, to, isIdle }) => ({ from: isIdle ? to : from, to })),
         isTrue,
       ),
     [rows, isTrue],
@@ -57,6 +58,10 @@ export function Timeline({ run, isTrue, now }: { run: Run; isTrue: boolean; now:
   );
 }
 
+/** Scrolls to the details of the open step. While no other step was opened, that is the failed one. */
+export const showOpenStep = (): void =>
+  document.querySelector(".tl-detail")?.scrollIntoView({ block: "center" });
+
 /** Opens the next failed step by the key `f`. */
 function useNextFailure(rows: readonly Row[], open: number | null, setOpen: (index: number) => void): void {
   useEffect(() => {
@@ -66,7 +71,7 @@ function useNextFailure(rows: readonly Row[], open: number | null, setOpen: (ind
       const next = failed.find(({ index }) => index > (open ?? -1)) ?? failed[0];
       if (!next) return;
       setOpen(next.index);
-      requestAnimationFrame(() => document.querySelector(".tl-detail")?.scrollIntoView({ block: "center" }));
+      requestAnimationFrame(showOpenStep);
     };
     document.addEventListener("keydown", act);
     return () => document.removeEventListener("keydown", act);
@@ -194,7 +199,7 @@ function Lane({ row: { step, from, to, isIdle }, scale }: { row: Row; scale: Sca
   return (
     <svg className="lane" aria-hidden="true">
       {isIdle ? (
-        <line className="idle" x1={`${x}%`} x2={`${x + Math.max(2, width)}%`} y1="17" y2="17" />
+        <rect className="idle" x={`${x}%`} y="12" width={`${width}%`} height="10" rx="2" />
       ) : (
         <rect className={kind} x={`${Math.min(99.4, x)}%`} y="12" width={`${width}%`} height="10" rx="2" />
       )}

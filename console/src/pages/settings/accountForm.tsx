@@ -5,7 +5,14 @@ import { Icon } from "../../parts/basics.tsx";
 import { Field, FormDialog } from "../../parts/dialog.tsx";
 import { Secrets } from "../../parts/secret.tsx";
 import { Visible } from "../../parts/visible.tsx";
-import { readField } from "../../parts/words.ts";
+import {
+  formatBytes,
+  formatCount,
+  formatSpan,
+  noCountFrom,
+  noLimitFrom,
+  readField,
+} from "../../parts/words.ts";
 
 type Account = Response<"GET /v2/admin/accounts">["accounts"][number];
 /** A new account with its credentials. */
@@ -44,9 +51,26 @@ const limitNames = Object.keys(limits) as LimitName[];
 const isDuration = (name: LimitName): boolean =>
   name === "delay" || name === "timeout" || name.endsWith("Retention");
 
-/** Returns a limit as the API takes it. */
-const writeLimit = (name: LimitName, value: number): string =>
-  isDuration(name) ? `${value / 1_000}s` : String(value);
+const units = [
+  [86_400_000, "d"],
+  [3_600_000, "h"],
+  [60_000, "m"],
+  [1_000, "s"],
+] as const;
+
+/** Returns a limit as the API takes it. A duration is in the largest unit that has no rest. */
+function writeLimit(name: LimitName, value: number): string {
+  if (!isDuration(name)) return String(value);
+  const [millis, unit] = units.find(([one]) => value % one === 0) ?? [1_000, "s"];
+  return `${value / millis}${unit}`;
+}
+
+/** Returns a limit for people. */
+function describeLimit(name: LimitName, value: number): string {
+  if (isDuration(name)) return formatSpan(value);
+  if (value >= (name === "storageBytes" ? noLimitFrom : noCountFrom)) return "no limit";
+  return name.endsWith("Bytes") ? formatBytes(value) : formatCount(value);
+}
 
 type FormProps = { account?: Account; close(): void; done?(made: CreatedAccount): void };
 
@@ -100,14 +124,16 @@ export function AccountForm({ account, close, done }: FormProps) {
 
 function LimitField({ name, account }: { name: LimitName; account: Account | undefined }) {
   const isOwn = account?.ownLimits.includes(name) ?? false;
-  const present = account ? writeLimit(name, account.limits[name]) : isDuration(name) ? "7d" : "1000";
+  const present = account?.limits[name];
   return (
     <Field name={limits[name]} hint={isOwn ? "Empty: the limit of the plan." : undefined}>
       <input
         className="input mono"
         name={`limit ${name}`}
-        placeholder={present}
-        defaultValue={isOwn ? present : ""}
+        placeholder={
+          present === undefined ? (isDuration(name) ? "7d" : "1000") : describeLimit(name, present)
+        }
+        defaultValue={isOwn && present !== undefined ? writeLimit(name, present) : ""}
       />
     </Field>
   );

@@ -1,5 +1,6 @@
 import { Plus, Trash2 } from "lucide-react";
 import { useQueryClient } from "@tanstack/react-query";
+import { useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
 import type { Response } from "../../api/client.ts";
 import { send } from "../../api/client.ts";
@@ -99,12 +100,14 @@ function Actions({ account }: { account: Account }) {
   const [isOpen, setIsOpen] = useState(false);
   const { setSession } = useSession();
   const client = useQueryClient();
+  const navigate = useNavigate();
   const act = useDo();
   const params = { account: id };
   const enter = async (): Promise<void> => {
     const opened = await logIn({ switchTo: id });
     client.clear();
     setSession(opened);
+    await navigate({ to: "/" });
   };
   const enable = () => send("POST /v2/admin/accounts/{account}/enable", { params });
   return (
@@ -134,7 +137,7 @@ function Actions({ account }: { account: Account }) {
               restored.
             </p>
           </ConfirmButton>
-          <Button isSmall kind="ghost" onClick={() => void act(enable, `Account ${name} is enabled`)}>
+          <Button isSmall onClick={() => void act(enable, `Account ${name} is enabled`)}>
             Enable
           </Button>
         </>

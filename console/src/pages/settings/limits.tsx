@@ -2,14 +2,11 @@ import type { Response } from "../../api/client.ts";
 import { useRead } from "../../api/queries.ts";
 import { useSession } from "../../api/session.ts";
 import { Loaded, Panel } from "../../parts/panel.tsx";
-import { formatBytes, formatCount, formatSpan, noLimitFrom } from "../../parts/words.ts";
+import { formatBytes, formatCount, formatSpan, noCountFrom, noLimitFrom } from "../../parts/words.ts";
 
 type Account = Response<"GET /v2/svc/user/{id}">;
 
-/** From this number, a limit of the server means none. */
-const unlimited = 1_000_000_000;
-
-const count = (value: number): string => (value >= unlimited ? "no limit" : formatCount(value));
+const count = (value: number): string => (value >= noCountFrom ? "no limit" : formatCount(value));
 const bytes = (value: number): string => (value >= noLimitFrom ? "no limit" : formatBytes(value));
 const seconds = (value: number): string => formatSpan(value * 1000);
 
@@ -63,7 +60,7 @@ export function Limits() {
   return (
     <Loaded query={found} what="The limits">
       {(account) => (
-        <Panel title="Limits" sub={`plan ${account.reserved_type || account.type}`}>
+        <Panel title="Limits" sub={account.reserved_type !== "" && `plan ${account.reserved_type}`}>
           <div className="body limits">
             {groups.map(({ title, rows }) => (
               <section key={title} aria-label={title}>

@@ -1,0 +1,94 @@
+import type { Locator } from "playwright-core";
+import { expect, test } from "vitest";
+import { operatorPassword } from "./consoleServer.ts";
+import { expectShown } from "./measures.ts";
+import { describeConsole } from "./openConsole.ts";
+import { listDialogs, openPage } from "./pages.ts";
+
+/** Returns the computed value of a property of an element. */
+const readStyle = (locator: Locator, name: string): Promise<string> =>
+  locator.evaluate((element, property) => {
+    const style = Reflect.get(globalThis, "getComputedStyle") as (of: unknown) => {
+      getPropertyValue(name: string): string;
+    };
+    return style(element).getPropertyValue(property);
+  }, name);
+
+describeConsole("how pages look", (open) => {
+  test("a dialog that opens from a table is aligned at the left, and its buttons stay in view", async () => {
+    const { page, server } = open;
+    await openPage(page, server, "/sources");
+    await page.getByRole("button", { name: "Edit" }).click();
+    const dialog = page.getByRole("dialog");
+    expect(await readStyle(dialog, "text-align")).toBe("start");
+    expect(await readStyle(dialog, "white-space")).toBe("normal");
+    expect(await readStyle(dialog.locator("footer"), "position")).toBe("sticky");
+    await page.keyboard.press("Escape");
+    expect(await readStyle(page.getByRole("columnheader").first(), "text-align")).toBe("left");
+  });
+
+  test("the search is in the middle, and names the key of this machine", async () => {
+    const { page, server } = open;
+    await listDialogs()["search"]?.(page, server);
+    const box = await page.getByRole("dialog", { name: "Search" }).boundingBox();
+    expect(box?.y).toBeGreaterThan(50);
+    expect(Math.abs((box?.x ?? 0) + (box?.width ?? 0) / 2 - 640)).toBeLessThan(10);
+    const isMac = await page.evaluate<boolean>("/Mac/.test(navigator.platform)");
+    await expectShown(page.getByRole("dialog").getByText(isMac ? "⌘" : "Ctrl", { exact: true }));
+    await page.keyboard.press("Escape");
+  });
+
+  test("the sidebar is shown at 1024 px, also beside an open drawer, and is a menu on a phone", async () => {
+    const { page, server } = open;
+    await page.setViewportSize({ width: 1024, height: 768 });
+    await openPage(page, server, "/messages?state=held");
+    await expectShown(page.locator("nav.side"));
+    await page.locator("tbody tr").first().click();
+    await expectShown(page.locator(".drawer .gates"));
+    await expectShown(page.locator("nav.side"));
+    expect((await page.locator("main").boundingBox())?.width).toBeGreaterThan(700);
+    await page.setViewportSize({ width: 390, height: 768 });
+    await page.locator("nav.side").waitFor({ state: "hidden" });
+    await page.setViewportSize({ width: 1280, height: 900 });
+  });
+
+  test("the form of a bulk action is above the list, wherever its button was", async () => {
+    const { page, server } = open;
+    for (const [path, list] of [
+      ["/dead-letters", ".group"],
+      ["/failed-runs", "table"],
+      ["/runs", "table"],
+      ["/messages", "table"],
+    ] as const) {
+      await openPage(page, server, path);
+      await page.getByRole("button", { name: "Act on all" }).click();
+      const panel = await page.locator(".bulk").boundingBox();
+      const below = await page.locator(list).first().boundingBox();
+      expect(panel?.y, path).toBeLessThan(below?.y ?? 0);
+    }
+  });
+
+  test("the page of a failed run leads to the failed step", async () => {
+    const { page, server } = open;
+    await page.setViewportSize({ width: 1280, height: 500 });
+    await openPage(page, server, "/runs/order-48213");
+    await page.getByRole("button", { name: "Show step" }).click();
+    const box = await page.locator(".tl-detail").boundingBox();
+    expect(box?.y).toBeGreaterThan(0);
+    expect((box?.y ?? 0) + (box?.height ?? 0)).toBeLessThanOrEqual(500);
+    await page.setViewportSize({ width: 1280, height: 900 });
+  });
+
+  test("the operator begins at the accounts, and a switch leads to the overview of the account", async () => {
+    const page = await (await open.newContext()).newPage();
+    await page.goto(`${open.server.url}/console/`);
+    await page.getByRole("button", { name: "Operator" }).click();
+    await page.getByLabel("Password").fill(operatorPassword);
+    await page.getByRole("button", { name: "Sign in" }).click();
+    await page.waitForURL(/\/operator$/);
+    const row = page.getByRole("row").filter({ hasText: "testUser2" });
+    await row.getByRole("button", { name: "Switch" }).click();
+    await expectShown(page.getByRole("heading", { name: "Overview" }));
+    await page.context().close();
+  });
+});
