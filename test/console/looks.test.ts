@@ -91,4 +91,56 @@ describeConsole("how pages look", (open) => {
     await expectShown(page.getByRole("heading", { name: "Overview" }));
     await page.context().close();
   });
+
+  test("j and k open the next message while one is open", async () => {
+    const { page, server } = open;
+    await openPage(page, server, "/messages?state=held");
+    const ids = await page
+      .locator("tbody .id")
+      .evaluateAll((all) => all.map((one) => one.getAttribute("title") ?? ""));
+    await page.locator("tbody tr").first().click();
+    for (const [key, id] of [
+      ["j", ids[1]],
+      ["k", ids[0]],
+    ] as const) {
+      await page.keyboard.press(key);
+      await expectShown(page.getByRole("complementary", { name: `Message ${id}` }));
+    }
+  });
+
+  test("a press on the row of a group or of a problem opens it", async () => {
+    const { page, server } = open;
+    await openPage(page, server, "/dead-letters");
+    await page.locator(".group-row .count").first().click();
+    await expectShown(page.locator(".group table"));
+    await openPage(page, server, "/");
+    await page
+      .locator(".needs li")
+      .filter({ hasText: "Queue returns is paused" })
+      .click({ position: { x: 400, y: 8 } });
+    await page.waitForURL(/\/queues\/returns$/);
+  });
+
+  test("a failed message leads to its dead letter, which has the settings of the message", async () => {
+    const { page, server } = open;
+    await openPage(page, server, "/messages?view=FAILED&label=parcel-977");
+    await page.locator("tbody tr").first().click();
+    await expectShown(page.locator(".drawer").getByRole("button", { name: "Retry" }));
+    await page.locator(".drawer").getByRole("link", { name: "Dead letter" }).click();
+    const drawer = page.getByRole("complementary", { name: /^Dead letter/ });
+    await expectShown(drawer.getByText("parcel-977"));
+    await expectShown(drawer.getByText(/^failed .* ago$/));
+  });
+
+  test("on a phone, a key shows its rate, and a source its rejected calls", async () => {
+    const { page, server } = open;
+    await page.setViewportSize({ width: 390, height: 768 });
+    await openPage(page, server, "/keys");
+    await expectShown(page.locator("td[data-head=Rate]"));
+    await openPage(page, server, "/sources");
+    await expectShown(page.locator("td[data-head=Rejected]"));
+    await openPage(page, server, "/settings");
+    expect((await page.locator(".settings > .nav").boundingBox())?.height).toBeLessThan(60);
+    await page.setViewportSize({ width: 1280, height: 900 });
+  });
 });

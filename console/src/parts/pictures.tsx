@@ -1,9 +1,12 @@
+import { PageLink } from "./link.tsx";
 import { formatCount } from "./words.ts";
 
 /** A ranking: each entry with a bar of its share of the largest. */
 export type Ranked = {
   name: string;
   sub?: string;
+  /** The page of the entries that are counted. */
+  to?: { to: string; search: Readonly<Record<string, string>> };
   value: number;
   text?: string;
   fill: string;
@@ -15,10 +18,11 @@ export function Bars({ entries }: { entries: readonly Ranked[] }) {
   const most = Math.max(1, ...entries.map(({ value }) => value));
   return (
     <ul className="bars">
-      {entries.map(({ name, sub, value, text, fill, share }) => (
+      {entries.map(({ name, sub, to, value, text, fill, share }) => (
         <li key={`${name} ${sub}`}>
           <span className="ellipsis">
-            <b>{name}</b> {sub && <span className="sub">{sub}</span>}
+            <b>{to ? <PageLink {...to}>{name}</PageLink> : name}</b>{" "}
+            {sub && <span className="sub">{sub}</span>}
           </span>
           <span className="n">{text ?? formatCount(value)}</span>
           <svg className="barline" aria-hidden="true">
@@ -47,7 +51,10 @@ export type Series = {
 const height = 176;
 const width = 960;
 
-/** A chart over time. It begins where the first series has a value. A table with the same numbers follows it for a screen reader. */
+/**
+ * A chart over time. It begins at the first value that is not 0. A table with the same numbers follows it for
+ * a screen reader.
+ */
 export function Chart({
   label,
   series,
@@ -102,7 +109,7 @@ function sums(series: readonly Series[], at: number): number[] {
   return [bars, ...series.filter(({ kind }) => kind === "area").map(({ values }) => values[at] ?? 0)];
 }
 
-/** Returns the index of the first value that is not 0, or 0 if there is none. Before it, nothing was counted. */
+/** Returns the index of the first value that is not 0. Returns 0 if there is none. */
 const findBegin = (series: readonly Series[]): number =>
   Math.max(
     0,

@@ -87,8 +87,8 @@ const TableRow = memo(({ row, at, name, columns, isCursor, isOpen, open }: Table
     onClick={(event) => open && !isControl(event.target) && open(at)}
     data-opens={open ? "" : undefined}
   >
-    {columns.map(({ cell, className }, column) => (
-      <td key={column} className={className}>
+    {columns.map(({ head, cell, className }, column) => (
+      <td key={column} className={className} {...(typeof head === "string" && { "data-head": head })}>
         {column === 0 && open && (
           <button type="button" className="row-open" aria-label={`Open ${name}`} onClick={() => open(at)} />
         )}
@@ -98,18 +98,19 @@ const TableRow = memo(({ row, at, name, columns, isCursor, isOpen, open }: Table
   </tr>
 ));
 
-const isControl = (target: EventTarget): boolean =>
+/** Reports whether a press on a row is meant for a button or another control in it. */
+export const isControl = (target: EventTarget): boolean =>
   target instanceof Element &&
   target.closest("a, button, input, select, textarea, label, summary, dialog") !== null;
 
 /** Moves a cursor over the rows by the keyboard. Returns the index of its row, or -1. */
 function useCursor<Row>(
-  { rows, open }: TableProps<Row>,
+  { rows, keyOf, open, openKey }: TableProps<Row>,
   body: RefObject<HTMLTableSectionElement | null>,
 ): number {
   const [at, setAt] = useState(-1);
-  const latest = useRef({ rows, open, at });
-  latest.current = { rows, open, at };
+  const latest = useRef({ rows, keyOf, open, openKey, at });
+  latest.current = { rows, keyOf, open, openKey, at };
   useEffect(() => {
     const act = (event: KeyboardEvent): void => {
       if (event.metaKey || event.ctrlKey || event.altKey || isTyping(event)) return;
@@ -117,8 +118,12 @@ function useCursor<Row>(
       const row = now.rows[now.at];
       const step = { j: 1, k: -1 }[event.key];
       if (step !== undefined) {
-        const next = Math.max(0, Math.min(now.rows.length - 1, now.at + step));
+        const opened = now.rows.findIndex((one) => now.keyOf(one) === now.openKey);
+        const next = Math.max(0, Math.min(now.rows.length - 1, (opened < 0 ? now.at : opened) + step));
         setAt(next);
+        const other = now.rows[next];
+        // While a row is open beside the list, the next one opens in its place.
+        if (opened >= 0 && other !== undefined) return next === opened ? undefined : now.open?.(other);
         const shown = body.current?.rows[next];
         shown?.scrollIntoView({ block: "nearest" });
         shown?.querySelector<HTMLElement>(".row-open")?.focus({ preventScroll: true });

@@ -3,6 +3,7 @@ import { CircleCheck, CircleX, X } from "lucide-react";
 import type { ReactNode } from "react";
 import { createContext, use, useCallback, useEffect, useMemo, useState } from "react";
 import { Button, Icon } from "../parts/basics.tsx";
+import { PageLink } from "../parts/link.tsx";
 import { toMessage } from "../parts/words.ts";
 import { Visible } from "../parts/visible.tsx";
 
@@ -13,8 +14,13 @@ type Toast = {
   /** Whether the focus or the pointer is in it. It then stays. */
   isHeld: boolean;
   undo?: () => Promise<unknown>;
+  /** The page of what the text is about. */
+  place?: Place;
 };
-type Toasts = { say(text: string, more?: { isBad?: boolean; undo?: () => Promise<unknown> }): void };
+type Place = { to: string; search: Readonly<Record<string, string>> };
+type Toasts = {
+  say(text: string, more?: { isBad?: boolean; undo?: () => Promise<unknown>; place?: Place }): void;
+};
 
 const ToastContext = createContext<Toasts>({ say: () => undefined });
 
@@ -27,8 +33,9 @@ const span = 8_000;
 export function ToastProvider({ children }: { children: ReactNode }) {
   const [toasts, setToasts] = useState<readonly Toast[]>([]);
   const remove = useCallback((id: number) => setToasts((all) => all.filter((one) => one.id !== id)), []);
-  const say = useCallback<Toasts["say"]>((text, { isBad = false, undo } = {}) => {
-    const added = { id: Math.random(), text, isBad, isHeld: false, ...(undo && { undo }) };
+  const say = useCallback<Toasts["say"]>((text, { isBad = false, undo, place } = {}) => {
+    const id = Math.random();
+    const added = { id, text, isBad, isHeld: false, ...(undo && { undo }), ...(place && { place }) };
     setToasts((all) => [...all.filter(({ isHeld }, at) => isHeld || at >= all.length - 2), added]);
   }, []);
   const hold = useCallback(
@@ -83,6 +90,11 @@ function ToastRow({ toast, undo, remove, hold }: RowProps) {
       <span className="grow">
         <Visible text={text} />
       </span>
+      {toast.place && (
+        <PageLink className="btn sm" {...toast.place}>
+          Show
+        </PageLink>
+      )}
       {toast.undo && (
         <Button isSmall onClick={undo}>
           Undo

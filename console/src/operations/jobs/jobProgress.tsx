@@ -1,3 +1,5 @@
+import { useQueryClient } from "@tanstack/react-query";
+import { useEffect } from "react";
 import { CircleStop } from "lucide-react";
 import type { Response } from "../../api/client.ts";
 import { send } from "../../api/client.ts";
@@ -38,9 +40,14 @@ const waits = { canary: "Canary", disk: "Disk full", budget: "Budget spent" } as
 
 const isActive = ({ state }: Job): boolean => state === "running" || state === "waiting";
 
-/** One job, read again until it ends. */
+/** One job, read again until it ends. The page and the counts of the navigation are then read again. */
 export function JobProgress({ id }: { id: string }) {
+  const client = useQueryClient();
   const found = useRead("GET /v2/jobs/{jobId}", { params: { jobId: id } }, { every: 1_000 });
+  const hasEnded = found.data !== undefined && !isActive(found.data);
+  useEffect(() => {
+    if (hasEnded) void client.invalidateQueries();
+  }, [client, hasEnded]);
   return found.data ? <JobRow job={found.data} /> : null;
 }
 

@@ -10,6 +10,7 @@ import { PageLink } from "../../parts/link.tsx";
 import { Loaded, Panel } from "../../parts/panel.tsx";
 import { Glyph } from "../../parts/state.tsx";
 import { SkeletonRows } from "../../parts/trouble.tsx";
+import { Visible } from "../../parts/visible.tsx";
 import { formatCount, formatMany } from "../../parts/words.ts";
 import { Page } from "../../shell/shell.tsx";
 import { useDo } from "../../shell/toasts.tsx";
@@ -146,7 +147,13 @@ function NeedRow({ need }: { need: Need }) {
       <Glyph state={need.glyph} />
       <div className="grow">
         <div className="l1">
-          <Shortened text={need.title} />
+          {place ? (
+            <PageLink className="t" to={place.to} search={place.search ?? {}}>
+              <Visible text={need.title.slice(0, 200)} />
+            </PageLink>
+          ) : (
+            <Shortened text={need.title} />
+          )}
         </div>
         <div className="l2">
           {need.about !== undefined && <Shortened text={need.about} />}

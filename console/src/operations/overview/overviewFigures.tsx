@@ -152,6 +152,7 @@ function Held({ held }: { held: Overview["held"] }) {
           <Bars
             entries={entries.map((gate) => ({
               name: gateNames[gate],
+              to: { to: "/messages", search: { gate } },
               value: held[gate].count,
               fill: "f-gate",
               sub: describeOldest(held[gate].oldestAt, now),

@@ -104,12 +104,12 @@ const columns: readonly Column<Source>[] = [
   },
   {
     head: "Accepted",
-    className: "num p2 w-s",
+    className: "num p2 w-s c-more",
     cell: ({ accepted }) => formatCount(accepted),
   },
   {
     head: "Rejected",
-    className: "num p2 w-s",
+    className: "num p2 w-s c-more",
     cell: ({ rejected }) => <span className={rejected > 0 ? "code-bad" : ""}>{formatCount(rejected)}</span>,
   },
   {

@@ -4,7 +4,7 @@ import type { Response } from "../../api/client.ts";
 import { send } from "../../api/client.ts";
 import { useRead } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
-import { Button, Id } from "../../parts/basics.tsx";
+import { Button, Id, Time } from "../../parts/basics.tsx";
 import { Codes } from "../../parts/codes.tsx";
 import { PageLink } from "../../parts/link.tsx";
 import { Headers, Payload } from "../../parts/payload.tsx";
@@ -13,7 +13,7 @@ import { State } from "../../parts/state.tsx";
 import { Failed, SkeletonRows } from "../../parts/trouble.tsx";
 import { useDo } from "../../shell/toasts.tsx";
 import { Replay } from "./replay.tsx";
-import { DrawerHead, useDrawer } from "../messages/drawer.tsx";
+import { DrawerHead, Settings, useDrawer } from "../messages/drawer.tsx";
 
 type DeadLetter = Response<"GET /v2/dlq/{dlqId}">;
 
@@ -79,6 +79,15 @@ const Details = ({ of }: { of: DeadLetter }) => (
       </section>
     )}
     <section>
+      <h2>
+        Settings
+        <span className="end">
+          failed <Time at={readFailureTime(of.dlqId)} />
+        </span>
+      </h2>
+      <Settings message={of} />
+    </section>
+    <section>
       <h2>Request</h2>
       <Payload text={of.body} base64={of.bodyBase64} label="Body of the message" />
     </section>
@@ -105,6 +114,9 @@ const Details = ({ of }: { of: DeadLetter }) => (
     </section>
   </>
 );
+
+/** Returns when a dead letter failed: its id begins with the time. */
+const readFailureTime = (dlqId: string): number => Number(dlqId.slice(0, dlqId.indexOf("-")));
 
 /** Buttons that publish a dead letter again, or delete it. */
 function DeadLetterActions({ of, close }: { of: DeadLetter; close(): void }) {

@@ -13,6 +13,7 @@ import { Loaded, Panel } from "../../parts/panel.tsx";
 import { showHidden } from "../../parts/hidden.ts";
 import { Visible } from "../../parts/visible.tsx";
 import type { Column } from "../../parts/table.tsx";
+import { isControl } from "../../parts/table.tsx";
 import { Empty } from "../../parts/trouble.tsx";
 import { fillStatus, formatCount, formatMany } from "../../parts/words.ts";
 import { InDrawer, Page } from "../../shell/shell.tsx";
@@ -153,7 +154,7 @@ function GroupRow({ group, query, plan }: GroupsProps & { group: Group }) {
   };
   return (
     <article className="group">
-      <div className="group-row short">
+      <div className="group-row short" onClick={(event) => !isControl(event.target) && setIsOpen(!isOpen)}>
         <button
           type="button"
           className="expander"
@@ -236,8 +237,10 @@ const columns: readonly Column<DeadLetter>[] = [
   {
     head: "Dead letter",
     className: "c-what",
-    cell: ({ dlqId, method, url, label }) => (
-      <MessageCell id={dlqId} method={method} url={url} label={label} />
+    cell: ({ dlqId, method, url, label, replays = [] }) => (
+      <MessageCell id={dlqId} method={method} url={url} label={label}>
+        {replays.length > 0 && <span className="t">published again</span>}
+      </MessageCell>
     ),
   },
   responseColumn(),

@@ -33,7 +33,7 @@ export function Replay({ of, close }: { of: DeadLetter; close(): void }) {
   const params = { dlqId: of.dlqId };
   const replay = async (): Promise<void> => {
     const { messageId } = await send("POST /v2/dlq/{dlqId}/replay", { params, body });
-    say(`Published as ${messageId}`);
+    say(`Published as ${messageId}`, { place: { to: "/messages", search: { open: messageId } } });
   };
   const set = (change: Partial<Draft>): void => setDraft({ ...draft, ...change });
   return (

@@ -84,13 +84,13 @@ const columns: readonly Column<Key>[] = [
   },
   {
     head: "Parallelism",
-    className: "num p1 w-m",
+    className: "num p1 w-m c-more",
     cell: ({ parallelismCount, parallelismMax }) =>
       parallelismMax > 0 ? `${formatCount(parallelismCount)} of ${formatCount(parallelismMax)}` : "no limit",
   },
   {
     head: "Rate",
-    className: "num p2 w-where",
+    className: "num p2 w-where c-more",
     cell: ({ rateCount, rateMax, ratePeriod }) =>
       rateMax > 0
         ? `${formatCount(rateCount)} of ${formatCount(rateMax)} in ${formatSpan(ratePeriod * 1000)}`

@@ -16,7 +16,7 @@ import { focusAgain } from "../../parts/dialog.tsx";
 import { isTyping } from "../../shell/shortcuts.tsx";
 import { useToasts } from "../../shell/toasts.tsx";
 import { Attempts } from "./attempts.tsx";
-import { CancelMessage, SendNow } from "./help.tsx";
+import { CancelMessage, RetryFailed, SendNow } from "./help.tsx";
 import type { LogEntry } from "./states.ts";
 import { logStates, stateOfWait } from "./states.ts";
 import { WhyItWaits } from "./why.tsx";
@@ -54,6 +54,7 @@ export function MessageDrawer({ id, close }: { id: string; close(): void }) {
         <span className="grow" />
         {shown?.waitingOn !== undefined && <CancelMessage id={id} />}
         <SendNow id={id} wait={shown?.waitingOn?.[0]} />
+        {shown?.dlqId !== undefined && <RetryFailed dlqId={shown.dlqId} />}
       </DrawerHead>
       <div
         key={isWaiting ? "loading" : "ready"}
@@ -203,7 +204,10 @@ function MessageParts({ message }: { message: Message }) {
   );
 }
 
-function Settings({ message }: { message: Message }) {
+type SettingsProps = { message: Omit<Message, "waitingOn" | "outcomes" | "state" | "dueAt" | "attempts"> };
+
+/** The settings of a message or of a dead letter. */
+export function Settings({ message }: SettingsProps) {
   const {
     queueName,
     flowControlKey,

@@ -1,4 +1,4 @@
-import { Play, Send, X } from "lucide-react";
+import { Play, RotateCw, Send, X } from "lucide-react";
 import { send } from "../../api/client.ts";
 import { useMay } from "../../api/session.ts";
 import { Button } from "../../parts/basics.tsx";
@@ -86,4 +86,28 @@ export function SendNow({ id, wait }: { id: string; wait: Wait | undefined }) {
       Send now
     </Button>
   ) : null;
+}
+
+/** A link to the dead letter of a failed message, and the button that retries it. */
+export function RetryFailed({ dlqId }: { dlqId: string }) {
+  const may = useMay();
+  const act = useDo();
+  const retry = () => send("POST /v2/dlq/retry/{dlqId}", { params: { dlqId } });
+  return (
+    <>
+      <PageLink className="btn sm" to="/dead-letters" search={{ open: dlqId }}>
+        Dead letter
+      </PageLink>
+      {may.manage && (
+        <Button
+          isSmall
+          kind="primary"
+          icon={RotateCw}
+          onClick={() => void act(retry, "The message is published again")}
+        >
+          Retry
+        </Button>
+      )}
+    </>
+  );
 }

@@ -81,7 +81,8 @@ export function readFailureMessage(body: Bytes): Pick<RunFailure, "said"> {
       typeof answer !== "object" ||
       answer === null ||
       !("message" in answer) ||
-      typeof answer.message !== "string"
+      typeof answer.message !== "string" ||
+      answer.message === ""
     )
       return {};
     const prefix =
@@ -93,4 +94,37 @@ export function readFailureMessage(body: Bytes): Pick<RunFailure, "said"> {
   } catch {
     return {};
   }
+}
+
+/**
+ * Returns what any destination says about a failure: the message of a client as in `readFailureMessage`, or
+ * `{"error": "…"}` or `{"error": {"message": "…"}}`, or the first line of plain text.
+ */
+export function readResponseMessage(body: Bytes): Pick<RunFailure, "said"> {
+  if (body.byteLength > maxReadBytes) return {};
+  const text = new TextDecoder().decode(body).trim();
+  if (!text.startsWith("{")) return toSaid(readFirstLine(text));
+  const known = readFailureMessage(body);
+  return known.said === undefined ? toSaid(readErrorField(text)) : known;
+}
+
+function toSaid(text: string): Pick<RunFailure, "said"> {
+  const said = truncateText(text, maxErrorLength);
+  return said === "" ? {} : { said };
+}
+
+function readErrorField(text: string): string {
+  try {
+    const { error } = JSON.parse(text) as { error?: unknown };
+    const told = typeof error === "object" && error && "message" in error ? error.message : error;
+    return typeof told === "string" ? told : "";
+  } catch {
+    return "";
+  }
+}
+
+/** Returns the first line of plain text. It is empty for HTML, for other JSON and for binary data. */
+function readFirstLine(text: string): string {
+  const [line = ""] = text.split(/[\r\n]/, 1);
+  return /^[<["]|^(?:null|true|false)$|[\p{Cc}\uFFFD]/u.test(line) ? "" : line;
 }

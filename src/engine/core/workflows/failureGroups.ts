@@ -3,7 +3,13 @@ import type { Millis } from "../values/basics.ts";
 import type { StepHead } from "../model/runPost.ts";
 import type { StoredMessage } from "../model/message.ts";
 import type { FailedStep } from "../model/failureText.ts";
-import { findFailedStep, formatFailure, maxErrorLength } from "../model/failureText.ts";
+import {
+  findFailedStep,
+  formatFailure,
+  formatRunFailure,
+  maxErrorLength,
+  readResponseMessage,
+} from "../model/failureText.ts";
 import { readIdTime } from "../values/ids.ts";
 
 /**
@@ -37,11 +43,15 @@ type FailedEntry = { deadLetter: DeadLetter; message: StoredMessage; head: StepH
 /** Returns the properties by which a dead letter of a message or a run is grouped. */
 export function summarizeFailure({ deadLetter, message, head }: FailedEntry): FailureSummary {
   const { id, run, status, headers } = deadLetter;
-  const error = formatFailure(deadLetter, message.redaction);
-  const common = { dlqId: id, time: readIdTime(id), error };
-  return run
-    ? { ...common, url: run.url, ...findFailedStep(message.run?.stepKey, head, headers) }
-    : { ...common, url: message.url, status, stepName: null, afterStep: null };
+  const { redaction } = message;
+  const common = { dlqId: id, time: readIdTime(id) };
+  if (run) {
+    const error = formatFailure(deadLetter, redaction);
+    return { ...common, url: run.url, error, ...findFailedStep(message.run?.stepKey, head, headers) };
+  }
+  const failure = { error: deadLetter.error ?? "", status, ...readResponseMessage(deadLetter.body) };
+  const error = formatRunFailure(failure, redaction);
+  return { ...common, url: message.url, error, status, stepName: null, afterStep: null };
 }
 
 /**

@@ -3,6 +3,7 @@ import {
   findFailedStep,
   formatRunFailure,
   formatFailure,
+  readResponseMessage,
 } from "../../../../src/engine/core/model/failureText.ts";
 import type { StepHead } from "../../../../src/engine/core/model/runPost.ts";
 import { bytes } from "../commandRunner.ts";
@@ -64,4 +65,25 @@ describe("the step that failed", () => {
       expect(findFailedStep("r2", head, [[name, ""]])).toEqual({ stepName: null, afterStep: "two" });
     },
   );
+});
+
+describe("what a destination says about a failure", () => {
+  test.each([
+    ['{"error":"TypeError","message":"boom"}', "TypeError: boom"],
+    ['{"message":"","error":"no stock"}', "no stock"],
+    ['{"error":{"code":7,"message":"no stock"}}', "no stock"],
+    ['{"error":{"message":7}}', undefined],
+    ['{"error":', undefined],
+    ["\n deadlock detected\r\n  at line 3", "deadlock detected"],
+    ["<html><h1>Bad gateway</h1></html>", undefined],
+    ['"text"', undefined],
+    ["[1]", undefined],
+    ["null", undefined],
+    ["\u0000\u0001", undefined],
+    ["", undefined],
+    ["x".repeat(2_000), `${"x".repeat(1_199)}…`],
+    ["x".repeat(100_000), undefined],
+  ])("in %j", (body, said) => {
+    expect(readResponseMessage(bytes(body)).said).toBe(said);
+  });
 });
