@@ -4,6 +4,7 @@ import { operatorPassword } from "./consoleServer.ts";
 import { expectShown } from "./measures.ts";
 import { describeConsole } from "./openConsole.ts";
 import { listDialogs, openPage } from "./pages.ts";
+import { call } from "./seed.ts";
 
 /** Returns the computed value of a property of an element. */
 const readStyle = (locator: Locator, name: string): Promise<string> =>
@@ -142,5 +143,58 @@ describeConsole("how pages look", (open) => {
     await openPage(page, server, "/settings");
     expect((await page.locator(".settings > .nav").boundingBox())?.height).toBeLessThan(60);
     await page.setViewportSize({ width: 1280, height: 900 });
+  });
+
+  test("a queue that the server calls blocked is not shown as active", async () => {
+    const { page, server } = open;
+    await page.route("**/v2/overview", async (route) => {
+      const overview = (await (await route.fetch()).json()) as { conditions: object[] };
+      const blocked = { kind: "queue.blocked", level: "problem", subject: "parcels", text: "blocked" };
+      await route.fulfill({ json: { ...overview, conditions: [blocked, ...overview.conditions] } });
+    });
+    await openPage(page, server, "/queues");
+    const row = page.getByRole("row").filter({ hasText: "parcels" });
+    await expectShown(row.getByText("Blocked"));
+    await page.unrouteAll({ behavior: "ignoreErrors" });
+  });
+
+  test("the chart of the overview leaves out the minute that has just begun", async () => {
+    const { page, server } = open;
+    await page.route("**/v2/overview", async (route) => {
+      const overview = (await (await route.fetch()).json()) as { minutes: object[] };
+      const minutes = overview.minutes.map((minute, at) => ({
+        ...minute,
+        delivered: at === 9 ? 7 : 0,
+        failed: 0,
+      }));
+      await route.fulfill({ json: { ...overview, minutes, worstHosts: [] } });
+    });
+    await openPage(page, server, "/");
+    expect(await page.locator(".chart tbody tr").count()).toBe(14);
+    // The line begins at the tenth of 14 minutes, and not at the edge.
+    expect(await page.locator(".ch-line").getAttribute("d")).toMatch(/^M664\.6 /);
+    await expectShown(page.getByText("No host fails"));
+    await page.unrouteAll({ behavior: "ignoreErrors" });
+  });
+
+  test("limits are shown with their units, and no plan that the account does not have", async () => {
+    const { page, server } = open;
+    await openPage(page, server, "/settings?part=limits");
+    await expectShown(page.getByRole("heading", { name: "Limits" }));
+    expect(await page.getByText(/^plan /).count()).toBe(0);
+    expect(await page.locator(".limits").innerText()).not.toMatch(/\d{7}/);
+  });
+
+  test("a long URL keeps its end", async () => {
+    const { page, server } = open;
+    const path = `/ok/${"long-".repeat(60)}end-of-the-url`;
+    await call(server, `POST /v2/publish/${server.destinations.url}${path}`, {
+      headers: { "svc-delay": "1d", "svc-label": "long-url" },
+    });
+    await openPage(page, server, "/messages?label=long-url");
+    const cell = await page.locator("td.c-what").boundingBox();
+    const end = await page.locator("td.c-what .url > :last-child").boundingBox();
+    expect((end?.x ?? 0) + (end?.width ?? 0)).toBeLessThanOrEqual((cell?.x ?? 0) + (cell?.width ?? 0));
+    expect(end?.width).toBeGreaterThan(60);
   });
 });
