@@ -35,7 +35,7 @@ type Place = { node: SyntaxNode; scope: Scope; field: string };
 /** Errors whose constructors take the text first. The constructor of `Refusal` takes a code before it. */
 const textErrors = new RegExp(
   String.raw`^(?:\w+Refused|CannotStart|CallRejection|Unsendable|BadResponse|EgressRefusal|Unavailable|` +
-    String.raw`ConnectionLost)$`,
+    String.raw`ConnectionLost|NoStore)$`,
 );
 
 const levels = /^(?:debug|info|warn|error|fatal)$/;

@@ -3,6 +3,7 @@ import type { ClientRequest, IncomingMessage, RequestOptions } from "node:http";
 import { request as requestHttp } from "node:http";
 import { alarm } from "../engine/clock/clock.ts";
 import { minute, second } from "../engine/core/values/time.ts";
+import { findUntrustedCertificate } from "../engine/core/values/untrustedCertificate.ts";
 import type { NeededFields } from "./responseFields.ts";
 import { findMissing } from "./responseFields.ts";
 import { CommandFailed } from "./terminal/commandFailed.ts";
@@ -212,12 +213,9 @@ function toUnreachable(url: string, error: unknown): CommandFailed {
   const message = error instanceof Error ? error.message : String(error);
   if (code === "ERR_UNESCAPED_CHARACTERS" || code === "ERR_INVALID_CHAR")
     return new CommandFailed("usage", `the request has characters that HTTP forbids: ${toSafeLine(message)}`);
-  if (/CERT|SIGNED|ISSUER|ALTNAME/.test(code))
-    return new CommandFailed(
-      "unavailable",
-      `${url}: its certificate is not trusted (${toSafeLine(code)}); ` +
-        "name its authority in NODE_EXTRA_CA_CERTS",
-    );
+  const untrusted = findUntrustedCertificate(error);
+  if (untrusted)
+    return new CommandFailed("unavailable", `${url}: ${toSafeLine(untrusted.problem)}; ${untrusted.fix}`);
   const cause = causes[code] ?? toSafeLine(message || code);
   return new CommandFailed(
     "unavailable",

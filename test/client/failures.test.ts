@@ -1,4 +1,5 @@
 import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
 import {
   chmodSync,
   lstatSync,
@@ -9,9 +10,12 @@ import {
   symlinkSync,
   writeFileSync,
 } from "node:fs";
+import { createServer } from "node:https";
+import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { findServer, storeLogin } from "../../src/client/storedLogin.ts";
+import { serverCertificate } from "../engine/delivery/http/authority.ts";
 import { commandsFor, startCommand } from "./startCommand.ts";
 import {
   developmentToken,
@@ -160,6 +164,12 @@ describe("a command that fails says in one sentence what to do:", () => {
       code: 5,
       err: expect.stringContaining("use http://"),
     });
+    const secure = createServer(serverCertificate).listen(0, "127.0.0.1");
+    await once(secure, "listening");
+    const secureUrl = `https://127.0.0.1:${(secure.address() as AddressInfo).port}`;
+    const untrusted = await run({ ...token, WAYPOST_URL: secureUrl }, "queues");
+    secure.close();
+    expect(untrusted).toMatchObject({ code: 5, err: expect.stringContaining("NODE_EXTRA_CA_CERTS") });
     const read = commandsFor(url);
     expect(await read("messages", "get", "msg_1")).toMatchObject({ code: 3 });
     expect(await read("messages", "list", "--state", "lost")).toMatchObject({

@@ -1,6 +1,10 @@
 import type { EndpointCall, RunWaitReason, RunWaitState } from "../../engine/core/explain/whyRunWaits.ts";
 import { listDoneSteps, listRunWaitReasons, readCall } from "../../engine/core/explain/whyRunWaits.ts";
-import { findFailedStep, formatRunFailure } from "../../engine/core/model/failureText.ts";
+import {
+  findFailedStep,
+  formatRunFailure,
+  lacksFailureFunction,
+} from "../../engine/core/model/failureText.ts";
 import type { Run, Step } from "../../engine/core/model/run.ts";
 import { readRunPart } from "../../engine/core/model/stepId.ts";
 import type { Millis } from "../../engine/core/values/basics.ts";
@@ -126,7 +130,10 @@ function formatFailure({ failure, continuedBy, redaction }: Run, steps: readonly
   const { stepName } = findFailedStep(step && readRunPart(step.id), step?.head, failure.headers);
   const called = formatCall(readCall(step), "was");
   const where = stepName === null ? `when ${called}` : `at step ${JSON.stringify(stepName)}`;
-  const callback = failure.callback ? `; its failure callback is in state ${failure.callback.state}` : "";
+  const callback =
+    failure.callback && !lacksFailureFunction(failure.callback.responseHeaders ?? [])
+      ? `; its failure callback is in state ${failure.callback.state}`
+      : "";
   const next = continuedBy ? `; resumed as ${continuedBy.runId}` : "";
   return `, ${where}: ${formatRunFailure(failure, redaction)}${callback}${next}`;
 }

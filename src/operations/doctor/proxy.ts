@@ -1,4 +1,5 @@
 import type { CheckResult } from "./finding.ts";
+import { findUntrustedCertificate } from "../../engine/core/values/untrustedCertificate.ts";
 import type { ServerConfig } from "../../settings/config.ts";
 import { ok, problem, skipped, toErrorText, warning } from "./finding.ts";
 import { type Reply, requestReply, type SentBody } from "./request.ts";
@@ -54,12 +55,8 @@ export async function checkProxy({
   if (publicUrl === "") return skipped("no --public-url is set, so no proxy was tried");
   const prefix = new URL(publicUrl).pathname.replace(/\/$/, "");
   const send: Send = (path, sent) => requestReply(publicUrl, `${prefix}${path}`, sent);
-  const health = await send("/v2/health").catch((error: unknown) => toErrorText(error));
-  if (typeof health === "string" || health.status !== 200)
-    return problem(
-      `${publicUrl}/v2/health: ${typeof health === "string" ? health : `status ${health.status}`}`,
-      "correct --public-url, or let the proxy pass every path to the server",
-    );
+  const health = await send("/v2/health").then(judgeHealth, judgeUnreachable);
+  if (health) return problem(`${publicUrl}/v2/health: ${health.problem}`, health.fix);
   const changes = [...(await findPathChanges(send, prefix)), ...(await findQueryChanges(send))];
   if (changes.length > 0) {
     const list = (texts: readonly string[], separator: string): string => [...new Set(texts)].join(separator);
@@ -77,6 +74,14 @@ export async function checkProxy({
   }
   return judgeBodies({ publicUrl, maxBody, send });
 }
+
+const passFix = "correct --public-url, or let the proxy pass every path to the server";
+
+const judgeHealth = ({ status }: Reply) =>
+  status === 200 ? null : { problem: `status ${status}`, fix: passFix };
+
+const judgeUnreachable = (error: unknown) =>
+  findUntrustedCertificate(error) ?? { problem: toErrorText(error), fix: passFix };
 
 const publishPath = "/v2/publish/https://example.com";
 /** A login of the console is the only request without a token whose body the server reads: up to 1 MiB. */

@@ -4,6 +4,7 @@ import { isWaiterOf } from "../../engine/core/model/run.ts";
 import type { AccountId, Millis } from "../../engine/core/values/basics.ts";
 import { minute } from "../../engine/core/values/time.ts";
 import { createQueries } from "../../engine/store/catalog/queries.ts";
+import { NoStore } from "../../engine/store/layout/storageErrors.ts";
 import type { OldestDue } from "../../engine/store/layout/storageReads.ts";
 import { formatMoved, readMoved } from "../../engine/store/sql/movedMark.ts";
 import { assertSchema } from "../../engine/store/sql/schema.ts";
@@ -34,7 +35,9 @@ export async function checkStore(
   try {
     view = await openForChecks(settings);
   } catch (error) {
-    return [{ check: "store", verdict: "problem", text: toErrorText(error), fix: openAdvice(settings) }];
+    return [
+      { check: "store", verdict: "problem", text: toErrorText(error), fix: openAdvice(settings, error) },
+    ];
   }
   try {
     const schema = await runChecks([{ name: "schema", run: () => checkSchema(view) }]);
@@ -47,10 +50,12 @@ export async function checkStore(
   }
 }
 
-const openAdvice = ({ databaseUrl }: ServerConfig): string =>
-  databaseUrl === ""
+function openAdvice({ databaseUrl }: ServerConfig, error: unknown): string {
+  if (error instanceof NoStore) return "start the server once, or name another database";
+  return databaseUrl === ""
     ? "run the command as the user of the server; if the file is damaged, waypost restore <backup>"
     : "check WAYPOST_DATABASE_URL with psql, and that PostgreSQL runs";
+}
 
 const listStoreChecks = (view: StoreView, { isServed }: { isServed: boolean }): Check[] => [
   ...(view.database === "postgres"

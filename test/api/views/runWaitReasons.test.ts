@@ -340,6 +340,21 @@ describe("a run that has ended", () => {
     [
       {
         state: "RUN_FAILED",
+        failure: {
+          ...failure,
+          messageId: "msg_i",
+          error: "no answer",
+          callback: {
+            ...{ state: "CALLBACK_SUCCESS", messageId: "m", url },
+            responseHeaders: [["upstash-workflow-failure-callback-notfound", "true"]],
+          },
+        },
+      },
+      `failed at ${later}, 1 step done, when the endpoint was called for the first time: no answer`,
+    ],
+    [
+      {
+        state: "RUN_FAILED",
         failure: { ...failure, said: "always 17", headers: [["Upstash-Error-Step-Name", "boom"]] },
       },
       `failed at ${later}, 1 step done, at step "boom": always 17`,

@@ -148,7 +148,10 @@ describe("waypost doctor", () => {
 test("waypost doctor checks a PostgreSQL database", async () => {
   const url = await freshDatabase();
   const store = ["--database-url", url];
-  expect((await doctor(store)).checks.get("store")?.text).toContain("the database has no store yet");
+  expect((await doctor(store)).checks.get("store")).toMatchObject({
+    text: expect.stringContaining("the database has no store yet"),
+    fix: "start the server once, or name another database",
+  });
   await startWaypost(["start", "--port", "0", "--data", temporaryFolder(), ...store]);
   await readCredentials(...store);
   const { checks } = await doctor(store);
@@ -163,7 +166,7 @@ test("waypost doctor checks a PostgreSQL database", async () => {
   expect(checks.get("postgres")?.text).toMatch(/^PostgreSQL 18/);
   const nowhere = await doctor(["--database-url", "postgres://127.0.0.1:1/x"]);
   expect(nowhere).toMatchObject({ code: 1 });
-  expect(nowhere.checks.get("store")).toMatchObject({ verdict: "problem" });
+  expect(nowhere.checks.get("store")).toMatchObject({ verdict: "problem", fix: /WAYPOST_DATABASE_URL/ });
 });
 
 describe("waypost doctor egress", () => {

@@ -1,7 +1,9 @@
 import { once } from "node:events";
 import { createServer, request } from "node:http";
+import { createServer as createSecureServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
+import { serverCertificate } from "../../engine/delivery/http/authority.ts";
 import { findFreePort } from "../../freePort.ts";
 import { checkPorts } from "../../../src/operations/doctor/ports.ts";
 import { limits } from "../../../src/engine/core/values/limits.ts";
@@ -93,6 +95,18 @@ test("the check of a proxy names what the proxy changes, and what to set", async
   });
   expect(await checkAt("http://127.0.0.1:1")).toMatchObject({ verdict: "problem" });
   expect(await check(() => 502)).toMatchObject({ verdict: "problem", text: /status 502/ });
+});
+
+test("the check of a proxy with an untrusted certificate names NODE_EXTRA_CA_CERTS", async () => {
+  const proxy = createSecureServer(serverCertificate).listen(0, "127.0.0.1");
+  await once(proxy, "listening");
+  onTestFinished(() => void proxy.close());
+  const url = `https://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
+  expect(await checkAt(url)).toEqual({
+    verdict: "problem",
+    text: `${url}/v2/health: its certificate is not trusted (UNABLE_TO_VERIFY_LEAF_SIGNATURE)`,
+    fix: "name the file of its authority in NODE_EXTRA_CA_CERTS",
+  });
 });
 
 test("the check of a proxy does not say ok if a large body was not passed", async () => {

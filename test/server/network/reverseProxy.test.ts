@@ -13,10 +13,13 @@ import { developmentToken, runWaypost, startDestination, startWaypost, temporary
 const guide = readFileSync(join(import.meta.dirname, "../../../docs/guides/reverse-proxy.md"), "utf8");
 
 /** Returns the part of the guide between two texts. */
-function cut(from: string, to: string): string {
-  const start = guide.indexOf(from) + from.length;
-  return guide.slice(start, guide.indexOf(to, start));
+function cut(from: string, to: string, text = guide): string {
+  const start = text.indexOf(from) + from.length;
+  return text.slice(start, text.indexOf(to, start));
 }
+
+/** The section with the rules that refuse requests about accounts. */
+const refusing = cut("## Requests about accounts\n", "\n## ");
 
 /** Replaces texts, each of which must be there. */
 const replaceAll = (text: string, changes: readonly (readonly [string, string])[]): string =>
@@ -25,7 +28,8 @@ const replaceAll = (text: string, changes: readonly (readonly [string, string])[
     return before.replace(part, by);
   }, text);
 
-type Place = { folder: string; port: number; upstream: number };
+/** `refusesAccounts`: the configuration has the rules of the guide that refuse requests about accounts. */
+type Place = { folder: string; port: number; upstream: number; refusesAccounts: boolean };
 type Proxy = { name: string; program: string | null; args(place: Place): string[] };
 
 /** The proxies of the guide, with the configuration of the guide for other ports and certificates. */
@@ -33,11 +37,13 @@ const proxies: Proxy[] = [
   {
     name: "nginx",
     program: findProgram("nginx", { inPackage: "nginx", at: "usr/sbin/nginx", versionFlag: "-v" }),
-    args: ({ folder, port, upstream }) => {
+    args: ({ folder, port, upstream, refusesAccounts }) => {
+      const rules = refusesAccounts ? cut("```nginx\n", "```", refusing) : "";
       const server = replaceAll(cut("```nginx\n", "```"), [
         ["listen 443 ssl", `listen 127.0.0.1:${port} ssl`],
         ["/etc/ssl/queue.pem", join(folder, "queue.pem")],
         ["/etc/ssl/queue.key", join(folder, "queue.key")],
+        ["  location /", `${rules}  location /`],
         ["127.0.0.1:8080", `127.0.0.1:${upstream}`],
       ]);
       const temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
@@ -54,9 +60,10 @@ const proxies: Proxy[] = [
   {
     name: "Caddy",
     program: findProgram("caddy", { inPackage: "caddy", at: "usr/bin/caddy", versionFlag: "version" }),
-    args: ({ folder, port, upstream }) => {
+    args: ({ folder, port, upstream, refusesAccounts }) => {
+      const rules = refusesAccounts ? cut("```text\n", "```", refusing) : "";
       const site = replaceAll(cut("```text\nqueue.example.com {", "```"), [
-        ["127.0.0.1:8080", `127.0.0.1:${upstream}`],
+        ["reverse_proxy 127.0.0.1:8080", `${rules}\n reverse_proxy 127.0.0.1:${upstream}`],
       ]);
       const options = "{\n admin off\n auto_https disable_redirects\n skip_install_trust\n}";
       const tls = `tls ${join(folder, "queue.pem")} ${join(folder, "queue.key")}`;
@@ -68,7 +75,7 @@ const proxies: Proxy[] = [
 ];
 
 /** Starts the server, and the proxy in front of it. Returns a client that speaks TLS with the proxy. */
-async function startBehind({ program, args }: Proxy) {
+async function startBehind({ program, args }: Proxy, { refusesAccounts }: Pick<Place, "refusesAccounts">) {
   const folder = join(temporaryFolder(), "proxy");
   mkdirSync(folder);
   writeFileSync(join(folder, "queue.pem"), serverCertificate.cert);
@@ -81,7 +88,7 @@ async function startBehind({ program, args }: Proxy) {
   const server = await startWaypost(["dev", "--port", "0", ...flags]);
   const upstream = Number(new URL(server.url).port);
   const env = { PATH: process.env.PATH, HOME: folder, XDG_DATA_HOME: folder };
-  const child = spawn(program ?? "", args({ folder, port, upstream }), {
+  const child = spawn(program ?? "", args({ folder, port, upstream, refusesAccounts }), {
     env,
     stdio: ["ignore", "pipe", "pipe"],
   });
@@ -128,7 +135,7 @@ describe.each(proxies)("behind $name, with the configuration of the guide", (pro
 
   test("paths, large bodies, the console and streams arrive unchanged", async ({ skip }) => {
     if (proxy.program === null) skip(reason);
-    const { ask, publicUrl, folder, flags } = await startBehind(proxy);
+    const { ask, publicUrl, folder, flags } = await startBehind(proxy, { refusesAccounts: false });
     const destination = await startDestination();
     const body = Buffer.alloc(10 * 1024 * 1024, "0123456789abcdef");
     const url = `${destination.url}/a//b/%2F?c=d//e`;
@@ -154,5 +161,16 @@ describe.each(proxies)("behind $name, with the configuration of the guide", (pro
       verdict: "ok",
       text: `${publicUrl} passes paths and bodies of 1.0 MiB on unchanged, and takes the length of 10.0 MiB`,
     });
+  });
+
+  test("requests about accounts are refused with the rules for that, and no others", async ({ skip }) => {
+    if (proxy.program === null) skip(reason);
+    const { ask } = await startBehind(proxy, { refusesAccounts: true });
+    for (const path of ["/v2/admin/nodes", "/v2/%61dmin/nodes", "/v2/svc/users", "/v2/qstash/users"])
+      expect((await ask(path)).status, path).toBe(404);
+    const destination = await startDestination();
+    await ask(`/v2/publish/${destination.url}/v2/admin/nodes`, { method: "POST", body: "small" });
+    await vi.waitFor(() => expect(destination.arrivals).toHaveLength(1), { timeout: 120_000 });
+    expect(await ask("/console/")).toMatchObject({ status: 200 });
   });
 });

@@ -40,6 +40,16 @@ export const readFailedStepName = (headers: HeaderList): string | null =>
   ) || null;
 
 /**
+ * Reports whether the response to a failure callback says that the workflow has no function for it. Clients
+ * set the failure callback of every run.
+ */
+export const lacksFailureFunction = (headers: HeaderList): boolean =>
+  headers.some(
+    ([name, value]) =>
+      /^(svc|upstash)-workflow-failure-callback-notfound$/i.test(name) && value.toLowerCase() === "true",
+  );
+
+/**
  * Returns why a run failed: the server's error or, if there is none, the message of the endpoint. If the
  * redaction hides bodies, it hides the message of the endpoint too.
  */

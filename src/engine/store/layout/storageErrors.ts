@@ -25,3 +25,6 @@ export class Outdated extends Unavailable {}
  * are missing.
  */
 export class StorageRefused extends Error {}
+
+/** The database has no tables yet. */
+export class NoStore extends StorageRefused {}

@@ -11,7 +11,7 @@ import { HostSilent, whileHostAnswers } from "./hostProbe.ts";
 import { Unavailable } from "../layout/storageErrors.ts";
 import type { StorageReads } from "../layout/storageReads.ts";
 import { createSqlReads } from "../sql/reads.ts";
-import { StorageRefused } from "../layout/storageErrors.ts";
+import { NoStore } from "../layout/storageErrors.ts";
 import { assertOwnConnections } from "./pooling.ts";
 
 const readerCount = 4;
@@ -49,7 +49,7 @@ export function openReaders(location: DatabaseLocation, pause: Pause = untilWoke
 
 /**
  * Opens the storage reads alone, for tools that inspect a database without changing it. `name` must be unique
- * among all processes. Throws `StorageRefused` if the database has no store.
+ * among all processes. Throws `NoStore` if the database has no store.
  */
 export async function openPostgresReads(
   location: DatabaseLocation,
@@ -60,7 +60,7 @@ export async function openPostgresReads(
   const [schemaTable] = await connection.query("select to_regclass('store_schema')::text as name", []);
   if (schemaTable?.name) return { connection, storageReads: createSqlReads(connection), close };
   await close();
-  throw new StorageRefused('the database has no store yet; "waypost start --database-url <url>" creates one');
+  throw new NoStore('the database has no store yet; "waypost start --database-url <url>" creates one');
 }
 
 const untilWoken: Pause = (_, wake) =>
