@@ -75,6 +75,7 @@ export const groups: readonly Group[] = [
     title: "Operate",
     pages: {
       "Production checklist": "docs/production-checklist.md",
+      "PostgreSQL behind nginx, from nothing": "docs/guides/production-walkthrough.md",
       Installing: "docs/guides/installing.md",
       Configuration: "docs/configuration.md",
       "Behind a reverse proxy": "docs/guides/reverse-proxy.md",
