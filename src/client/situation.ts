@@ -79,7 +79,7 @@ function describeOverview(overview: Fields): string[] {
   });
   const hosts = readObjects(overview, "worstHosts");
   return [
-    ...describeConditions(overview, now),
+    ...describeConditions(overview, { now, failures: Number(deadLetters) }),
     ...formatPairs([
       [
         `last ${minutes.length} min`,
@@ -100,13 +100,18 @@ function describeOverview(overview: Fields): string[] {
 }
 
 /** Returns what is wrong, a line each, or that nothing is. */
-function describeConditions(overview: Fields, now: number): string[] {
+function describeConditions(
+  overview: Fields,
+  { now, failures }: { now: number; failures: number },
+): string[] {
   const conditions = readObjects(overview, "conditions");
-  const bad = conditions.filter((condition) => readLine(condition, "level") !== "note").length;
+  const bad =
+    conditions.filter((condition) => readLine(condition, "level") !== "note").length + (failures > 0 ? 1 : 0);
   const title =
     bad === 0 ? "Nothing needs attention." : `${bad} ${bad === 1 ? "thing needs" : "things need"} attention:`;
   return [
     bad === 0 ? title : styled("bold", title),
+    ...(failures > 0 ? [`  ${styled("red", "problem")}  Dead letters and failed runs: ${failures}`] : []),
     ...conditions.map((condition) => {
       const level = readLine(condition, "level");
       const since = formatAge(condition, "since", now);

@@ -1,6 +1,6 @@
 import type { Clock } from "../engine/clock/clock.ts";
 import type { RouteContext, Route } from "../api/route/route.ts";
-import type { Condition } from "../engine/core/explain/conditions.ts";
+import type { Condition } from "../engine/core/explain/condition.ts";
 import type { Account } from "../engine/core/model/account.ts";
 import type { AccountId, Millis, NodeId } from "../engine/core/values/basics.ts";
 import type { Delivery } from "../engine/core/model/delivery.ts";

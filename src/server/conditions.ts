@@ -1,8 +1,12 @@
 import { formatRefusal } from "../api/http/remedies.ts";
 import { readLimit, readPlan } from "../engine/core/accounts/plans.ts";
+import { findBudgetRefusal } from "../engine/core/limits/budget.ts";
 import { readNodeStates } from "../engine/core/cluster/nodeState.ts";
-import type { Condition, HostInFlight, ServerFacts } from "../engine/core/explain/conditions.ts";
-import { conditionWindow, findConditions, sortConditions } from "../engine/core/explain/conditions.ts";
+import type { Condition } from "../engine/core/explain/condition.ts";
+import type { ServerFacts } from "../engine/core/explain/conditions.ts";
+import type { HostInFlight } from "../engine/core/explain/hostConditions.ts";
+import { conditionWindow, sortConditions } from "../engine/core/explain/condition.ts";
+import { findConditions } from "../engine/core/explain/conditions.ts";
 import type { Account } from "../engine/core/model/account.ts";
 import type { HostFailures } from "../engine/core/node/failingLanes.ts";
 import type { AccountId, Millis, NodeId } from "../engine/core/values/basics.ts";
@@ -48,6 +52,7 @@ export const createConditions =
       ...stored,
       schedules: stored.schedules.map(withRemedy),
       server,
+      refuses: findAccountRefusal(account, now),
       storage: { used: sums[0]?.bytes ?? 0, max: readLimit(account, "storageBytes") },
       failing: deliveries.listFailingHosts(id),
       inFlight: deliveries.listInFlight(id),
@@ -71,7 +76,8 @@ async function readServerFacts(
     ({ id, changedAt }) => states.get(id) === "lost" && (changedAt ?? 0) > now() - conditionWindow,
   );
   return {
-    refuses: findRefusal({ store, notReadyReason }, takesChanges),
+    refuses: findRefusal(store, takesChanges),
+    notReady: notReadyReason(),
     isHeld: isOnHold(),
     lostBatches: lostBatches(),
     lostNodes: lost.map(({ id }) => id),
@@ -81,12 +87,16 @@ async function readServerFacts(
   };
 }
 
-function findRefusal(
-  { store, notReadyReason }: Pick<ConditionSources, "store" | "notReadyReason">,
-  takesChanges: boolean,
-): string | null {
+function findRefusal(store: Store, takesChanges: boolean): string | null {
   if (store.upkeep.disk?.isLow() === true) return "its disk is almost full";
-  return notReadyReason() ?? (takesChanges ? null : "it cannot save changes");
+  return takesChanges ? null : "it cannot save changes";
+}
+
+/** Returns why the publishes of an account are refused, or null. A full storage is another condition. */
+function findAccountRefusal(account: Account, now: Millis): string | null {
+  if (account.state === "passive") return "the account is disabled";
+  const refused = findBudgetRefusal(account, now);
+  return refused && formatRefusal(refused);
 }
 
 /** Returns a schedule with the command or request that helps after its last firing was skipped. */

@@ -44,7 +44,7 @@ test(
     }
     expect(found).toMatchObject([
       { kind: "host.failing", level: "problem", subject: new URL(failing.url).host },
-      { kind: "host.hanging", level: "problem", subject: silent },
+      { kind: "host.hanging", level: "warning", subject: silent },
     ]);
     expect(found[0]?.text).toMatch(/has accepted nothing for \d+ s: status 503$/);
     expect(found[1]?.text).toMatch(/has answered none of 3 deliveries in flight for \d+ s$/);

@@ -8,7 +8,7 @@ import type { PlanName } from "../../engine/core/model/accountTerms.ts";
 import type { Actor } from "../../engine/core/model/auditEntry.ts";
 import type { Verb } from "../../engine/core/model/rights.ts";
 import type { WebhookSource } from "../../engine/core/model/webhookSource.ts";
-import type { Condition } from "../../engine/core/explain/conditions.ts";
+import type { Condition } from "../../engine/core/explain/condition.ts";
 import type { LongWork } from "../../engine/core/node/longWork.ts";
 import type { Filter } from "../../engine/core/search/filter.ts";
 import type { AccountId, Brand, Bytes, Millis, NodeId } from "../../engine/core/values/basics.ts";

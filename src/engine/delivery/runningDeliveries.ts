@@ -1,6 +1,6 @@
 import type { TakenCapacity } from "../core/admission/capacity.ts";
 import { hasCapacity, laneName } from "../core/admission/capacity.ts";
-import type { HostInFlight } from "../core/explain/conditions.ts";
+import type { HostInFlight } from "../core/explain/hostConditions.ts";
 import type { HostFailures } from "../core/node/failingLanes.ts";
 import { FailingLanes } from "../core/node/failingLanes.ts";
 import type { AccountId, MessageId, Millis } from "../core/values/basics.ts";

@@ -2,13 +2,10 @@ import type { Alert, AlertEvent, AlertNotice, AlertSetting, ServerAlertSetting }
 import { alertEvents, droppedEvent } from "./alert.ts";
 import type { Account } from "../../engine/core/model/account.ts";
 import type { AccountId, Millis } from "../../engine/core/values/basics.ts";
-import type {
-  Condition,
-  ConditionFacts,
-  ConditionKind,
-  ServerFacts,
-} from "../../engine/core/explain/conditions.ts";
-import { conditionWindow, findDiskCondition, isStorageLow } from "../../engine/core/explain/conditions.ts";
+import type { Condition, ConditionKind } from "../../engine/core/explain/condition.ts";
+import type { ConditionFacts, ServerFacts } from "../../engine/core/explain/conditions.ts";
+import { conditionWindow } from "../../engine/core/explain/condition.ts";
+import { findDiskCondition, isStorageLow } from "../../engine/core/explain/conditions.ts";
 import { fingerprint } from "../../engine/core/values/fingerprint.ts";
 import { isSuccessStatus } from "../../engine/core/values/status.ts";
 import { hour, minute, second } from "../../engine/core/values/time.ts";
@@ -149,15 +146,23 @@ const patientEvents: ReadonlySet<AlertEvent> = new Set([
   "schedule.late",
 ]);
 
+/** The events that happen at one time. They stay a condition for longer than they cause alerts. */
+const singleEvents: ReadonlySet<AlertEvent> = new Set(["schedule.refused", "schedule.failing"]);
+
 const toEvent = (kind: ConditionKind): AlertEvent | undefined =>
   eventsOfKinds[kind] ?? alertEvents.find((event) => event === kind);
 
 /** Returns the notices about conditions. Something that works as it was set up causes none. */
 const findConditionNotices = ({ conditions, account: { alerts }, now }: Situation): AlertNotice[] =>
-  conditions.flatMap(({ kind, level, subject, text, since, count }): AlertNotice[] => {
+  conditions.flatMap((condition): AlertNotice[] => {
+    const { kind, level, subject, text, count } = condition;
+    const since = condition.oldestDueAt ?? condition.since ?? now;
     const event = toEvent(kind);
-    if (event === undefined || level === "note") return [];
-    if (patientEvents.has(event) && (since ?? now) > now - alerts.after) return [];
+    // A host that may always take this long causes no alert.
+    if (event === undefined || level === "note" || (kind === "host.hanging" && level !== "problem"))
+      return [];
+    if (patientEvents.has(event) && since > now - alerts.after) return [];
+    if (singleEvents.has(event) && since <= now - alertWindow) return [];
     return [{ event, subject, text, ...(count !== null && { count }) }];
   });
 

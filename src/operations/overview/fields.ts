@@ -14,8 +14,8 @@ import {
   word,
 } from "../../api/fields/field.ts";
 import { actorFields } from "../../api/fields/actor.ts";
-import type { Condition } from "../../engine/core/explain/conditions.ts";
-import { conditionKinds, conditionLevels } from "../../engine/core/explain/conditions.ts";
+import type { Condition } from "../../engine/core/explain/condition.ts";
+import { conditionKinds, conditionLevels, shortenConditions } from "../../engine/core/explain/condition.ts";
 import type { GateKind } from "../../engine/core/admission/gate.ts";
 import { gateKinds, parseGate } from "../../engine/core/admission/gate.ts";
 import type { HostAttempts } from "../../engine/core/accounts/hostStatistics.ts";
@@ -24,8 +24,6 @@ import type { Point } from "../../engine/core/accounts/statistics.ts";
 import type { CountUpTo, HeldAtGate, HostSituation, Situation } from "./situation.ts";
 import { maxSituationCount, situationMinutes } from "./situation.ts";
 
-/** The conditions that an overview lists. */
-const maxConditions = 100;
 /** The names of paused queues, flow-control keys and schedules in an overview. */
 const maxNames = 20;
 /** The hosts that an overview lists. */
@@ -161,6 +159,10 @@ const conditionFields: FieldsOf<Condition> = {
   ),
   text: text("A sentence for people.", ({ text }) => text),
   since: optional(time)("Since when, in Unix milliseconds. Absent if it is not known.", ({ since }) => since),
+  oldestDueAt: optional(time)(
+    "When the oldest message that waits was due, in Unix milliseconds. Absent if none waits.",
+    ({ oldestDueAt }) => oldestDueAt,
+  ),
   count: optional(count)(
     "The number of messages that wait, of deliveries in flight, or of rejected calls.",
     ({ count }) => count,
@@ -181,8 +183,10 @@ type ShownSituation = Situation & {
 /** The fields of the situation of an account. */
 export const situationFields: FieldsOf<ShownSituation> = {
   conditions: list(conditionFields)(
-    `The problems, the most urgent first, at most ${maxConditions}. The list is empty if there are none.`,
-    ({ conditions }) => conditions.slice(0, maxConditions),
+    "The problems, the most urgent first. The list is empty if there are none. It has at most 10 " +
+      "conditions of a kind. If there are more, the last of them has an empty subject, and its text says " +
+      "how many others there are.",
+    ({ conditions }) => shortenConditions(conditions),
   ),
   minutes: list(minuteFields)(
     `The last ${situationMinutes} minutes, the current one last.`,

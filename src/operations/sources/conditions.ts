@@ -1,10 +1,10 @@
-import type { Condition } from "../../engine/core/explain/conditions.ts";
-import { conditionWindow, makeCondition } from "../../engine/core/explain/conditions.ts";
+import type { Condition } from "../../engine/core/explain/condition.ts";
+import { conditionWindow, makeCondition } from "../../engine/core/explain/condition.ts";
 import type { WebhookSource } from "../../engine/core/model/webhookSource.ts";
 import type { AccountId, Millis } from "../../engine/core/values/basics.ts";
+import { limits } from "../../engine/core/values/limits.ts";
 import type { Store } from "../../engine/store/store.ts";
 
-const maxSources = 100;
 const maxRejections = 100;
 
 /** Returns the sources of an account that are paused, or have rejected calls of late. */
@@ -13,7 +13,7 @@ export async function findSourceConditions(
   account: AccountId,
   now: Millis,
 ): Promise<Condition[]> {
-  const sources = await store.read.listResources("sources", { account, limit: maxSources });
+  const sources = await store.read.listResources("sources", { account, limit: limits.sources });
   const rejecting = await Promise.all(
     sources.filter(({ rejected }) => rejected > 0).map((source) => findRejections(store, source, now)),
   );

@@ -1,7 +1,9 @@
 import { describe, expect, test } from "vitest";
 import type { Gate } from "../../../src/engine/core/admission/gate.ts";
-import type { Condition, ConditionFacts, ServerFacts } from "../../../src/engine/core/explain/conditions.ts";
-import { findConditions, makeCondition } from "../../../src/engine/core/explain/conditions.ts";
+import type { Condition } from "../../../src/engine/core/explain/condition.ts";
+import type { ConditionFacts, ServerFacts } from "../../../src/engine/core/explain/conditions.ts";
+import { makeCondition } from "../../../src/engine/core/explain/condition.ts";
+import { findConditions } from "../../../src/engine/core/explain/conditions.ts";
 import type { AlertFacts, FoundAlerts } from "../../../src/operations/alerts/pickAlerts.ts";
 import {
   countDropped,
@@ -43,9 +45,18 @@ function findAll(
 ): FoundAlerts {
   const { deadLetters, disk, ...facts } = { ...quiet, ...known };
   const server = {
-    ...{ refuses: null, isHeld: false, lostBatches: 0, lostNodes: [], copy: null, disk, isOperators: true },
+    ...{
+      refuses: null,
+      notReady: null,
+      isHeld: false,
+      lostBatches: 0,
+      lostNodes: [],
+      copy: null,
+      disk,
+      isOperators: true,
+    },
   };
-  const found = findConditions({ ...facts, server, inFlight: [], pauses: [] }, at);
+  const found = findConditions({ ...facts, server, refuses: null, inFlight: [], pauses: [] }, at);
   const alerts = { url: "https://ops.example/", after: 5 * minute, events };
   const account = { alerts, ...(lastRotation && { lastRotation }) };
   const conditions = [...found, ...others];
@@ -82,6 +93,7 @@ const attempts = (host: string, results: readonly (readonly [ago: number, status
     error: null,
     attempt: { host, startedAt: now - ago, duration: 5, node: "nod" },
     tags: [],
+    states: [],
   })) as unknown as Facts["log"];
 
 describe("an alert is created for", () => {
@@ -174,7 +186,14 @@ describe("an alert is created for", () => {
       [6 * minute, 500],
       [2 * minute, 500],
     ]);
-    const settled = { time: now - minute, status: null, error: null, settledHost: "a.example", tags: [] };
+    const settled = {
+      time: now - minute,
+      status: null,
+      error: null,
+      settledHost: "a.example",
+      tags: [],
+      states: [],
+    };
     expect(listEvents(find({ log: failed }))).toEqual(["host.failing a.example"]);
     expect(find({ log: [...failed, settled] })).toEqual([]);
     const notice: AlertNotice = { event: "host.failing", subject: "a.example", text: "" };
@@ -231,6 +250,18 @@ describe("an alert is created for", () => {
     expect(JSON.stringify(notices)).not.toContain("secret");
     expect(find({ storage: { used: 89, max: 100 }, disk: { free: 11, total: 100 } })).toEqual([]);
   });
+});
+
+test("a schedule that was refused once causes one alert, and a paused queue one after the wait", () => {
+  const schedule = { id: "weekly", dueAt: now + 24 * hour, paused: false, passedOver: "full" };
+  expect(listEvents(find({ schedules: [{ ...schedule, lastAt: now - minute }] }))).toHaveLength(1);
+  expect(find({ schedules: [{ ...schedule, lastAt: now - 2 * hour }] })).toEqual([]);
+  const paused = { paused: true, rate: null, period: second, windowStart: 0, windowUsed: 0 };
+  const gate = makeGate({ kind: "queue", name: "mail" }, now - minute);
+  expect(find({ gates: [{ ...gate, limiter: paused }] })).toEqual([]);
+  expect(listEvents(find({ gates: [{ ...gate, limiter: paused, dueAt: now - 6 * minute }] }))).toEqual([
+    "queue.blocked mail",
+  ]);
 });
 
 describe("an alert about the server is created for", () => {

@@ -102,6 +102,23 @@ export function describeSituation(open: OpenStore): void {
       expect(await read()).toEqual([acceptedAt]);
     });
 
+    test("has every gate, although the first one holds more messages than one read counts", async () => {
+      const fixture = await StoreFixture.open(open);
+      await fixture.account();
+      for (const name of ["aaa", "zzz"])
+        await fixture.store.execute("pauseLimiter", { account: "acc", id: `queue:${name}` });
+      for (let part = 0; part < 2; part++)
+        await fixture.publish(Array.from({ length: 600 }, () => makeInput({ queue: "aaa" })));
+      await fixture.send({ queue: "zzz" });
+      const { gates } = await fixture.store.read.conditionFacts("acc");
+      expect(
+        Object.fromEntries(gates.map(({ gate, held, dueAt }) => [gate.name, [held.count, dueAt]])),
+      ).toEqual({
+        aaa: [1_200, fixture.clock.now],
+        zzz: [1, fixture.clock.now],
+      });
+    });
+
     test("counts a delivery that a step settled as an attempt that has not failed", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();

@@ -69,6 +69,7 @@ describe("GET /v2/overview", () => {
           level: "warning",
           text: "Queue q is paused: 1 message waits",
           since: testTime,
+          oldestDueAt: testTime,
           count: 1,
           by: { kind: "token", token: "main", address: "127.0.0.1" },
         },
@@ -76,13 +77,13 @@ describe("GET /v2/overview", () => {
       expect(await read(server, otherToken)).toEqual([]);
     });
 
-    test("a server that refuses, to every account", async () => {
+    test("a server that is not ready, to every account", async () => {
       const server = await createTestServer();
       server.stop();
       server.seen.isHeld = true;
       for (const by of [token, otherToken])
         expect(await read(server, by)).toMatchObject([
-          { kind: "server.refusing", level: "problem", subject: "server" },
+          { kind: "server.notReady", level: "problem", subject: "server" },
           { kind: "deliveries.held", level: "problem" },
         ]);
     });
@@ -103,8 +104,8 @@ describe("GET /v2/overview", () => {
       expect((await server.ask("POST", pathname, { body: "{}" })).status).toBe(401);
       expect(await read(server)).toMatchObject([
         { kind: "host.failing", subject: "bad.example", since },
-        { kind: "host.hanging", subject: "slow.example", since, count: 45 },
         { kind: "source.rejecting", subject: source.sourceId, count: 1 },
+        { kind: "host.hanging", level: "warning", subject: "slow.example", since, count: 45 },
       ]);
     });
   });

@@ -18,7 +18,7 @@ const accountEvents = {
   "key.blocked": "messages wait too long for a flow-control key",
   "schedule.late": "a schedule fires late",
   "schedule.refused": "a schedule could not publish",
-  "schedule.failing": "the last message of a schedule failed",
+  "schedule.failing": "the last message of a schedule failed for good",
   "source.rejecting": "a source rejects calls",
   "storage.low": "the storage of the account is almost full",
   "disk.low": "the disk is almost full",

@@ -69,11 +69,13 @@ const units: Partial<Record<Condition["kind"], string>> = {
 
 function findPlace({ kind, subject }: Condition): Place | null {
   const [thing = ""] = kind.split(".");
+  // A condition without a subject is about several things.
+  const isOne = subject !== "";
   switch (thing) {
     case "host":
-      return { to: "/messages", search: { view: "log", host: subject } };
+      return isOne ? { to: "/messages", search: { view: "log", host: subject } } : { to: "/hosts" };
     case "queue":
-      return { to: `/queues/${encodeURIComponent(subject)}` };
+      return { to: isOne ? `/queues/${encodeURIComponent(subject)}` : "/queues" };
     case "key":
       return { to: "/keys" };
     case "limit":
@@ -82,6 +84,7 @@ function findPlace({ kind, subject }: Condition): Place | null {
       return { to: "/schedules" };
     case "source":
       return { to: "/sources" };
+    case "account":
     case "storage":
       return { to: "/settings" };
     case "node":
@@ -93,6 +96,7 @@ function findPlace({ kind, subject }: Condition): Place | null {
 }
 
 function findRemedy({ kind, subject }: Condition): Remedy | null {
+  if (subject === "") return null;
   if (kind === "queue.paused")
     return {
       verb: "Resume queue",

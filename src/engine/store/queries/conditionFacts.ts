@@ -2,7 +2,8 @@ import { hostLogEntries, wasAccepted } from "../../core/accounts/hostStatistics.
 import type { Gate } from "../../core/admission/gate.ts";
 import { formatGate, gateKinds, hasLimiter, listGateBounds, parseGate } from "../../core/admission/gate.ts";
 import { toLimiterKey } from "../../core/admission/limiter.ts";
-import type { ConditionFacts, GateFact, PauseFact } from "../../core/explain/conditions.ts";
+import type { ConditionFacts } from "../../core/explain/conditions.ts";
+import type { GateFact, PauseFact } from "../../core/explain/gateConditions.ts";
 import type { LogRow } from "../../core/model/logRow.ts";
 import type { StoredMessage } from "../../core/model/message.ts";
 import type { Schedule } from "../../core/model/schedule.ts";
@@ -17,8 +18,10 @@ export type StoredConditionFacts = Pick<ConditionFacts, "log" | "gates" | "pause
   schedules: readonly Pick<Schedule, "id" | "dueAt" | "paused" | "lastAt" | "passedOver" | "remedy">[];
 };
 
-/** The most held messages of each kind of gate that are counted. */
-const maxHeld = 1_000;
+/** The held messages that one read counts. */
+const heldOfRead = 1_000;
+/** The reads that count the held messages of a kind of gate. */
+const maxReads = 10;
 /** The maximum number of gates of each kind whose oldest message is read. */
 const maxWaitlists = 100;
 const maxPaused = 1_000;
@@ -72,9 +75,19 @@ async function countHeld(
   kind: Gate["kind"],
 ): Promise<Counted[]> {
   const { after, before } = listGateBounds(kind);
-  const held = await storageReads.countHeld({ account, from: after, to: before, limit: maxHeld });
-  // The count ends within the last waitlist that it came to, and it is not known which one that was.
-  const more = held.reduce((sum, { count }) => sum + count, 0) >= maxHeld;
+  const held: HeldCount[] = [];
+  let more = true;
+  for (let read = 0, from = after; more && read < maxReads; read++) {
+    const part = await storageReads.countHeld({ account, from, to: before, limit: heldOfRead });
+    more = part.reduce((sum, { count }) => sum + count, 0) >= heldOfRead;
+    held.push(...part);
+    // The rest of the last waitlist is skipped: one with many messages must not hide those after it.
+    const last = part
+      .map(({ waitlist }) => waitlist)
+      .toSorted()
+      .at(-1);
+    from = `${last}\u0001`;
+  }
   return held
     .toSorted((a, b) => (a.oldestId < b.oldestId ? -1 : 1))
     .slice(0, maxWaitlists)
@@ -124,7 +137,7 @@ async function readGates(
   });
 }
 
-/** Returns when a message of each queue and key that holds messages was last accepted, by the id of the gate. */
+/** Returns when a message of each queue and key that holds messages was last accepted, by gate. */
 async function readPassTimes(
   storageReads: StorageReads,
   { account, held, log }: Omit<Found, "paused">,

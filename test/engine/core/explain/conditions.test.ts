@@ -1,15 +1,28 @@
 import { describe, expect, test } from "vitest";
-import type { Condition, ConditionFacts, GateFact } from "../../../../src/engine/core/explain/conditions.ts";
+import type { Condition } from "../../../../src/engine/core/explain/condition.ts";
+import type { ConditionFacts } from "../../../../src/engine/core/explain/conditions.ts";
+import type { GateFact } from "../../../../src/engine/core/explain/gateConditions.ts";
+import { shortenConditions } from "../../../../src/engine/core/explain/condition.ts";
 import { findConditions } from "../../../../src/engine/core/explain/conditions.ts";
+import type { LogRow } from "../../../../src/engine/core/model/logRow.ts";
 import { hour, minute, second } from "../../../../src/engine/core/values/time.ts";
 
 const now = 1_800_000_000_000;
 
 const quiet: ConditionFacts = {
   server: {
-    ...{ refuses: null, isHeld: false, lostBatches: 0, lostNodes: [], copy: null, disk: null },
+    ...{
+      refuses: null,
+      notReady: null,
+      isHeld: false,
+      lostBatches: 0,
+      lostNodes: [],
+      copy: null,
+      disk: null,
+    },
     isOperators: true,
   },
+  refuses: null,
   storage: { used: 0, max: 1_000 },
   log: [],
   failing: [],
@@ -23,23 +36,32 @@ const find = (facts: Partial<ConditionFacts>): Condition[] => findConditions({ .
 const list = (facts: Partial<ConditionFacts>): string[] =>
   find(facts).map(({ level, kind, subject }) => `${level} ${kind} ${subject}`);
 
-type Attempt = { host?: string; ago?: number; status?: number; duration?: number; tags?: readonly string[] };
+type Attempt = {
+  host?: string;
+  ago?: number;
+  status?: number;
+  duration?: number;
+  tags?: readonly string[];
+  states?: LogRow["states"];
+};
 const makeAttempt = ({
   host = "shop.example",
   ago = 0,
   status = 200,
   duration = 5,
   tags = [],
+  states = status === 200 ? ["DELIVERED"] : ["ERROR"],
 }: Attempt): ConditionFacts["log"][number] => ({
   time: now - ago,
   status,
   error: null,
   attempt: { ...{ host, node: "nod", startedAt: now - ago, connect: null, firstByte: null }, duration },
   tags,
+  states,
 });
 
 const limiter = {
-  ...{ paused: false, parallelism: null, running: 0, rate: null, period: second, windowStart: 0 },
+  ...{ paused: false, rate: null, period: second, windowStart: 0, windowUsed: 0 },
 };
 const makeGate = (kind: "queue" | "key", more: Partial<GateFact> = {}): GateFact => ({
   gate: { kind, name: "mail" },
@@ -79,6 +101,14 @@ describe("the server", () => {
     );
   });
 
+  test("is not ready: only the operator sees why", () => {
+    const notReady = "the file /data/waypost.db is damaged";
+    expect(find({ server: { ...server, notReady } })).toMatchObject([
+      { kind: "server.notReady", level: "problem", text: "The server is not ready" },
+    ]);
+    expect(find({ server: { ...server, notReady, isOperators: true } })[0]?.text).toContain(notReady);
+  });
+
   test("has lost something, or has little room: only the operator sees it", () => {
     const bad = {
       ...server,
@@ -111,6 +141,7 @@ describe("a host", () => {
         subject: "shop.example",
         text: "shop.example has accepted nothing for 3 s: status 503",
         since: now - 3 * second,
+        oldestDueAt: null,
         count: null,
         by: null,
       },
@@ -132,6 +163,7 @@ describe("a host", () => {
     expect(find({ inFlight })).toMatchObject([
       {
         kind: "host.hanging",
+        level: "warning",
         text: "shop.example has answered none of 45 deliveries in flight for 30 s",
         count: 45,
         since: now - 30 * second,
@@ -146,7 +178,7 @@ describe("a host", () => {
     const one = { host: "shop.example", count: 1, since: now - 4 * minute };
     expect(list({ inFlight: [one] })).toEqual([]);
     expect(list({ inFlight: [{ ...one, since: now - 5 * minute }] })).toEqual([
-      "problem host.hanging shop.example",
+      "warning host.hanging shop.example",
     ]);
     expect(list({ inFlight, log: [makeAttempt({ ago: minute, duration: 9 * second })] })).toEqual([]);
   });
@@ -169,6 +201,7 @@ describe("a queue or a key", () => {
         subject: "mail",
         text: "Queue mail is paused: 3 messages wait",
         since: now - 3 * hour,
+        oldestDueAt: now - 10 * minute,
         count: 3,
         by,
       },
@@ -195,7 +228,7 @@ describe("a queue or a key", () => {
   });
 
   test("with a rate says when its messages will have been sent", () => {
-    const rated = { ...limiter, rate: 2, period: minute, windowStart: now - 30 * second };
+    const rated = { ...limiter, rate: 2, period: minute, windowStart: now - 30 * second, windowUsed: 2 };
     const gate = makeGate("key", { limiter: rated, held: { count: 118, more: false } });
     expect(find({ gates: [gate] })).toMatchObject([
       {
@@ -206,8 +239,11 @@ describe("a queue or a key", () => {
           "one is sent in about 59 min",
       },
     ]);
-    const idle = { ...rated, windowStart: now - hour };
-    expect(list({ gates: [{ ...gate, limiter: idle }] })).toEqual(["warning key.blocked mail"]);
+    for (const stuck of [
+      { ...rated, windowStart: now - hour },
+      { ...rated, windowUsed: 1 },
+    ])
+      expect(list({ gates: [{ ...gate, limiter: stuck }] })).toEqual(["warning key.blocked mail"]);
   });
 });
 
@@ -234,10 +270,12 @@ describe("a schedule", () => {
   const daily = { id: "daily", dueAt: now + hour, paused: false, lastAt: now - minute };
 
   test("is late, was refused, fails, or is paused", () => {
-    const failed = makeAttempt({ ago: second, status: 404, tags: ["schedule:daily"] });
+    const failed = makeAttempt({ ago: second, status: 404, tags: ["schedule:daily"], states: ["FAILED"] });
+    const retried = makeAttempt({ status: 404, tags: ["schedule:daily"], states: ["ERROR", "RETRY"] });
+    expect(list({ schedules: [daily], log: [retried] })).toEqual([]);
     expect(list({ schedules: [daily], log: [makeAttempt({ tags: ["schedule:daily"] })] })).toEqual([]);
-    expect(list({ schedules: [{ ...daily, dueAt: now - 2 * minute }] })).toEqual([
-      "problem schedule.late daily",
+    expect(list({ schedules: [{ ...daily, dueAt: now - 2 * minute, passedOver: "full" }] })).toEqual([
+      ...["problem schedule.late daily", "problem schedule.refused daily"],
     ]);
     expect(find({ schedules: [{ ...daily, passedOver: "the URL group is gone" }] })).toMatchObject([
       { kind: "schedule.refused", text: "Schedule daily published nothing: the URL group is gone" },
@@ -252,4 +290,27 @@ describe("a schedule", () => {
       "note schedule.paused daily",
     ]);
   });
+});
+
+test("an account whose publishes are refused says why", () =>
+  expect(find({ refuses: "the account is disabled" })).toMatchObject([
+    {
+      kind: "account.refusing",
+      level: "problem",
+      text: "New messages of the account are refused: the account is disabled",
+    },
+  ]));
+
+test("at most ten conditions of a kind are listed, and one says how many others there are", () => {
+  const gates = Array.from({ length: 12 }, (_, at) =>
+    makeGate("queue", { gate: { kind: "queue", name: `q${at + 10}` } }),
+  );
+  const found = find({ gates, storage: { used: 950, max: 1_000 } });
+  const shown = shortenConditions(found);
+  expect(shown.map(({ subject }) => subject)).toEqual([
+    ...Array.from({ length: 9 }, (_, at) => `q${at + 10}`),
+    ...["", "storage"],
+  ]);
+  expect(shown[9]).toMatchObject({ kind: "queue.blocked", level: "warning", count: 3 });
+  expect(shortenConditions(found.slice(0, 10))).toEqual(found.slice(0, 10));
 });

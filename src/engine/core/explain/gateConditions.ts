@@ -1,0 +1,104 @@
+import type { Gate, GateKind } from "../admission/gate.ts";
+import type { Actor } from "../model/auditEntry.ts";
+import type { Limiter } from "../model/limiter.ts";
+import type { Millis } from "../values/basics.ts";
+import { minute } from "../values/time.ts";
+import type { Condition } from "./condition.ts";
+import { formatSpan, makeCondition } from "./condition.ts";
+
+/**
+ * A queue, a key or a limit of the account that is paused or holds messages. `held`: the number of them, and
+ * `more` if there are more. `dueAt`: when the oldest was due, and `passedAt`: when a message that had passed
+ * the gate was last accepted; null if that is not known.
+ */
+export type GateFact = {
+  gate: Gate;
+  limiter: Pick<Limiter, "paused" | "rate" | "period" | "windowStart" | "windowUsed"> | null;
+  held: { count: number; more: boolean };
+  dueAt: Millis | null;
+  passedAt: Millis | null;
+};
+
+/** A pause that the audit log records. */
+export type PauseFact = { gate: Gate; time: Millis; by: Actor };
+
+/** A message that has been due for this long at a gate is blocked, unless its queue or key moves. */
+const blockedAfter: Millis = minute;
+
+/** A queue or key moves if one of its messages was accepted within this time. */
+const movesWithin: Millis = 5 * minute;
+
+const gateNames: Readonly<Record<GateKind, string>> = {
+  queue: "Queue",
+  key: "Key",
+  endpoint: "The account's limit for the endpoint",
+  account: "The account's limit",
+  capacity: "The server's capacity for the host",
+};
+
+export function findGateCondition(fact: GateFact, pauses: readonly PauseFact[], now: Millis): Condition[] {
+  const { gate, limiter, held, dueAt } = fact;
+  const { kind, name } = gate;
+  const number = `${held.count}${held.more ? "+" : ""}`;
+  const waiting = `${number} ${held.count === 1 ? "message waits" : "messages wait"}`;
+  const title = `${gateNames[kind]} ${name}`.trim();
+  const common = {
+    subject: name === "" ? kind : name,
+    count: held.count,
+    since: dueAt,
+    oldestDueAt: dueAt,
+  };
+  if (limiter?.paused === true && (kind === "queue" || kind === "key")) {
+    const pause = pauses.find((one) => one.gate.kind === kind && one.gate.name === name);
+    return [
+      makeCondition({
+        ...common,
+        kind: `${kind}.paused`,
+        level: held.count > 0 ? "warning" : "note",
+        text: `${title} is paused${held.count > 0 ? `: ${waiting}` : ""}`,
+        since: pause?.time ?? dueAt,
+        by: pause?.by ?? null,
+      }),
+    ];
+  }
+  if (dueAt === null || now - dueAt < blockedAfter) return [];
+  const backlog = `${waiting}, the oldest for ${formatSpan(now - dueAt)}`;
+  if (kind !== "queue" && kind !== "key")
+    return [
+      makeCondition({
+        ...common,
+        kind: "limit.blocked",
+        level: "warning",
+        text: `${title}: ${backlog}`,
+      }),
+    ];
+  const isMoving = hasMoved(fact, now);
+  return [
+    makeCondition({
+      ...common,
+      kind: isMoving ? `${kind}.limited` : `${kind}.blocked`,
+      level: isMoving ? "note" : "warning",
+      text: isMoving
+        ? `${title} sends as fast as its limits allow: ${backlog}${forecast(fact, now)}`
+        : `${title}: ${backlog}`,
+    }),
+  ];
+}
+
+/** Reports whether messages pass a queue or key: its rate is used up, or one of its messages was accepted. */
+const hasMoved = ({ limiter, passedAt }: GateFact, now: Millis): boolean =>
+  (passedAt !== null && passedAt > now - movesWithin) || (limiter !== null && isRateUsedUp(limiter, now));
+
+/** A window that has ended counts for a moment: the next one begins only when the gate is looked at. */
+const isRateUsedUp = (
+  { rate, period, windowStart, windowUsed }: NonNullable<GateFact["limiter"]>,
+  now: Millis,
+): boolean => rate !== null && windowUsed >= rate && now < windowStart + period + minute;
+
+/** Returns when a key with a rate will have sent what it holds, as the end of a sentence. */
+function forecast({ gate, limiter, held }: GateFact, now: Millis): string {
+  if (gate.kind !== "key" || !limiter || limiter.rate === null || limiter.rate === 0 || held.more) return "";
+  const windows = Math.ceil(held.count / limiter.rate);
+  const left = Math.max(0, limiter.windowStart + windows * limiter.period - now);
+  return `. The last one is sent in about ${formatSpan(left)}`;
+}

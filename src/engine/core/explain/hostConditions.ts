@@ -1,0 +1,96 @@
+import type { Attempted } from "../accounts/hostStatistics.ts";
+import { readAttemptHost, sumAttemptsByHost, wasAccepted } from "../accounts/hostStatistics.ts";
+import type { HostFailures } from "../node/failingLanes.ts";
+import type { Millis } from "../values/basics.ts";
+import { minute, second } from "../values/time.ts";
+import type { Condition } from "./condition.ts";
+import { conditionWindow, describeFailure, formatMany, formatSpan, makeCondition } from "./condition.ts";
+
+/** The deliveries of one node to a host that are in flight. `since`: when the oldest was sent. */
+export type HostInFlight = { host: string; count: number; since: Millis };
+
+/** The facts about hosts. Every list is bounded. */
+export type HostFacts = {
+  /** The newest log entries. */
+  log: readonly Attempted[];
+  /** The hosts whose last attempts by this node have failed. The log of a busy account covers little time. */
+  failing: readonly HostFailures[];
+  /** The deliveries of this node that are in flight. */
+  inFlight: readonly HostInFlight[];
+};
+
+/** The fewest attempts to a host from which it counts as failing. */
+const fewestAttempts = 3;
+
+/**
+ * A host that has responded to nothing for this long hangs, unless it usually takes longer. A few deliveries
+ * may be long calls, so they are given more time.
+ */
+const hangsAfter = { many: 20 * second, few: 5 * minute } as const;
+/** A host hangs after this many times the duration that 95 % of its attempts do not exceed. */
+const hangFactor = 4;
+
+export function findHostConditions({ log, failing, inFlight }: HostFacts, now: Millis): Condition[] {
+  const inLog = new Map(sumAttemptsByHost(log).map((host) => [host.host, host]));
+  const byNode = new Map(failing.map((host) => [host.host, host]));
+  const open = new Map(inFlight.map((host) => [host.host, host]));
+  const rows = Map.groupBy(log, readAttemptHost);
+  return [...new Set([...inLog.keys(), ...byNode.keys(), ...open.keys()])].flatMap((host) => {
+    const attempts = rows.get(host) ?? [];
+    const known = inLog.get(host);
+    const since = findFailingSince(attempts, byNode.get(host), now);
+    if (since !== null) {
+      const answer = known?.lastFailure ? `: ${describeFailure(known.lastFailure)}` : "";
+      return makeCondition({
+        kind: "host.failing",
+        level: "problem",
+        subject: host,
+        text: `${host} has accepted nothing for ${formatSpan(now - since)}${answer}`,
+        since,
+        count: open.get(host)?.count ?? null,
+      });
+    }
+    const waiting = open.get(host);
+    const usual = known?.p95 ?? null;
+    if (!waiting || !isHanging(waiting, { attempts, usual }, now)) return [];
+    return makeCondition({
+      kind: "host.hanging",
+      // A host may take this long always, if it is not known how long it usually takes.
+      level: usual === null || waiting.count < fewestAttempts ? "warning" : "problem",
+      subject: host,
+      text:
+        `${host} has answered none of ${formatMany(waiting.count, "delivery", "deliveries")} in flight for ` +
+        formatSpan(now - waiting.since),
+      since: waiting.since,
+      count: waiting.count,
+    });
+  });
+}
+
+/**
+ * Returns since when a host has accepted nothing in spite of several attempts, or null. `attempts` are those
+ * of all nodes in the newest part of the log, and `ofNode` is what this node has seen.
+ */
+function findFailingSince(
+  attempts: readonly Attempted[],
+  ofNode: HostFailures | undefined,
+  now: Millis,
+): Millis | null {
+  const lastSuccess = Math.max(0, ...attempts.flatMap((row) => (wasAccepted(row) ? [row.time] : [])));
+  const inLog = attempts.flatMap(({ time }) => (time > lastSuccess ? [time] : []));
+  const seen = ofNode && ofNode.since > lastSuccess ? ofNode : null;
+  const times = [...inLog, ...(seen ? [seen.since, seen.last] : [])];
+  const isFailing =
+    Math.max(...times) > now - conditionWindow &&
+    Math.max(inLog.length, seen?.failures ?? 0) >= fewestAttempts;
+  return isFailing ? Math.min(...times) : null;
+}
+
+/** Reports whether a host answers nothing: it has accepted nothing since the oldest in flight was sent. */
+const isHanging = (
+  { count, since }: HostInFlight,
+  { attempts, usual }: { attempts: readonly Attempted[]; usual: Millis | null },
+  now: Millis,
+): boolean =>
+  now - since >= Math.max(hangsAfter[count < fewestAttempts ? "few" : "many"], hangFactor * (usual ?? 0)) &&
+  attempts.every((row) => row.time < since || !wasAccepted(row));
