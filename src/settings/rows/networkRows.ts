@@ -105,7 +105,7 @@ export const accessRows = {
     value: "<n>",
     example: "500",
     help:
-      "requests per second from one address that may be refused or have no valid token; " +
+      "how many requests per second from one address may be refused or have no valid token; " +
       "other requests are not limited",
   },
 } as const;
