@@ -1,7 +1,7 @@
 /** A group of pages in the navigation: the title of each page and its file in the repository. */
 type Group = { title: string; pages: Readonly<Record<string, string>> };
 
-/** The pages of the documentation in the order of the navigation. Decision records are added after them. */
+/** The pages of the documentation in the order of the navigation. Their index lists the decision records. */
 export const groups: readonly Group[] = [
   {
     title: "Start",
@@ -12,6 +12,7 @@ export const groups: readonly Group[] = [
       "Migrating from QStash": "docs/guides/migrating-from-qstash.md",
       "Compatible clients": "docs/guides/compatible-clients.md",
       "Testing applications": "docs/guides/testing-applications.md",
+      Recipes: "docs/guides/recipes.md",
     },
   },
   {
@@ -27,16 +28,8 @@ export const groups: readonly Group[] = [
     },
   },
   {
-    title: "How-to",
+    title: "Send",
     pages: {
-      Recipes: "docs/guides/recipes.md",
-      "Receiving messages": "docs/guides/receiving.md",
-      "Verify the signature": "docs/guides/verify-signatures.md",
-      "Verify in TypeScript": "docs/guides/verify-typescript.md",
-      "Verify in Python": "docs/guides/verify-python.md",
-      "Verify in Go": "docs/guides/verify-go.md",
-      Callbacks: "docs/guides/callbacks.md",
-      "Unfinished messages": "docs/guides/messages.md",
       Queues: "docs/guides/queues.md",
       "Flow control": "docs/guides/flow-control.md",
       Schedules: "docs/guides/schedules.md",
@@ -44,18 +37,44 @@ export const groups: readonly Group[] = [
       "URL groups": "docs/guides/url-groups.md",
       Deduplication: "docs/guides/deduplication.md",
       Redaction: "docs/guides/redaction.md",
+      "Publish URLs": "docs/guides/publish-urls.md",
+      "Pages in a browser": "docs/guides/browsers.md",
+    },
+  },
+  {
+    title: "Receive",
+    pages: {
+      "Receiving messages": "docs/guides/receiving.md",
+      "Verify the signature": "docs/guides/verify-signatures.md",
+      "Verify in TypeScript": "docs/guides/verify-typescript.md",
+      "Verify in Python": "docs/guides/verify-python.md",
+      "Verify in Go": "docs/guides/verify-go.md",
+      Callbacks: "docs/guides/callbacks.md",
+      Webhooks: "docs/guides/webhooks.md",
+    },
+  },
+  {
+    title: "Run workflows",
+    pages: {
+      "Writing workflows": "docs/guides/workflows.md",
+      "Failures and resume": "docs/guides/workflow-failures.md",
+      "Events and waiting": "docs/guides/workflow-events.md",
+      "Without the client library": "docs/guides/workflow-protocol.md",
+    },
+  },
+  {
+    title: "Find and fix",
+    pages: {
+      "Unfinished messages": "docs/guides/messages.md",
       "Dead letters": "docs/guides/dead-letters.md",
       "The log": "docs/guides/log.md",
       "Follow the log": "docs/guides/follow-the-log.md",
       Filters: "docs/guides/filters.md",
       Jobs: "docs/guides/jobs.md",
-      Webhooks: "docs/guides/webhooks.md",
-      "Publish URLs": "docs/guides/publish-urls.md",
-      "Pages in a browser": "docs/guides/browsers.md",
-      "Writing workflows": "docs/guides/workflows.md",
-      "Workflows: failures and resume": "docs/guides/workflow-failures.md",
-      "Workflows: events and waiting": "docs/guides/workflow-events.md",
-      "Workflows without the client library": "docs/guides/workflow-protocol.md",
+      Overview: "docs/guides/overview.md",
+      Alerts: "docs/guides/alerts.md",
+      Console: "docs/guides/console.md",
+      "Command line": "docs/guides/command-line.md",
     },
   },
   {
@@ -86,11 +105,7 @@ export const groups: readonly Group[] = [
       Diagnosing: "docs/guides/diagnosing.md",
       Troubleshooting: "docs/guides/troubleshooting.md",
       "Secrets at rest": "docs/guides/secrets-at-rest.md",
-      Console: "docs/guides/console.md",
-      "Command line": "docs/guides/command-line.md",
-      Overview: "docs/guides/overview.md",
       Monitoring: "docs/guides/monitoring.md",
-      Alerts: "docs/guides/alerts.md",
       "PostgreSQL and several nodes": "docs/guides/postgresql.md",
       "Connecting to PostgreSQL": "docs/guides/database-connection.md",
       "Failover and an unavailable database": "docs/guides/failover.md",

@@ -5,6 +5,16 @@ import type { MarkdownRenderer } from "vitepress";
 /** The pages of the site: the path of each by its file in the repository. */
 export type PagePaths = ReadonlyMap<string, string>;
 
+/** The folders whose files the site offers beside its pages, because its pages name them. */
+export const offeredFolders = ["deploy", "examples"] as const;
+
+/** Returns where the site has a file that is not a page. A type that browsers do not show would be downloaded. */
+export const toOfferedFile = (file: string): string =>
+  file.startsWith("docs/") ? file.slice("docs/".length) : `files/${file}.txt`;
+
+const isOffered = (file: string): boolean =>
+  file === "docs/openapi.json" || offeredFolders.some((folder) => file.startsWith(`${folder}/`));
+
 type Links = { home: string; pages: PagePaths };
 type Token = MarkdownRenderer extends { parse(source: string, env: object): (infer T)[] } ? T : never;
 
@@ -53,6 +63,7 @@ function findPage(href: string, folder: string, { home, pages }: Links): string 
   const file = relative(home, join(folder, path)).split(sep).join("/");
   const page = pages.get(file) ?? pages.get(`${file}/README.md`);
   if (page !== undefined) return `/${page}${anchor === undefined ? "" : `#${anchor}`}`;
+  if (isOffered(file) && existsSync(join(home, file))) return `/${toOfferedFile(file)}`;
   // An image is built from a part of the repository.
   const isWhole = existsSync(join(home, ".git"));
   if (isWhole && !existsSync(join(home, file)))

@@ -5,7 +5,7 @@ import { transformerStyleToClass } from "@shikijs/transformers";
 import { defineConfig } from "vitepress";
 import { filesWithoutPage, groups } from "../navigation.ts";
 import { toAnchor } from "../../scripts/markdown.ts";
-import { allowAnchors, linkPages } from "../sourceLinks.ts";
+import { allowAnchors, linkPages, offeredFolders, toOfferedFile } from "../sourceLinks.ts";
 
 const home = fileURLToPath(new URL("../..", import.meta.url));
 
@@ -81,8 +81,10 @@ export default defineConfig({
   transformHtml: (html) => html.replaceAll(/ style="(?:position:relative;|--vp-vh:0px;)"/g, ""),
   buildEnd({ outDir }) {
     writeFileSync(join(outDir, "code.css"), colours.getCSS());
-    cpSync(join(home, "docs/openapi.json"), join(outDir, "openapi.json"));
-    writeFileSync(join(outDir, "llms-full.txt"), files.map(readPage).join("\n\n"));
+    const offered = globSync(`{${offeredFolders.join(",")}}/**/*.*`, { cwd: home });
+    for (const file of ["docs/openapi.json", ...offered.map((one) => one.split(sep).join("/"))])
+      cpSync(join(home, file), join(outDir, toOfferedFile(file)));
+    writeFileSync(join(outDir, "llms-full.txt"), userFiles.map(readPage).join("\n\n"));
     writeFileSync(join(outDir, "llms.txt"), listPages());
   },
   themeConfig: {
@@ -96,17 +98,38 @@ export default defineConfig({
   },
 });
 
-const readPage = (file: string): string => readFileSync(join(home, file), "utf8").trim();
+/** Comments are for the tests of the documentation. */
+const readPage = (file: string): string =>
+  readFileSync(join(home, file), "utf8")
+    .replaceAll(/^<!--[\s\S]*?-->\n?/gm, "")
+    .trim();
+
+/** Returns the first sentence of a page after its heading. */
+const readAbout = (file: string): string => {
+  const paragraph = readPage(file)
+    .split("\n\n")
+    .find((one) => /^[A-Z`*[]/.test(one));
+  const text = (paragraph ?? "").replaceAll("\n", " ").replaceAll(/\[([^\]]*)\]\([^)]*\)/g, "$1");
+  return /^.*?[.:](?=\s|$)/.exec(text)?.[0].replace(/:$/, ".") ?? text;
+};
+
+/** The groups that are for users: their pages are in the texts for language models. */
+const userGroups = groups.filter(({ title }) => title !== "Internals");
+const userFiles = userGroups
+  .flatMap(({ pages: listed }) => Object.values(listed))
+  .filter((file) => file !== "docs/messages.md");
 
 /** Returns the list of pages in the form of https://llmstxt.org. */
 const listPages = (): string =>
   [
     "# Waypost",
     "> Self-hosted HTTP message queue and durable workflow runner",
-    ...groups.map(({ title, pages: listed }) =>
+    ...userGroups.map(({ title, pages: listed }) =>
       [
         `## ${title}\n`,
-        ...Object.entries(listed).map(([text, file]) => `- [${text}](/docs/${pages.get(file)})`),
+        ...Object.entries(listed).map(
+          ([text, file]) => `- [${text}](/docs/${pages.get(file)}): ${readAbout(file)}`,
+        ),
       ].join("\n"),
     ),
     "",
