@@ -28,10 +28,14 @@ export function makeErrorsPage(): string {
 
 function makeFailureLines(): string[] {
   const { errors, responses } = listKnownFailures();
-  const toRow = ({ shown, ofRun, explanation }: (typeof errors)[number]): string[] => [
-    `${/^\d/.test(shown) ? `status ${shown}` : `\`${shown}\``}${ofRun ? ", of a workflow run" : ""}`,
-    explanation,
-  ];
+  const toRow = ({ shown, ofRun, explanation }: (typeof errors)[number]): string[] => {
+    const isStatus = /^\d/.test(shown);
+    const anchors = (isStatus ? shown.split(", ").map((status) => `status ${status}`) : [shown]).map(
+      (text) => `<a id="failed-${toSlug(ofRun ? `${text} of a run` : text)}"></a>`,
+    );
+    const name = isStatus ? `status ${shown}` : `\`${shown}\``;
+    return [`${anchors.join("")}${name}${ofRun ? ", of a workflow run" : ""}`, explanation];
+  };
   return [
     failedDeliveries,
     ...makeTable(["`error`", "Meaning and what to do"], errors.map(toRow)),
@@ -40,6 +44,8 @@ function makeFailureLines(): string[] {
     ...makeTable(["Response", "Meaning and what to do"], responses.map(toRow)),
   ];
 }
+
+const toSlug = (text: string): string => (text.toLowerCase().match(/[a-z0-9]+/g) ?? []).join("-");
 
 const makeWarningLines = (): string[] => [
   warnings,
@@ -68,8 +74,9 @@ Every error of the API has a code. Programs compare the code, and people read th
 - \`code\` is one of the words below. A word does not change its meaning
   ([versioning](versioning.md#the-api)), and a version may add words. Treat a code that you do not know
   by the status.
-- \`docs\` is the path of the code's entry on this page, on the same server. A request that uses the prefix
-  \`Upstash-\` gets no \`docs\`.
+- \`docs\` is the path of the code's entry on this page, on the same server. Requests with the prefix
+  \`Upstash-\` or a path below \`/v2/qstash\` get no \`docs\`. With \`--brand upstash\`, neither do
+  requests without a prefix.
 - A refused message of a batch, and the last line of a tail of the log, have \`code\` but no \`docs\`.
 - Responses with status 429 and 503 have the header \`Retry-After\` with a number of seconds, except
   that of \`day-limit-exceeded\`, which has \`RateLimit-Reset\`.
@@ -90,8 +97,7 @@ the code of this page, and its \`code\` is the name of the status:
 If the bytes of a request are not HTTP, they have no path. The body then has \`error\` and \`code\`.
 
 The files of the [web console](guides/console.md) and the [port for metrics](guides/monitoring.md) respond
-with plain text instead. [Why is this waiting?](guides/why-is-this-waiting.md) lists the reasons why a
-message is not delivered yet.
+with plain text instead.
 
 ## Codes
 `;
@@ -99,7 +105,9 @@ message is not delivered yet.
 const failedDeliveries = `## Failed deliveries
 
 A dead letter and a failed attempt have \`error\` if there was no response. If the failure
-is a known one, \`explanation\` has the text on the right. \`…\` is any text.
+is a known one, \`explanation\` has the text on the right. \`…\` is any text. A message that still
+waits has a reason instead, such as \`server-held\`. [Why is this
+waiting?](guides/why-is-this-waiting.md#all-reasons) lists the reasons.
 `;
 
 const failedResponses = `The server recognizes an error response of the destination by its status, or by an

@@ -2,7 +2,7 @@
 // errors. With --check it writes nothing and fails if a file differs.
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { openApi } from "../src/api/server/openapi.ts";
+import { listRefusals, openApi } from "../src/api/server/openapi.ts";
 import type { MaxBytes, Route } from "../src/api/route/route.ts";
 import { takesFieldsInBody } from "../src/api/route/route.ts";
 import { routes } from "../src/operations/routes.ts";
@@ -31,7 +31,7 @@ type Operation = {
   description?: string;
   parameters: Parameter[];
   requestBody?: Content;
-  responses: Record<string, Content & { $ref?: string }>;
+  responses: Record<string, Content>;
 };
 type Document = {
   paths: Record<string, Record<string, Operation>>;
@@ -82,7 +82,8 @@ const makeIndex = (): string[] => [
 
 /** Returns the page of a group of requests. */
 const makeGroupPage = (tag: string): string[] => [
-  `# ${tag}`,
+  // The guide of a group often has the same name.
+  `# API: ${tag}`,
   "",
   generated,
   "",
@@ -124,23 +125,24 @@ function makeRouteText(route: Route, described: DescribedFields): string[] {
     ...makeParametersText(operation),
     ...(route.settings ? [aboutSettings[route.settings], ""] : []),
     ...(operation.requestBody ? makeBodyText(route, operation.requestBody) : []),
-    ...Object.entries(operation.responses).flatMap(([status, answer]) =>
-      // The introduction explains 304, which has no content.
-      answer.$ref || status === "304" ? [] : makeResponseText(route, { status, described, ...answer }),
-    ),
-    ...makeRefusalsText(route, operation),
+    ...Object.entries(operation.responses)
+      // The introduction explains 304, and the last line names the errors.
+      .filter(([status]) => status in route.answers)
+      .flatMap(([status, answer]) => makeResponseText(route, { status, described, ...answer })),
+    ...makeRefusalsText(route),
   ];
 }
+
+const aboutAccountError = "The body of an error is an [`AccountError`](shapes.md#accounterror).";
 
 const aboutAccess: Record<Route["access"], string> = {
   token: "",
   account:
-    "Requires HTTP Basic authentication with the account's name or id and its password. " +
-    'The body of an error is `{"code": …, "message": …}`.',
+    "Requires HTTP Basic authentication with the account's name or id and its password. " + aboutAccountError,
   operator:
     "Requires HTTP Basic authentication with the user name `operator` and the password of " +
     "`WAYPOST_OPERATOR_PASSWORD`; without that setting the request is disabled. " +
-    'The body of an error is `{"code": …, "message": …}`.',
+    aboutAccountError,
   open: "Requires no token.",
   source: "Requires no token: the path contains a secret.",
   console: "Only for the console.",
@@ -215,11 +217,8 @@ const commonRefusals: ReadonlySet<ErrorCode> = new Set([
   "stopping",
 ]);
 
-function makeRefusalsText({ refusals }: Route, { responses }: Operation): string[] {
-  const named = Object.values(responses).flatMap(({ $ref }) =>
-    $ref ? [$ref.replace(/^.*\/(?:account-)?/, "") as ErrorCode] : [],
-  );
-  const codes = [...new Set([...named, ...refusals])].filter((code) => !commonRefusals.has(code));
+function makeRefusalsText(route: Route): string[] {
+  const codes = listRefusals(route).filter((code) => !commonRefusals.has(code));
   const sorted = codes.toSorted((one, other) => errorCodes[one].status - errorCodes[other].status);
   return sorted.length === 0
     ? []

@@ -46,7 +46,7 @@ export function openApi(routes: readonly Route[]): Json {
         "`Upstash-Retries` and `upstash-retries`, have the same effect. Every error is a JSON object with " +
         "the text `error` and the code `code`. Errors of the account endpoints have `message` and " +
         "`errorCode` instead, and their `code` is the name of the status. `docs` is the path of the page " +
-        "that explains the code, unless the request uses `Upstash-` settings.",
+        "that explains the code. It is absent for requests of the other brand.",
       license: { name: "Apache-2.0", identifier: "Apache-2.0" },
     },
     servers: [{ url: "/" }],
@@ -298,11 +298,8 @@ const describeUnchanged = (row: Route): Json =>
     ? { 304: { description: unchanged } }
     : {};
 
-/**
- * Returns the refusals that a route lists and those that any request can meet. Codes with the same status
- * share one entry, whose description names each of them.
- */
-function describeRefusals({ path, access, operation, refusals, body }: Route): Json {
+/** Returns the codes of the refusals that a route lists and of those that any request can meet. */
+export function listRefusals({ access, operation, refusals, body }: Route): ErrorCode[] {
   const always: ErrorCode[] = [
     "invalid",
     ...(access === "token" || access === "account" || access === "operator"
@@ -313,9 +310,16 @@ function describeRefusals({ path, access, operation, refusals, body }: Route): J
       ? (["too-many-requests"] as const)
       : []),
   ];
-  const all = [...new Set<ErrorCode>([...always, ...refusals, "headers-too-large", "internal", "stopping"])];
-  const isOfAccounts = isAccountPath(path);
-  const byStatus = Map.groupBy(all, (code) => errorCodes[code].status);
+  return [...new Set<ErrorCode>([...always, ...refusals, "headers-too-large", "internal", "stopping"])];
+}
+
+/**
+ * Returns the responses to refused requests. Codes with the same status share one entry, whose description
+ * names each of them.
+ */
+function describeRefusals(route: Route): Json {
+  const isOfAccounts = isAccountPath(route.path);
+  const byStatus = Map.groupBy(listRefusals(route), (code) => errorCodes[code].status);
   return Object.fromEntries(
     [...byStatus].map(([status, codes]) => [
       status,

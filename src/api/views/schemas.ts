@@ -44,7 +44,8 @@ const docs = z
   .optional()
   .describe(
     "The path of the page on this server that explains the code, such as `/docs/errors#too-large`. Absent " +
-      "if the request uses the prefix `Upstash-`.",
+      "for requests with the prefix `Upstash-`, with a path below `/v2/qstash`, or, on a server with " +
+      "`--brand upstash`, without a prefix.",
   );
 
 /** The body of every error response, except those of the account endpoints. */
