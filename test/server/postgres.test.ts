@@ -65,12 +65,14 @@ test("a server whose schema differs from the database does not start, or stops w
   expect(published.headers["retry-after"]).toBe("1");
   expect(await published.body.json()).toEqual({
     code: "unavailable",
+    docs: "/docs/errors#unavailable",
     error: expect.stringMatching(/another server version.*nothing was stored/),
   });
   const ready = await request(`${running.url}/v2/health/ready`);
   expect(ready.statusCode).toBe(503);
   expect(await ready.body.json()).toEqual({
     code: "stopping",
+    docs: "/docs/errors#stopping",
     error: expect.stringContaining("another version"),
   });
 });

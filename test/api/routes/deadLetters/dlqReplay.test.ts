@@ -56,7 +56,7 @@ describe("replaying a dead letter", () => {
     ['{"uri":"https://x.example"}', 400, /^uri: unknown field; use url, headers, body, bodyBase64/],
     ['{"url":"ftp://x.example"}', 400, /^url: .* is not an http/],
     ['{"url":"group"}', 400, /^url: .* is not an http/],
-    ['{"body":{"a":1}}', 400, /^body: is not a text/],
+    ['{"body":{"a":1}}', 400, /^body: is not a string/],
     ['{"body":"a","bodyBase64":"YQ=="}', 400, /^bodyBase64: not valid together with body/],
     ['{"bodyBase64":"%"}', 400, /^bodyBase64: is not base64/],
     ['{"headers":{"x a":"1"}}', 400, /^headers.x a: not the name of an HTTP header/],
