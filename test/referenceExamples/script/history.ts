@@ -83,6 +83,8 @@ export async function showJobs(recorder: Recorder): Promise<void> {
 export async function showOverview(recorder: Recorder): Promise<void> {
   const area = await startArea(recorder.session, "overview");
   await area.publish(area.publishTo("200", "welcome"), { body: "hello" });
+  await area.ask("POST", "/v2/queues/orders/pause");
+  await area.ask("POST", `/v2/enqueue/orders/${area.url("200", "order")}`, { body: "order 17" });
   await recorder.show(area, "GET /v2/overview");
   await recorder.show(area, "GET /v2/hosts");
 }
