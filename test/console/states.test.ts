@@ -92,9 +92,8 @@ describeConsole(
       await expectUsable(page);
       await page.getByLabel("Password").fill(operatorPassword);
       await page.getByLabel("Password").press("Enter");
-      await expectShown(page.getByRole("heading", { name: "Choose an account" }));
+      await expectShown(page.getByRole("heading", { name: "Operator", level: 1 }));
       await expectUsable(page);
-      await page.getByRole("main").getByRole("link", { name: "Accounts" }).click();
       await expectShown(page.getByRole("row").filter({ hasText: "testUser1" }));
       await expectUsable(page);
       await page.context().close();
