@@ -8,6 +8,7 @@ import { addMessageCommands } from "./messages.ts";
 import { addPublishCommands } from "./publish.ts";
 import { addResourceCommands } from "./resources.ts";
 import { addRunCommands } from "./runs.ts";
+import { addSearchCommand } from "../operations/search/verbs.ts";
 import { addSituationCommands } from "./situation.ts";
 
 /** Adds all commands that speak to a running server. They use nothing but its public API. */
@@ -15,6 +16,7 @@ export function addClientCommands(program: Command, context: ClientContext): voi
   program.commandsGroup("Commands for a running server, local or remote:");
   addLoginCommands(program, context);
   addSituationCommands(program, context);
+  addSearchCommand(program, context);
   addMessageCommands(program, context);
   addDeadLetterCommands(program, context);
   addRunCommands(program, context);

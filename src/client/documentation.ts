@@ -29,6 +29,7 @@ export const documentationPages: Readonly<Record<string, string>> = {
   restore: "guides/backups",
   runs: "guides/workflow-failures",
   schedules: "guides/schedules",
+  search: "guides/overview",
   sources: "guides/webhooks",
   start: "guides/installing",
   stats: "guides/statistics",

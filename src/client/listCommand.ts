@@ -64,7 +64,7 @@ export function addListCommand(
 }
 
 /** Shows a list. */
-async function runList(
+export async function runList(
   list: List,
   context: ClientContext,
   flags: ListFlags & Record<string, unknown>,

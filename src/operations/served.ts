@@ -4,6 +4,7 @@ import { earlyRemoval } from "./earlyRemoval/served.ts";
 import { jobs } from "./jobs/served.ts";
 import { metrics } from "./monitoring/routes.ts";
 import { overviews } from "./overview/routes.ts";
+import { searches } from "./search/routes.ts";
 import { selfCheck } from "./selfCheck/served.ts";
 import { sources } from "./sources/served.ts";
 import { statistics } from "./statistics/routes.ts";
@@ -18,6 +19,7 @@ export const served: readonly ServedOperation[] = [
   { routes: audit },
   { routes: overviews },
   { routes: statistics },
+  { routes: searches },
   { routes: [metrics] },
   sources,
   selfCheck,

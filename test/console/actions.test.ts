@@ -9,6 +9,10 @@ describeConsole("actions in the console", (open) => {
     await openPage(open.page, open.server, "/messages");
     await open.page.getByRole("searchbox", { name: "Filter" }).fill("reminder");
     await open.page.keyboard.press("Enter");
+    await open.page
+      .getByRole("option", { name: "With exactly this label reminder", selected: true })
+      .waitFor();
+    await open.page.keyboard.press("Enter");
     await open.page.waitForURL(/label=reminder/);
     await open.page.getByRole("button", { name: /Act on all/ }).click();
     await expectShown(open.page.getByRole("heading", { name: "Cancel 1 message" }));

@@ -1,8 +1,9 @@
-import { useNavigate, useSearch } from "@tanstack/react-router";
+import { useLocation, useNavigate, useSearch } from "@tanstack/react-router";
 import { Plus, Search, X } from "lucide-react";
 import type { SyntheticEvent } from "react";
-import { useEffect, useRef, useState } from "react";
+import { use, useEffect, useRef, useState } from "react";
 import { Icon } from "./basics.tsx";
+import { SearchContext } from "../shell/search.ts";
 import { readField } from "./words.ts";
 import { Visible } from "./visible.tsx";
 
@@ -54,6 +55,8 @@ export function FilterBar({
   placeholder: string;
 }) {
   const { values, set } = useFilters();
+  const search = use(SearchContext);
+  const { pathname } = useLocation();
   const [text, setText] = useState("");
   const submit = (event: SyntheticEvent): void => {
     event.preventDefault();
@@ -61,7 +64,10 @@ export function FilterBar({
     const [, named, value] = /^(\w+):\s*(.+)$/.exec(given) ?? [];
     const field =
       named !== undefined ? fields.find(({ name }) => name.toLowerCase() === named.toLowerCase()) : undefined;
-    if (given !== "") set(field ? { [field.name]: value } : { [guessField(given, fields, fallback)]: given });
+    const name = field?.name ?? guessField(given, fields, fallback);
+    // The string may be in any field. The search shows where it is, and can filter the list by it as a label.
+    if (given !== "" && name === "label" && !field) search(given, pathname);
+    else if (given !== "") set({ [name]: field ? value : given });
     setText("");
   };
   const shown = fields.filter(({ name }) => values[name] !== undefined);

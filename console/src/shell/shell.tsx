@@ -13,6 +13,8 @@ import { LiveContext, useLive } from "./live.ts";
 import { Navigation } from "./navigation.tsx";
 import { NoConnection, useLost } from "./connection.tsx";
 import { Palette } from "./palette.tsx";
+import type { Opened } from "./search.ts";
+import { SearchContext } from "./search.ts";
 import { ToastProvider } from "./toasts.tsx";
 import { Visible } from "../parts/visible.tsx";
 
@@ -27,7 +29,8 @@ export function InDrawer({ children }: { children: ReactNode }) {
 
 /** The frame of every page. */
 export function Shell() {
-  const [open, setOpen] = useState<"search" | "help" | "menu" | null>(null);
+  const [open, setOpen] = useState<"help" | "menu" | null>(null);
+  const [searched, setSearched] = useState<Opened | null>(null);
   const [drawer, setDrawer] = useState<HTMLElement | null>(null);
   const [isPaused, setIsPaused] = useState(false);
   const [frozen, setFrozen] = useState<string | null>(null);
@@ -41,7 +44,11 @@ export function Shell() {
   const hasAccount = session.account !== null || path.endsWith("/operator");
   const close = useCallback(() => setOpen(null), []);
   const closeMenu = useCallback(() => setOpen((now) => (now === "menu" ? null : now)), []);
-  const search = useCallback(() => setOpen("search"), []);
+  const search = useCallback((text = "", from?: string) => {
+    setOpen(null);
+    setSearched({ text, ...(from !== undefined && { from }) });
+  }, []);
+  const endSearch = useCallback(() => setSearched(null), []);
   const help = useCallback(() => setOpen("help"), []);
   const pause = useCallback(() => setIsPaused((paused) => !paused), []);
   useShellKeys({ search, help, pause });
@@ -57,17 +64,19 @@ export function Shell() {
             <div className="main">
               <TopContext
                 value={{
-                  search,
+                  search: () => search(),
                   menu: () => setOpen((now) => (now === "menu" ? null : "menu")),
                   isMenu: open === "menu",
                 }}
               >
-                {hasAccount ? <Outlet /> : <NoAccount isFirst={path === "/" || path === ""} />}
+                <SearchContext value={search}>
+                  {hasAccount ? <Outlet /> : <NoAccount isFirst={path === "/" || path === ""} />}
+                </SearchContext>
               </TopContext>
             </div>
             <div className="drawer-place" ref={setDrawer} />
           </div>
-          <Palette isOpen={open === "search"} close={close} />
+          <Palette opened={searched} close={endSearch} />
           <KeyHelp isOpen={open === "help"} close={close} />
         </DrawerContext>
       </ToastProvider>

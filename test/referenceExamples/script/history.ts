@@ -87,6 +87,7 @@ export async function showOverview(recorder: Recorder): Promise<void> {
   await area.ask("POST", `/v2/enqueue/orders/${area.url("200", "order")}`, { body: "order 17" });
   await recorder.show(area, "GET /v2/overview");
   await recorder.show(area, "GET /v2/hosts");
+  await recorder.show(area, "GET /v2/search", { query: { query: "refused" } });
 }
 
 /** The audit log. */

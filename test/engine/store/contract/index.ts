@@ -26,6 +26,7 @@ import { describeSending } from "./sending.ts";
 import { describeStored } from "./stored.ts";
 import { describeTrim } from "./trim.ts";
 import { describeTimeIndex } from "./timeIndex.ts";
+import { describeSearch } from "../../../operations/search/contract.ts";
 import { describeSelfCheck } from "../../../operations/selfCheck/contract.ts";
 import { describeSituation } from "../../../operations/overview/contract.ts";
 import { describeSources } from "../../../operations/sources/contract.ts";
@@ -54,6 +55,7 @@ const others = [
     describeLongLists,
     describeUnfinished,
     describeHolders,
+    describeSearch,
     describeSituation,
     describeTimeIndex,
     describeRetention,
