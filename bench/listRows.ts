@@ -21,6 +21,10 @@ import { makeTagIds, makeTags, toTag } from "../src/engine/core/search/tags.ts";
 import { createIdGenerator } from "../src/engine/core/values/ids.ts";
 import { day } from "../src/engine/core/values/time.ts";
 import { parseAddress } from "../src/engine/core/values/url.ts";
+import type { Millis } from "../src/engine/core/values/basics.ts";
+import type { StoreCountName } from "../src/engine/core/explain/storeCounts.ts";
+import { readStoreCount } from "../src/engine/core/explain/storeCounts.ts";
+import { addStoreCounts } from "../src/engine/store/sql/counts.ts";
 import type { DatabaseConnection } from "../src/engine/store/sql/database.ts";
 import { getStatements } from "../src/engine/store/sql/statements.ts";
 import { type Value, tables } from "../src/engine/store/catalog/tables.ts";
@@ -34,6 +38,12 @@ export type RowCounts = { messages: number; deadLetters: number; logRows: number
 /** The kinds of messages. One unfinished message and one dead letter are needles. */
 type Kind = "needle" | "common" | "plain";
 
+/**
+ * The time between two messages. A million of them end in less than an hour, because a server does not start
+ * on a store that is more than an hour ahead of its clock.
+ */
+const spacing: Millis = 7;
+
 /** Fills an empty store with rows, the oldest first. The middle one is of this moment. */
 export async function writeRows(
   connection: DatabaseConnection,
@@ -42,11 +52,11 @@ export async function writeRows(
 ): Promise<void> {
   const writer = new RowWriter(connection);
   const most = Math.max(counts.messages, counts.deadLetters, counts.runs);
-  const start = Date.now() - most * 5;
+  const start = Date.now() - (most * spacing) / 2;
   // A dead letter has two log rows. All others belong to messages that were delivered.
   const perDelivered = Math.floor((counts.logRows - 2 * counts.deadLetters) / most);
   for (let n = 0; n < most; n++) {
-    const time = start + n * 10;
+    const time = start + n * spacing;
     addDelivered(writer, { n, time, rows: perDelivered });
     if (n < counts.deadLetters) addDeadLetter(writer, { n, time: time + 2, isNeedle: n === 10 });
     if (n < counts.messages)
@@ -55,9 +65,10 @@ export async function writeRows(
     if (n % 5_000 === 4_999) await writer.flush();
     if (n % 100_000 === 99_999) note(`${n + 1} of ${most}`);
   }
-  addCancelled(writer, start + most);
+  addCancelled(writer, start + most * spacing);
   writer.put("limiters", newLimiter({ account, gate: keyGate("busy") }, start));
   await writer.flush();
+  await writer.writeCounts();
 }
 
 /** Collects rows with their tags and index entries, and writes them all at once. */
@@ -67,6 +78,7 @@ class RowWriter {
   readonly #connection: DatabaseConnection;
   readonly #rows = new Map<TableName, Value[][]>();
   readonly #seen = new Set<string>();
+  readonly #counts = new Map<StoreCountName, number>();
 
   constructor(connection: DatabaseConnection) {
     this.#connection = connection;
@@ -76,6 +88,8 @@ class RowWriter {
     const rows = this.#rows.get(name) ?? [];
     this.#rows.set(name, rows);
     rows.push(Object.values(tables[name].write(row)));
+    const counted = name === "messages" ? readStoreCount(row as MessageState) : countedTables.get(name);
+    if (counted) this.#counts.set(counted, (this.#counts.get(counted) ?? 0) + 1);
     for (const id of makeTagIds[name]?.(row) ?? []) this.put("tags", { account, id });
   }
 
@@ -97,7 +111,19 @@ class RowWriter {
     await this.#connection.query("commit", []);
     this.#rows.clear();
   }
+
+  /** Writes how many rows there are, as a server does in each batch. */
+  async writeCounts(): Promise<void> {
+    await addStoreCounts(this.#connection, this.#counts);
+  }
 }
+
+/** The tables whose rows all count as the same. */
+const countedTables = new Map<TableName, StoreCountName>([
+  ["deadLetters", "deadLetters"],
+  ["activeRuns", "activeRuns"],
+  ["waiters", "waiters"],
+]);
 
 const needle = {
   labels: ["needle"],
