@@ -14,9 +14,32 @@ import { styled } from "./terminal/terminal.ts";
 import { formatSpan, formatTime } from "./terminal/times.ts";
 import { toSafeLine } from "./terminal/safeText.ts";
 
+/** Ends the running attempt of a message. The attempt is the one that runs now. */
+async function endAttempt(api: Api, id: string): Promise<Shown> {
+  const message = await readMessage(api, id);
+  const [reason = {}] = readObjects(message, "waitingOn");
+  const attempt = readNumber(reason, "attempt");
+  if (readText(reason, "reason") !== "sending" || attempt === null)
+    return {
+      value: { messageId: id, ended: false },
+      describe: () => [`${toSafeLine(id)} is not being sent`],
+    };
+  const result = await api.read({
+    method: "POST",
+    path: apiPath`/v2/messages/${id}/end-attempt`,
+    query: { attempt: String(attempt) },
+    needs: { one: { ended: "boolean" } },
+  });
+  const isEnded = result["ended"] === true;
+  const line = isEnded ? "ends this attempt and is sent again" : "has ended this attempt before";
+  return { value: result, describe: () => [`${toSafeLine(id)} ${line}`] };
+}
+
 /** Adds the commands `waypost messages …`. */
 export function addMessageCommands(program: Command, context: ClientContext): void {
-  const messages = program.command("messages").description("list, explain, cancel and speed up messages");
+  const messages = program
+    .command("messages")
+    .description("list, explain, cancel, retry and speed up messages");
   addListCommand(
     messages,
     {
@@ -77,6 +100,9 @@ function addMessageViews(messages: Command, context: ClientContext): void {
         return { value: message, describe: () => explainMessage(message) };
       });
     },
+  );
+  withJson(withId("end-attempt", "end the running attempt of a message, and retry")).action(
+    async (id: string, flags: OutputFlags) => printShown(flags, await endAttempt(connectToApi(context), id)),
   );
   withJson(withId("send-now", "send a message now, before its delay or its next retry is due")).action(
     async (id: string, flags: OutputFlags) => {

@@ -7,7 +7,7 @@ import { keyFields } from "../api/fields/flowControlKey.ts";
 import { queueFields } from "../api/fields/queue.ts";
 import { scheduleFields } from "../api/fields/schedule.ts";
 import { alerts } from "../operations/alerts/verbs.ts";
-import { hosts } from "../operations/overview/verbs.ts";
+import { addEndAttemptsCommand, hosts } from "../operations/overview/verbs.ts";
 import { sources } from "../operations/sources/verbs.ts";
 import { connectToApi, printShown, showResult, withJson, withOutput } from "./api.ts";
 import { columnsOf } from "./columns.ts";
@@ -110,6 +110,7 @@ export function addResourceCommands(program: Command, context: ClientContext): v
       .description(pausing ? `list, pause and resume ${about}` : `list ${about}`);
     addListCommand(group, list, { context, about: `list ${about}` });
     if (name === "schedules") addRunNowCommand(group, context);
+    else if (name === "hosts") addEndAttemptsCommand(group, context);
     else if (pausing) addHoldersCommand(group, context, pausing.toPath);
     if (!pausing) continue;
     for (const action of ["pause", "resume"] as const)

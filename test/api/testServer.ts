@@ -180,6 +180,7 @@ async function openServer(options: Options): Promise<TestServer> {
     }),
     deliver: (delivery) => void deliveries.push(withSentBody(delivery)),
     abort: () => undefined,
+    renewLeases: () => undefined,
     settled: () => undefined,
     fault: (what) => {
       throw new Error(what);

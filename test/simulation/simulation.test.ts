@@ -42,7 +42,7 @@ test.each([3, fresh])("all invariants hold without hints, in rounds, with seed %
   expect((await simulate({ seed, storage })).failure).toBeNull();
 });
 
-test("all invariants hold while people send messages now and run schedules", async () => {
+test("all invariants hold while people send messages now, end attempts and run schedules", async () => {
   const happened = new Set<string>();
   for (const seed of [4, 16, 19]) {
     const report = await simulate({ seed, byHand: true });
@@ -52,6 +52,8 @@ test("all invariants hold while people send messages now and run schedules", asy
   for (const what of [
     ...["audit message.sendNow", "sent now before its delay ends", "sent now before its retry"],
     ...["sent now in a queue", "sent now with a key"],
+    ...["audit message.endAttempt", "ended by an operator", "ended by an operator in a queue"],
+    ...["retried after an operator ended the attempt", "taken over while an operator ended it"],
     ...["audit schedule.run", "schedule run by hand to a URL", "schedule run by hand to a group"],
   ])
     expect([...happened], what).toContain(what);

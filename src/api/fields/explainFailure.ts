@@ -28,6 +28,13 @@ type KnownFailure = {
 /** Failures for which this server gives the reason. */
 const serverErrors: readonly KnownFailure[] = [
   {
+    shown: "ended by operator",
+    error: /^ended by operator$/,
+    explanation:
+      "A person ended this attempt while it was in flight. The message is sent again, and the attempt uses " +
+      "up no retry. The audit log names the person. The destination may have received the message.",
+  },
+  {
     shown: "address … is not public",
     error: /^address .*is not public/,
     explanation:

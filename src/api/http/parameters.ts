@@ -64,6 +64,9 @@ export const boundedCount = ({ max, defaultCount }: { max: number; defaultCount:
     defaultCount,
   );
 
+/** A whole number of at least 0. */
+export const wholeNumber = () => once(digits.pipe(z.int()));
+
 /** A whole number of at least 1. */
 export const positiveNumber = () => once(digits.pipe(z.int().min(1, "must be at least 1")));
 

@@ -30,7 +30,18 @@ export const waitReasonSchema = z.object({
     ),
   text: z.string().describe("The reason as a sentence, with its numbers."),
   since: millis("When the reason began to apply"),
-  until: millis("When the reason ends, if that is known"),
+  until: millis("When the reason ends, if that is known. For sending, when the attempt times out"),
+  attempt: z
+    .int()
+    .min(0)
+    .optional()
+    .describe("For sending and lease-over, the number of the attempt. The first one is 0."),
+  ending: z
+    .literal(true)
+    .optional()
+    .describe(
+      "Present for sending if an operator has ended the attempt, and its connection is being closed.",
+    ),
   queue: z.string().optional().describe("The name of the queue."),
   key: z.string().optional().describe("The flow-control key."),
   endpoint: z

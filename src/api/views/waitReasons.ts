@@ -5,6 +5,7 @@ import type { BlockingMessage, WaitReason, WaitState } from "../../engine/core/e
 import { listWaitReasons, maxCounted } from "../../engine/core/explain/whyWaiting.ts";
 import type { LimitName } from "../../engine/core/model/accountTerms.ts";
 import type { MessageState } from "../../engine/core/model/messageState.ts";
+import { isBeingSent } from "../../engine/core/model/messageState.ts";
 import { countRetries } from "../../engine/core/sending/retry.ts";
 import type { AccountId, MessageId, Millis } from "../../engine/core/values/basics.ts";
 
@@ -40,8 +41,9 @@ function pickFacts(waiting: WaitReason): Record<string, unknown> {
       return {};
     case "sending":
     case "lease-over": {
-      const { node, since, until } = waiting;
-      return { node, since, until };
+      const { attempt, node, since, until } = waiting;
+      const isEnding = waiting.reason === "sending" && waiting.isEnding;
+      return { attempt, node, since, until, ...(isEnding && { ending: true }) };
     }
     case "due":
       return { since: waiting.since };
@@ -124,7 +126,9 @@ function formatSending(waiting: Reason<"sending" | "lease-over">): string {
   const { node, until } = waiting;
   const since = iso(waiting.since);
   if (waiting.reason === "sending")
-    return `being sent by node ${node} since ${since}; its lease ends at ${iso(until)}`;
+    return waiting.isEnding
+      ? `an operator has ended this attempt; node ${node} closes its connection`
+      : `being sent by node ${node} since ${since}; it times out at ${iso(until)}`;
   if (waiting.ended === "server")
     return `the server restarted while node ${node} sent it since ${since}; it is sent again`;
   if (waiting.ended === "node")
@@ -163,7 +167,7 @@ function formatBlocking({ messageId, callbackId, holder }: BlockingMessage): str
 
 function formatActivity(message: MessageState): string {
   const { state, dueAt, leasedBy, waitlist } = message;
-  if (state === "active") return `being sent by node ${leasedBy ?? "?"}`;
+  if (isBeingSent(message)) return `being sent by node ${leasedBy ?? "?"}`;
   if (state === "cancelling") return `cancelled, but its request by node ${leasedBy ?? "?"} still runs`;
   if (state === "settled") return `delivered, but its request by node ${leasedBy ?? "?"} still runs`;
   if (state === "held") return `in the waitlist of ${formatGate(readWaitlist({ waitlist }))}`;

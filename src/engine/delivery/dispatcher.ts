@@ -121,6 +121,7 @@ export class Dispatcher {
       readCapacity: () => this.readCapacity(),
       deliver: (delivery) => this.#send(delivery),
       abort: (lease) => this.deliveries.abort(lease),
+      renewLeases: () => void this.#leaseRenewal.renewNow(),
       settled: (lease) => this.deliveries.settle(lease),
       fault: (message) => this.#options.log.failure("the stored data is inconsistent", new Error(message)),
     });

@@ -53,6 +53,12 @@ export class LeaseRenewal {
     if (overdue.length > 0) await this.#renewAll(overdue);
   }
 
+  /** Renews all leases now, which aborts the deliveries that another node has ended. */
+  async renewNow(): Promise<void> {
+    const running = this.#options.running.list().filter(({ isSettled }) => !isSettled);
+    if (running.length > 0) await this.#renewAll(running);
+  }
+
   async #renewAll(deliveries: readonly Running[]): Promise<void> {
     const now = this.#options.clock.now();
     for (const running of deliveries) running.leasedAt = now;

@@ -147,6 +147,8 @@ export type DeliverySink = {
   deliver(delivery: Delivery): void;
   /** Called for a delivery in flight whose outcome is no longer needed. */
   abort(lease: LeaseRef): void;
+  /** Called if another node may have ended deliveries of this node that are in flight. */
+  renewLeases(): void;
   /** Called for a delivery in flight that is settled, whatever its outcome. */
   settled(lease: LeaseRef): void;
   /** Called for a state of the data that should be impossible. The message goes to the server's log. */
@@ -186,6 +188,8 @@ export type BatchResult = {
   replies: CommandReply[];
   deliveries: Delivery[];
   abortedLeases: LeaseRef[];
+  /** Present if the batch ended deliveries in flight of other nodes. */
+  abortsElsewhere?: true;
   settledLeases: LeaseRef[];
   dueAt: Millis | null;
   faults: string[];

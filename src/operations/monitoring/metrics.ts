@@ -8,7 +8,7 @@ import type { BatchObserver } from "../../engine/store/store.ts";
 import { Histogram, rowBounds, shortTimeBounds, timeBounds } from "./histogram.ts";
 
 /** The outcomes of attempts, as the store has settled them. */
-const attemptOutcomes = ["delivered", "retry", "failed", "cancelled", "late"] as const;
+const attemptOutcomes = ["delivered", "retry", "ended", "failed", "cancelled", "late"] as const;
 
 /** The result of a call to a webhook source, from the status of its response. */
 export type SourceOutcome = "accepted" | "repeated" | "rejected" | "unavailable";

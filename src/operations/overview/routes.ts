@@ -1,6 +1,9 @@
 import { z } from "zod";
 import { readLimits, readPlan } from "../../engine/core/accounts/plans.ts";
 import { hostLogEntries } from "../../engine/core/accounts/hostStatistics.ts";
+import { timestamp } from "../../api/http/parameters.ts";
+import { pickRunning } from "../../engine/core/commands/endAttempts.ts";
+import { Refusal } from "../../engine/core/values/errors.ts";
 import { route } from "../../api/route/route.ts";
 import { toJson } from "../../api/fields/field.ts";
 import { toSchema } from "../../api/views/fieldSchema.ts";
@@ -58,5 +61,47 @@ const hosts = route({
   },
 });
 
+/** The attempts that one command ends. */
+const endedAtOnce = 100;
+
+const endAttempts = route({
+  method: "POST",
+  path: "/v2/hosts/{host}/end-attempts",
+  tag: "Overview",
+  runsManyBatches: true,
+  summary: "End the running attempts to a host",
+  about:
+    "Closes the connections of the account's running attempts to a host that hangs, on all nodes. Each " +
+    "message is then sent again after its retry delay, within all limits and at its place in its queue. " +
+    "The attempts use up no retries, and no callback reports them. " +
+    "The destination may have received the messages. " +
+    "Attempts that began after `startedBefore` are not ended, so a repeated request ends nothing more.",
+  params: z.object({ host: z.string().describe("The host, with the port unless it is the default one.") }),
+  query: z.object({
+    startedBefore: timestamp().describe(
+      "Ends the attempts that began until this time, in Unix milliseconds of the server.",
+    ),
+  }),
+  answers: {
+    200: {
+      about: "The attempts are ended.",
+      schema: z.object({ ended: z.int().min(0).describe("The number of attempts that were ended.") }),
+    },
+  },
+  refusals: [],
+  handle: async ({ account, params: { host }, query: { startedBefore }, context: { store } }) => {
+    const states = await store.read.runningTo(account.id, host);
+    if (states === null)
+      throw new Refusal("conflict", "host: too many messages are in flight; end the attempts one by one");
+    const running = pickRunning(states, startedBefore);
+    let ended = 0;
+    for (let from = 0; from < running.length; from += endedAtOnce) {
+      const attempts = running.slice(from, from + endedAtOnce);
+      ended += (await store.execute("endAttempts", { account: account.id, host, attempts })).ended;
+    }
+    return { status: 200, body: { ended } };
+  },
+});
+
 /** The routes that show how an account does. */
-export const overviews = [overview, hosts];
+export const overviews = [overview, hosts, endAttempts];

@@ -1,3 +1,6 @@
+import { readStart } from "../../engine/core/admission/lease.ts";
+import type { MessageState } from "../../engine/core/model/messageState.ts";
+import { isBeingSent } from "../../engine/core/model/messageState.ts";
 import { gateKinds, listGateBounds, parseGate } from "../../engine/core/admission/gate.ts";
 import type { GateKind } from "../../engine/core/admission/gate.ts";
 import type { HostAttempts } from "../../engine/core/accounts/hostStatistics.ts";
@@ -129,6 +132,24 @@ function countHeldAt(
 async function readHostAttempts(storageReads: StorageReads, account: AccountId): Promise<HostAttempts[]> {
   const range: Range = { account, descending: true, limit: hostLogEntries, bodies: false };
   return sumAttemptsByHost(await storageReads.range("log", range));
+}
+
+/** The messages in flight, of all accounts, up to which those to a host are looked for among them. */
+const maxSearched = 100_000;
+
+/**
+ * Returns the messages that are being sent to a host, the longest attempt first. Null: there are too many to
+ * search.
+ */
+export async function readRunningTo(
+  storageReads: StorageReads,
+  account: AccountId,
+  host: string,
+): Promise<MessageState[] | null> {
+  const leased = await storageReads.leasedMessages({ account, scan: maxSearched });
+  if (leased === null) return null;
+  const running = leased.filter((state) => state.host === host && isBeingSent(state));
+  return running.sort((a, b) => (readStart(a) ?? 0) - (readStart(b) ?? 0));
 }
 
 /**

@@ -1,9 +1,10 @@
 import type { AccountId, Millis } from "../../engine/core/values/basics.ts";
+import type { MessageState } from "../../engine/core/model/messageState.ts";
 import type { StorageReads } from "../../engine/store/layout/storageReads.ts";
 import type { StoredOperation } from "../../engine/store/layout/storedOperation.ts";
 import { nothingStored } from "../../engine/store/layout/storedOperation.ts";
 import type { HostSituation, Situation } from "./situation.ts";
-import { readHosts, readSituation } from "./situation.ts";
+import { readHosts, readRunningTo, readSituation } from "./situation.ts";
 
 /** How an account is doing, on one page. */
 export const overview = {
@@ -11,6 +12,12 @@ export const overview = {
   createQueries: (reads: StorageReads) => ({
     /** Returns the counts, pauses and hosts of an account, with bounded reads. */
     situation: (account: AccountId, now: Millis): Promise<Situation> => readSituation(reads, account, now),
+    /**
+     * Returns the messages of an account that are being sent to a host, or null if too many messages of all
+     * accounts are in flight.
+     */
+    runningTo: (account: AccountId, host: string): Promise<MessageState[] | null> =>
+      readRunningTo(reads, account, host),
     /** Returns how deliveries to the hosts of an account go. */
     hosts: (account: AccountId): Promise<HostSituation[]> => readHosts(reads, account),
   }),

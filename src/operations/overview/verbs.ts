@@ -1,3 +1,8 @@
+import type { Command } from "commander";
+import { systemClock } from "../../engine/clock/clock.ts";
+import type { ClientContext, OutputFlags } from "../../client/api.ts";
+import { connectToApi, printShown, withJson } from "../../client/api.ts";
+import { apiPath } from "../../client/apiPath.ts";
 import { columnsOf } from "../../client/columns.ts";
 import type { Listed, Resource } from "../../client/listCommand.ts";
 import { readLine, readNumber, readObject } from "../../client/terminal/fields.ts";
@@ -13,6 +18,29 @@ const spanField = (title: string, name: string): Column<Listed> => ({
     return span === null ? "" : formatSpan(span);
   },
 });
+
+/** Adds `waypost hosts end-attempts`. */
+export function addEndAttemptsCommand(group: Command, context: ClientContext): void {
+  const command = group
+    .command("end-attempts")
+    .description("end the running attempts to a host that began until now, and retry")
+    .argument("<host>", "the host, with its port unless it is the default one");
+  withJson(command).action(async (host: string, flags: OutputFlags) => {
+    const result = await connectToApi(context).read({
+      method: "POST",
+      path: apiPath`/v2/hosts/${host}/end-attempts`,
+      query: { startedBefore: String(systemClock.now()) },
+      needs: { one: { ended: "number" } },
+    });
+    const ended = readNumber(result, "ended") ?? 0;
+    const line =
+      ended === 1 ? "1 attempt ended; its message is" : `${ended} attempts ended; their messages are`;
+    printShown(flags, {
+      value: result,
+      describe: () => [ended === 0 ? "no attempts ended" : `${line} sent again after the retry delay`],
+    });
+  });
+}
 
 /** The list of `waypost hosts`. */
 export const hosts: Resource = {

@@ -5,6 +5,7 @@ import { routes } from "../../../src/operations/routes.ts";
 import type { Store } from "../../../src/engine/store/store.ts";
 import { createTestServer, operatorPassword, otherToken, shareTestServer, token } from "../testServer.ts";
 import { listen, request, send } from "../wire.ts";
+import { findNeededQuery } from "../routes/accounts/possessions.ts";
 import { codeFields } from "../errorFields.ts";
 
 const urlOf = (path: string): string =>
@@ -142,7 +143,11 @@ describe.each(guarded)("$name", ({ row, url }) => {
     if (row.refusals.includes("not-found")) {
       const { ask } = await createTestServer();
       const missing = row.path === "/v2/batch" ? { body: '[{"destination":"group"}]' } : neededBy(row);
-      const gone = await ask(row.method, url.replace("https://e.example/x", "group"), missing);
+      const gone = await ask(
+        row.method,
+        `${url.replace("https://e.example/x", "group")}${findNeededQuery(row.path)}`,
+        missing,
+      );
       expect(gone).toMatchObject({ status: 404, body: { error: expect.any(String) } });
     }
   });
@@ -184,10 +189,9 @@ describe.each(rows)("$name", ({ row, url }) => {
 
   test("returns 500 for an internal error, hides the reason and logs it", async () => {
     const { ask, lines } = failing();
-    const query = row.path.endsWith("/pin") ? "?parallelism=1" : "";
     const reply = await ask(
       row.method,
-      `${url}${query}`,
+      `${url}${findNeededQuery(row.path)}`,
       row.access === "account"
         ? asHolder
         : row.access === "operator"

@@ -67,6 +67,7 @@ const standing = (id: string, more: Partial<MessageState> = {}): WaitState => ({
   queue: null,
   key: null,
   waitingAhead: 0,
+  timeout: 900_000,
   slotHolders: [],
 });
 
@@ -145,8 +146,8 @@ describe("an active run", () => {
       [
         [
           "endpoint",
-          `the endpoint is called to run step 4 "a": being sent by node nod_a since ${at}; its lease ` +
-            `ends at ${later}`,
+          'the endpoint is called to run step 4 "a": being sent by node nod_a since ' +
+            "2026-01-01T12:00:30.000Z; it times out at 2026-01-01T12:15:30.000Z",
         ],
       ],
     ],

@@ -31,6 +31,7 @@ const standing: WaitState = {
   queue: null,
   key,
   waitingAhead: 4,
+  timeout: 900_000,
   slotHolders: [],
 };
 const textsOf = (over: Partial<WaitState>, now = noon): string[] =>
@@ -64,6 +65,7 @@ test("a message that was being sent when the server restarted names the restart"
   expect(listShownReasons({ ...standing, state: cut, key: null }, noon + 5)).toEqual([
     {
       reason: "lease-over",
+      attempt: 0,
       node: "nod_a",
       since: noon,
       until: noon + 5,
@@ -289,7 +291,7 @@ describe("the reasons of a message", () => {
     ]);
   });
 
-  test("names the node that sends a message, with the start and the end of its lease", () => {
+  test("names the node that sends a message, with its start and its timeout", () => {
     const state: MessageState = {
       ...held,
       state: "active",
@@ -297,22 +299,36 @@ describe("the reasons of a message", () => {
       leasedBy: "nod_a",
       dueAt: noon + 30_000,
     };
-    const facts = { node: "nod_a", since: noon - 5, until: noon + 30_000 };
+    const facts = { attempt: 0, node: "nod_a", since: noon };
     const lastEntry = { time: noon - 5, status: null, error: null, nextDueAt: null };
-    const since = "2026-01-01T11:59:59.995Z";
+    const since = "2026-01-01T12:00:00.000Z";
     const until = "2026-01-01T12:00:30.000Z";
     expect(listShownReasons({ ...standing, state, lastEntry }, noon)).toEqual([
       {
         reason: "sending",
-        text: `being sent by node nod_a since ${since}; its lease ends at ${until}`,
+        text: `being sent by node nod_a since ${since}; it times out at 2026-01-01T12:15:00.000Z`,
         ...facts,
+        until: noon + 900_000,
+      },
+    ]);
+    const renewed = { ...state, startedAt: noon - 10_000 };
+    expect(listShownReasons({ ...standing, state: renewed, lastEntry }, noon)).toMatchObject([
+      { since: noon - 10_000, until: noon + 890_000 },
+    ]);
+    expect(listShownReasons({ ...standing, state: { ...state, state: "ending" }, lastEntry }, noon)).toEqual([
+      {
+        reason: "sending",
+        text: "an operator has ended this attempt; node nod_a closes its connection",
+        ...facts,
+        until: noon + 900_000,
+        ending: true,
       },
     ]);
     const over =
       `node nod_a has been sending it since ${since} and has not reported; its lease expired ` +
       `at ${until}, so it is sent again`;
     expect(listShownReasons({ ...standing, state, lastEntry }, noon + 30_000)).toEqual([
-      { reason: "lease-over", text: over, ...facts },
+      { reason: "lease-over", text: over, ...facts, until: noon + 30_000 },
     ]);
     expect(textsOf({ state: { ...state, leasedBy: null } })[0]).toContain(
       "node ? since 2026-01-01T12:00:00.000Z;",

@@ -50,6 +50,7 @@ beforeEach(async () => {
     }),
     deliver: ({ message }) => void begun.push(message.id),
     abort: () => undefined,
+    renewLeases: () => undefined,
     settled: () => undefined,
     fault: (what) => void troubles.push(what),
   });

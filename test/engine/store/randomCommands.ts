@@ -134,7 +134,22 @@ export class RandomCommands {
         name: "sendNow",
         input: { account, messageId: this.#pickSome(this.#messageIds)[0] ?? "none" },
       };
+    if (kind < 82) return { name: "endAttempts", input: this.#makeEnding(account) };
     return kind < 86 ? this.#makeRareCommand(account, now) : this.#setUp(now);
+  }
+
+  /** Returns attempts to end. In most calls, one that is running is among them. */
+  #makeEnding(account: string): CommandInput<"endAttempts"> {
+    const [sent] = this.#random() < 0.8 ? this.#pickSome(this.#running) : [];
+    return sent
+      ? {
+          account: sent.message.account,
+          attempts: [{ messageId: sent.message.id, attempt: sent.attempt }],
+        }
+      : {
+          account,
+          attempts: this.#pickSome(this.#messageIds).map((messageId) => ({ messageId, attempt: 0 })),
+        };
   }
 
   /** Returns messages to cancel. In about half of the calls, one that is being sent is among them. */

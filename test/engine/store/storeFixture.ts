@@ -98,6 +98,8 @@ export class StoreFixture {
   readonly faults: string[] = [];
   readonly calledOff: LeaseRef[] = [];
   readonly settledLeases: LeaseRef[] = [];
+  /** How often another node has announced that it ended deliveries. */
+  renewals = 0;
   readonly #delivered: Delivery[] = [];
   readonly #inFlight = new Map<string, Delivery>();
 
@@ -110,6 +112,7 @@ export class StoreFixture {
       readCapacity: () => this.#freeCapacity(),
       fault: (what) => this.faults.push(what),
       abort: (held) => this.calledOff.push(held),
+      renewLeases: () => (this.renewals += 1),
       settled: (lease) => this.settledLeases.push(lease),
       deliver: (shared) => {
         const delivery = withSentBody(shared);

@@ -35,6 +35,8 @@ const actions: Readonly<Record<string, readonly string[]>> = {
   "PATCH /v2/topics/{name}": ["group.setHeaders"],
   "DELETE /v2/messages/{messageId}": ["message.cancel"],
   "POST /v2/messages/{messageId}/send-now": ["message.sendNow"],
+  "POST /v2/messages/{messageId}/end-attempt": ["message.endAttempt"],
+  "POST /v2/hosts/{host}/end-attempts": ["host.endAttempts"],
   "DELETE /v2/messages": ["message.cancel"],
   "DELETE /v2/dlq/{dlqId}": ["dlq.delete"],
   "DELETE /v2/dlq": ["dlq.delete"],

@@ -87,6 +87,11 @@ export async function showOverview(recorder: Recorder): Promise<void> {
   await area.ask("POST", `/v2/enqueue/orders/${area.url("200", "order")}`, { body: "order 17" });
   await recorder.show(area, "GET /v2/overview");
   await recorder.show(area, "GET /v2/hosts");
+  await area.ask("POST", area.publishTo("slow", "welcome"), { body: "hello" });
+  await recorder.show(area, "POST /v2/hosts/{host}/end-attempts", {
+    path: { host: new URL(area.url("slow", "welcome")).host },
+    query: { startedBefore: Date.now() },
+  });
   await recorder.show(area, "GET /v2/search", { query: { query: "refused" } });
 }
 

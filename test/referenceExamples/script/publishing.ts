@@ -56,6 +56,11 @@ export async function showMessages(recorder: Recorder): Promise<void> {
   await recorder.show(area, "GET /v2/messages/{messageId}", { path });
   await recorder.show(area, "GET /v2/messages", { query: { label: "signup" } });
   await recorder.show(area, "POST /v2/messages/{messageId}/send-now", { path });
+  const slow = await area.ask("POST", area.publishTo("slow", "welcome"), { body: "hello" });
+  await recorder.show(area, "POST /v2/messages/{messageId}/end-attempt", {
+    path: { messageId: slow.json.messageId as string },
+    query: { attempt: 0 },
+  });
   await recorder.show(area, "DELETE /v2/messages/{messageId}", {
     path: await publish("signup", "hello bob"),
   });

@@ -1,3 +1,4 @@
+import { countRetries } from "../../../src/engine/core/sending/retry.ts";
 import type { PublishResult } from "../../../src/engine/core/commands/publish.ts";
 import { checkBulkOutcomes } from "./bulkOutcomes.ts";
 import { checkHeldMessages } from "./heldMessages.ts";
@@ -24,6 +25,7 @@ import { FailureCallbackChecker } from "./failureCallbacks.ts";
 import { PostedStepChecker } from "./postedSteps.ts";
 import { RunChecker } from "./runs.ts";
 import { ScheduleChecker } from "./schedules.ts";
+import { checkEndedAttempts } from "./endedAttempts.ts";
 import { checkSentNow } from "./sentNow.ts";
 import { UsageRecount } from "./usage.ts";
 import type { Change } from "../storage/changes.ts";
@@ -112,6 +114,7 @@ export class InvariantChecker {
     const { messageHistories, assertHolds } = this;
     const cover = (what: string): unknown => this.happened.add(what);
     checkSentNow(observed, { assertHolds, now, messageHistories, cover });
+    checkEndedAttempts(observed, { assertHolds, messageHistories, cover });
     for (const change of changes.messages) this.#checkState(change, observed);
     this.#leases.check(observed, {
       assertHolds: this.assertHolds,
@@ -321,11 +324,10 @@ export class InvariantChecker {
       (after.state === "held") === (after.dueAt === null),
       `a held message has no due time: ${row.id}`,
     );
-    const isSent = ["active", "cancelling", "settled"].includes(after.state);
+    const isSent = ["active", "ending", "cancelling", "settled"].includes(after.state);
     this.assertHolds(isSent === (after.leasedBy !== null), `an active message is leased: ${row.id}`);
     const isWithinBudget =
-      after.lostAttempts <= maxLostAttempts &&
-      after.attempts - after.lostAttempts <= (messageHistory?.message.retries ?? 0);
+      after.lostAttempts <= maxLostAttempts && countRetries(after) <= (messageHistory?.message.retries ?? 0);
     this.assertHolds(isWithinBudget, `attempts do not exceed the retries: ${row.id}`);
     messageHistory?.state(before, after, {
       now: this.#virtualTime.now,

@@ -5,7 +5,7 @@ import type { MessageState } from "../../../src/engine/core/model/messageState.t
 import { isSettledByStep } from "../../../src/engine/core/sending/recordOutcome.ts";
 import { reusedRunIds } from "../actors/runClients.ts";
 import type { AssertHolds } from "./observedBatch.ts";
-import { isLease, isLost } from "./observedBatch.ts";
+import { isEndedByOperator, isLease, isLost } from "./observedBatch.ts";
 import type { Tables } from "../storage/changes.ts";
 
 /**
@@ -55,9 +55,12 @@ export class MessageHistory {
   #loggedAt: number;
   #retryAt = 0;
   #sentNowAt: number | null = null;
-  /** Attempts that ended, and how many of them were lost. */
+  /** Attempts that ended, and how many of them were lost, or ended by an operator. */
   #errors = 0;
   #lost = 0;
+  #ended = 0;
+  /** The attempts that an operator has named to end them. */
+  readonly #named = new Set<number>();
   #reported = 0;
   #leases = 0;
   #calls = 0;
@@ -104,7 +107,8 @@ export class MessageHistory {
     if (isSettledByStep(row)) this.#isSettledByStep = true;
     if (row.states.includes("RETRY")) this.#errors++;
     this.#retryAt = row.nextDueAt ?? this.#retryAt;
-    if (isLost(row)) this.#lost++;
+    if (isEndedByOperator(row)) this.#ended++;
+    else if (isLost(row)) this.#lost++;
     else if (row.states.includes("ERROR") || row.states.includes("DELIVERED")) this.#reported++;
     if (this.ended === "failed") this.dlqId = row.dlqId;
   }
@@ -114,6 +118,11 @@ export class MessageHistory {
     this.#notBefore = Math.min(this.#notBefore, now);
     this.#retryAt = Math.min(this.#retryAt, now);
     this.#sentNowAt = now;
+  }
+
+  /** Called when an operator names an attempt to end it. */
+  endAttempt(attempt: number): void {
+    this.#named.add(attempt);
   }
 
   state(
@@ -129,10 +138,13 @@ export class MessageHistory {
       `a cancelled message stays cancelled: ${after.state}`,
     );
     this.#assertHolds(
-      after.attempts === this.#errors && after.lostAttempts === this.#lost,
-      `attempts are counted: ${after.attempts} (${after.lostAttempts} lost), ` +
-        `the log has ${this.#errors} (${this.#lost})`,
+      after.attempts === this.#errors &&
+        after.lostAttempts === this.#lost &&
+        (after.endedAttempts ?? 0) === this.#ended,
+      `attempts are counted: ${after.attempts} (${after.lostAttempts} lost, ${after.endedAttempts} ended), ` +
+        `the log has ${this.#errors} (${this.#lost}, ${this.#ended})`,
     );
+    this.#assertHolds(this.#ended <= this.#named.size, "only an attempt that an operator names is ended");
     const returned =
       before?.state === "active" && after.state === "pending" && after.attempts === before.attempts;
     if (returned) {
@@ -185,7 +197,10 @@ export class MessageHistory {
       this.#calls <= this.#leases,
       `every call has a lease: ${this.#calls} calls, ${this.#leases} leases`,
     );
-    this.#assertHolds(attempt - this.#lost <= this.message.retries, "attempts do not exceed the retries");
+    this.#assertHolds(
+      attempt - this.#lost - this.#ended <= this.message.retries,
+      "attempts do not exceed the retries",
+    );
     this.#assertHolds(this.#notBefore <= now, "no call is made before the delay ends");
   }
 

@@ -1,3 +1,4 @@
+import { endedByOperator } from "../../../src/engine/core/sending/endedAttempt.ts";
 import type { DeliveryCapacity } from "../../../src/engine/core/admission/capacity.ts";
 import type { TableName } from "../../../src/engine/core/decision/command.ts";
 import type { LogRow } from "../../../src/engine/core/model/logRow.ts";
@@ -30,6 +31,10 @@ export type AssertHolds = (holds: boolean, promise: string) => void;
 /** Reports whether a log row records an expired lease, after which the message is sent again. */
 export const isLost = ({ states, error }: LogRow): boolean =>
   states.includes("RETRY") && error !== null && error.startsWith("no report: ");
+
+/** Reports whether a log row records an attempt that an operator ended. */
+export const isEndedByOperator = ({ states, error }: LogRow): boolean =>
+  states.includes("RETRY") && error === endedByOperator;
 
 /** Reports whether a batch leased the message. */
 export const isLease = (

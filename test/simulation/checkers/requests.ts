@@ -94,10 +94,11 @@ function checkAborts(
     if (name !== "renew") continue;
     for (const { account, messageId, attempt } of (input as { leases: LeaseRef[] }).leases) {
       const state = tables.messages.get(`${account}\n${messageId}`);
-      const isWanted = state?.state !== "cancelling" || state.leasedBy !== node || state.attempts !== attempt;
+      const isUnwanted = state?.state === "cancelling" || state?.state === "ending";
+      const isWanted = !isUnwanted || state.leasedBy !== node || state.attempts !== attempt;
       assertHolds(
         isWanted || result.abortedLeases.some((held) => held.messageId === messageId),
-        `the request of a cancelled message is aborted: ${messageId}`,
+        `the request of a cancelled message or an ended attempt is aborted: ${messageId}`,
       );
     }
   }

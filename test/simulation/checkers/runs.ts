@@ -1,3 +1,4 @@
+import { isBeingSent } from "../../../src/engine/core/model/messageState.ts";
 import type { StoredMessage } from "../../../src/engine/core/model/message.ts";
 import type { MessageState } from "../../../src/engine/core/model/messageState.ts";
 import type { RunPart } from "../../../src/engine/core/model/runPost.ts";
@@ -219,7 +220,7 @@ export class RunChecker {
           !isNew || !record.ended || endedNow.has(record),
           `no message is created for an ended run: ${row.id}`,
         );
-        const goesOut = after.state !== "active" || after.attempts !== before?.attempts;
+        const goesOut = !isBeingSent(after) || after.attempts !== before?.attempts;
         this.#demand(
           !goesOut || !record.ended || endedNow.has(record),
           `no message is retried for an ended run: ${row.id}`,
@@ -282,10 +283,10 @@ export class RunChecker {
       `only a failure is reported: ${run.id} ${run.state}, ${record.failureCallbacks}`,
     );
     for (const id of record.messages) {
-      const state = tables.messages.get(`${run.account}\n${id}`)?.state;
+      const state = tables.messages.get(`${run.account}\n${id}`);
       assertHolds(
-        state === "active" || wereSent.has(id),
-        `no message is pending for an ended run: ${id} is ${state}`,
+        (state !== undefined && isBeingSent(state)) || wereSent.has(id),
+        `no message is pending for an ended run: ${id} is ${state?.state}`,
       );
     }
     if (run.state === "RUN_SUCCESS" && isWorkflow(run.url) && !this.mayHaveStepsOfOthers(run.id))

@@ -4,7 +4,7 @@ import { alterDecision } from "./alterDecision.ts";
 
 const { decide: runOnce, ...ofRun } = commands.runSchedule;
 
-/** Faults of what a person does by hand: to send a message now, and to run a schedule. */
+/** Faults of what a person does by hand: to send a message now, to end attempts, and to run a schedule. */
 export const handMutants: Record<string, Commands> = {
   "a schedule that is run by hand moves": alterDecision("runSchedule", ({ account, id }, draft, moment) => ({
     put: {
@@ -25,6 +25,13 @@ export const handMutants: Record<string, Commands> = {
       },
     },
   },
+  "an attempt that an operator ended uses up a retry": alterDecision("settle", () => ({
+    put: { messages: (row) => ({ ...row, endedAttempts: 0 }) },
+  })),
+  "an attempt that an operator ended is sent again before its request has ended": alterDecision(
+    "endAttempts",
+    () => ({ put: { messages: (row) => ({ ...row, state: "pending", leasedBy: null }) } }),
+  ),
   "a message that is sent now keeps its delay": alterDecision("sendNow", () => ({
     put: { messages: () => undefined },
   })),

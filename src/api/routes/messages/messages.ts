@@ -9,7 +9,7 @@ import type { MessageView } from "../../../engine/store/catalog/queries.ts";
 import { dryRunSchema, dryRunParameter } from "../../publishing/dryRun.ts";
 import { cancelEntries, meansAll } from "../lists/bulk.ts";
 import { toFilter, messageFilters } from "../lists/filters.ts";
-import { boundedCount } from "../../http/parameters.ts";
+import { boundedCount, wholeNumber } from "../../http/parameters.ts";
 import type { RouteContext } from "../../route/route.ts";
 import { route } from "../../route/route.ts";
 import { messageStatusFields } from "../../fields/messageStatus.ts";
@@ -72,6 +72,44 @@ const sendNow = route({
       : null;
     if (!sent) throw makeFinishedRefusal(messageId);
     return { status: 200, body: { messageId, changed: sent.changed } };
+  },
+});
+
+const endAttempt = route({
+  method: "POST",
+  path: "/v2/messages/{messageId}/end-attempt",
+  tag: "Messages",
+  summary: "End the running attempt of a message",
+  about:
+    "Closes the connection of the running attempt, for example because its destination hangs. The message " +
+    "is then sent again after its retry delay, within all limits and at its place in its queue. " +
+    "The attempt uses up no retry, and no callback reports it. " +
+    "The log shows the error `ended by operator`. The " +
+    "destination may have received the message. " +
+    "The request names the attempt, so a repeated request never ends the next one.",
+  params: byId,
+  query: z.object({
+    attempt: wholeNumber().describe(
+      "The number of the running attempt: `attempt` in `waitingOn` of the message. The first one is 0.",
+    ),
+  }),
+  answers: {
+    200: {
+      about: "The attempt is ended, or does not run.",
+      schema: z.object({
+        messageId: z.string().describe("The id of the message."),
+        ended: z
+          .boolean()
+          .describe("False if this attempt does not run, or had been ended before. Then nothing changes."),
+      }),
+    },
+  },
+  refusals: ["not-found"],
+  handle: async ({ account, params: { messageId }, query: { attempt }, context: { store } }) => {
+    if (!(await findMessage(store, account.id, messageId))) throw makeFinishedRefusal(messageId);
+    const attempts = [{ messageId, attempt }];
+    const { ended } = await store.execute("endAttempts", { account: account.id, attempts });
+    return { status: 200, body: { messageId, ended: ended > 0 } };
   },
 });
 
@@ -197,4 +235,4 @@ const makeFinishedRefusal = (id: string): Refusal =>
   );
 
 /** The routes of messages. */
-export const messages = [get, sendNow, cancel, cancelMany];
+export const messages = [get, sendNow, endAttempt, cancel, cancelMany];

@@ -51,6 +51,28 @@ export function lease(
 const isOutcomeAwaited = (message: StoredMessage, state: MessageState): boolean =>
   message.callback !== null || message.reportsOn !== null || hasPlaces(state);
 
+/** Returns a message that waits for its due time, after its lease has ended. The caller sets `dueAt`. */
+export function endLease(state: MessageState): MessageState {
+  const ended: MessageState = { ...state, state: "pending", leasedBy: null };
+  delete ended.startedAt;
+  return ended;
+}
+
+/**
+ * Returns when the running attempt of a leased message began. Until a lease is renewed, its end tells. Null:
+ * the lease was ended early, and never renewed.
+ */
+export function readStart({ startedAt, dueAt }: Pick<MessageState, "startedAt" | "dueAt">): Millis | null {
+  if (startedAt !== undefined) return startedAt;
+  return dueAt === null || dueAt < spans.lease ? null : dueAt - spans.lease;
+}
+
+/** Ends the request of a running attempt on the node that sends it. */
+export function abortRequest(draft: Draft, moment: Moment, state: MessageState): void {
+  if (state.leasedBy === moment.node) draft.abort(toLeaseRef(state));
+  else draft.abortElsewhere();
+}
+
 /** Names the running attempt of a message. */
 export const toLeaseRef = ({ account, id, attempts }: MessageState): LeaseRef => ({
   account,

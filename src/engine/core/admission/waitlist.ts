@@ -2,6 +2,7 @@ import type { Draft, Moment } from "../decision/command.ts";
 import { spans } from "../values/limits.ts";
 import type { AccountId } from "../values/basics.ts";
 import type { MessageState } from "../model/messageState.ts";
+import { isBeingSent } from "../model/messageState.ts";
 import type { Limiter, HostWaitlist } from "../model/limiter.ts";
 import { refreshAccountLimit } from "./accountLimits.ts";
 import { advance, hold, release } from "./admission.ts";
@@ -110,7 +111,7 @@ export const countPassing = (limiter: Limiter, max: number): number =>
 
 /** Reports whether a message has passed all limits: it is sent, or waits for capacity. */
 const hasPassedLimits = (state: MessageState | undefined): boolean =>
-  state?.state === "active" ||
+  (state !== undefined && isBeingSent(state)) ||
   (state?.state === "held" && state.waitlist !== null && !hasLimiter(parseGate(state.waitlist)));
 
 /** A waitlist, and how many of its messages may pass, or may move on to other limits. */

@@ -5,7 +5,7 @@ import { advance, hold, mightPass } from "../admission/admission.ts";
 import { deferIfQueuePaused } from "../admission/pausedQueue.ts";
 import { countEnd } from "../admission/counters.ts";
 import { capacityGate } from "../admission/gate.ts";
-import { serverEndedDueAt } from "../admission/lease.ts";
+import { endLease, serverEndedDueAt } from "../admission/lease.ts";
 import { log } from "../admission/messageLog.ts";
 import {
   countPassing,
@@ -22,7 +22,7 @@ import type { StoredMessage, WithoutBody } from "../model/message.ts";
 import type { MessageState } from "../model/messageState.ts";
 import type { Schedule } from "../model/schedule.ts";
 import type { Limiter, HostWaitlist } from "../model/limiter.ts";
-import { isUnfinished } from "../model/messageState.ts";
+import { isBeingSent, isUnfinished } from "../model/messageState.ts";
 import { recordRequestEnd, noResponse } from "../sending/recordOutcome.ts";
 import type { Waiter } from "../model/run.ts";
 import { fireSchedules } from "../sending/firing.ts";
@@ -215,7 +215,7 @@ function selectDue(draft: Draft, limits: ClaimLimits) {
  * longer needed.
  */
 const isLostForGood = (draft: Draft, message: MessageState): boolean =>
-  message.state === "active" && (message.lostAttempts >= maxLostAttempts || hasRunEnded(draft, message));
+  isBeingSent(message) && (message.lostAttempts >= maxLostAttempts || hasRunEnded(draft, message));
 
 /**
  * Claims one message. Returns false if the message is left for the next claim, because its stored message is
@@ -318,11 +318,9 @@ function retryLostLease(draft: Draft, moment: Moment, state: MessageState): Mess
     return null;
   }
   const retried: MessageState = {
-    ...state,
-    state: "pending",
+    ...endLease(state),
     attempts: state.attempts + 1,
     lostAttempts: state.lostAttempts + 1,
-    leasedBy: null,
     dueAt: moment.now,
   };
   if (!isLostForGood(draft, state)) {

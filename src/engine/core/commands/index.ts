@@ -21,6 +21,7 @@ import {
 import { recordSpending } from "./recordUsage.ts";
 import { takeBurst } from "./takeBurst.ts";
 import { cancel } from "../sending/cancel.ts";
+import { endAttempts } from "./endAttempts.ts";
 import { claim, listDue, reclaim } from "./claim.ts";
 import { retryDeadLetters } from "../deadLetters/dlq.ts";
 import { pauseLimiter, pinFlowControl, resetRate, resumeLimiter, unpinFlowControl } from "./flowControl.ts";
@@ -90,6 +91,15 @@ function messageCommands() {
         ({ messageIds }) => messageIds,
         ({ cancelled }) => cancelled,
       ),
+    ),
+    endAttempts: audited(endAttempts, ({ attempts, host }, { ended }) =>
+      ended === 0
+        ? null
+        : {
+            what: host === undefined ? "message.endAttempt" : "host.endAttempts",
+            object: host ?? attempts[0]?.messageId ?? null,
+            count: ended,
+          },
     ),
     sendNow: audited(sendNow, ({ messageId }) => ({ what: "message.sendNow", object: messageId })),
     cancelRuns: audited(

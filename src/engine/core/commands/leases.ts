@@ -1,22 +1,24 @@
 import type { Decision } from "../decision/command.ts";
 import { countEnd } from "../admission/counters.ts";
-import { findLeased, toLeaseRef } from "../admission/lease.ts";
+import { endLease, findLeased, readStart, toLeaseRef } from "../admission/lease.ts";
 import { isUnfinished } from "../model/messageState.ts";
 import type { LeaseRef } from "../model/messageState.ts";
 import { noResponse, recordRequestEnd } from "../sending/recordOutcome.ts";
+import { recordEndedAttempt } from "../sending/endedAttempt.ts";
 import { spans } from "../values/limits.ts";
 import { dropMessage, hasRunEnded } from "../workflows/end.ts";
 
 /**
- * Renews the leases of messages that this node is still sending, and aborts those that were cancelled on
- * another node.
+ * Renews the leases of messages that this node is still sending, and aborts those that were cancelled or
+ * ended on another node.
  */
 export const renew: Decision<{ leases: readonly LeaseRef[] }, { renewed: number }> = {
   decide: ({ leases }, draft, moment) => {
     const states = leases.flatMap((one) => findLeased(draft, moment, one) ?? []);
     for (const state of states) {
-      draft.put("messages", { ...state, dueAt: moment.now + spans.lease });
-      if (state.state === "cancelling") draft.abort(toLeaseRef(state));
+      const startedAt = readStart(state) ?? moment.now;
+      draft.put("messages", { ...state, startedAt, dueAt: moment.now + spans.lease });
+      if (state.state === "cancelling" || state.state === "ending") draft.abort(toLeaseRef(state));
     }
     return { renewed: states.length };
   },
@@ -36,9 +38,10 @@ export const returnLeases: Decision<{ leases: readonly LeaseRef[] }, { returned:
       returned++;
       if (!isUnfinished(state)) recordRequestEnd(draft, moment, { state, outcome: noResponse });
       else if (hasRunEnded(draft, state)) dropMessage(draft, moment, state);
+      else if (state.state === "ending") recordEndedAttempt(draft, moment, { state, outcome: noResponse });
       else {
         countEnd(draft, moment, state);
-        draft.put("messages", { ...state, state: "pending", leasedBy: null, dueAt: moment.now });
+        draft.put("messages", { ...endLease(state), dueAt: moment.now });
       }
     }
     return { returned };

@@ -13,6 +13,8 @@ import {
   scheduleRetry,
   reportCallback,
 } from "../sending/recordOutcome.ts";
+import { recordEndedAttempt } from "../sending/endedAttempt.ts";
+import { hasRunEnded } from "../workflows/end.ts";
 import { applyRunOutcome, belongsToRun } from "../workflows/runOutcome.ts";
 import type { Account } from "../model/account.ts";
 import type { MessageState } from "../model/messageState.ts";
@@ -25,9 +27,10 @@ import { failMessage } from "../deadLetters/failMessage.ts";
 
 /**
  * The result of an attempt. `late`: the lease was lost before the outcome arrived, so the outcome changed
- * nothing. `cancelled`: the message was cancelled, so nothing followed from the outcome.
+ * nothing. `cancelled`: the message was cancelled, so nothing followed from the outcome. `ended`: an operator
+ * had ended the attempt, so only the retry followed.
  */
-export type Settled = { became: "delivered" | "retry" | "failed" | "cancelled" | "late" };
+export type Settled = { became: "delivered" | "retry" | "ended" | "failed" | "cancelled" | "late" };
 
 /**
  * Records the outcome of one attempt: the message is delivered, retried or failed, and its callbacks are
@@ -87,6 +90,10 @@ function applyOutcome(draft: Draft, moment: Moment, { account, state, outcome }:
   if (!isUnfinished(state)) {
     recordRequestEnd(draft, moment, { state, outcome });
     return { became: state.state === "cancelling" ? "cancelled" : "delivered" };
+  }
+  if (state.state === "ending" && !hasRunEnded(draft, state)) {
+    recordEndedAttempt(draft, moment, { state, outcome });
+    return { became: "ended" };
   }
   if (isSuccess(outcome) && !state.reportsOutcome) {
     recordDelivery(draft, moment, { account, state, outcome });

@@ -254,6 +254,11 @@ export interface Draft {
    */
   abort(lease: LeaseRef): void;
   /**
+   * When the batch has been stored, tells the other nodes to look whether the outcome of an attempt of theirs
+   * is no longer needed.
+   */
+  abortElsewhere(): void;
+  /**
    * Tells this node's dispatcher, when the batch has been stored, that a delivery in flight is settled, so
    * that its outcome need not be stored.
    */

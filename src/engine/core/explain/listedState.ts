@@ -2,6 +2,7 @@ import type { GateKind } from "../admission/gate.ts";
 import { formatGate, queueGate, readWaitlist } from "../admission/gate.ts";
 import type { LogRow } from "../model/logRow.ts";
 import type { MessageState } from "../model/messageState.ts";
+import { isBeingSent } from "../model/messageState.ts";
 import type { Millis } from "../values/basics.ts";
 import type { RunKey } from "../model/runPost.ts";
 import type { Filter } from "../search/filter.ts";
@@ -54,7 +55,7 @@ export type PausedGates = ReadonlySet<string>;
 
 /** Returns the state in which lists show an unfinished message. */
 export function readListedState(state: MessageState, paused: PausedGates): ListedState {
-  if (state.state === "active") return "delivering";
+  if (isBeingSent(state)) return "delivering";
   if (state.state === "held")
     return state.waitlist !== null && paused.has(state.waitlist) ? "paused" : "held";
   // A message that holds a slot of a paused queue keeps it, and is not sent when it is due.

@@ -1,5 +1,5 @@
 import { countRetries } from "../sending/retry.ts";
-import { serverEndedDueAt } from "../admission/lease.ts";
+import { readStart, serverEndedDueAt } from "../admission/lease.ts";
 import type { AccountLimit, Gate } from "../admission/gate.ts";
 import { isAccountLimit, parseGate, readWaitlist } from "../admission/gate.ts";
 import type { Closure } from "../admission/limiter.ts";
@@ -8,6 +8,7 @@ import type { LimitName } from "../model/accountTerms.ts";
 import type { LogRow } from "../model/logRow.ts";
 import type { AccountId, MessageId, Millis, NodeId } from "../values/basics.ts";
 import type { MessageState } from "../model/messageState.ts";
+import { isBeingSent } from "../model/messageState.ts";
 import type { Limiter } from "../model/limiter.ts";
 import { nodeEndedDueAt } from "../cluster/takeover.ts";
 
@@ -22,6 +23,8 @@ export const maxSlotsShown = 3;
 export type WaitState = {
   state: MessageState;
   retries: number;
+  /** The time limit of an attempt. */
+  timeout: Millis;
   createdAt: Millis;
   notBefore: Millis;
   /**
@@ -68,8 +71,8 @@ export const waitReasonNames = [
   "lease-over",
 ] as const;
 
-/** The node that sends or sent a message, since when, and the end of its lease. */
-type Sending = { node: NodeId; since: Millis; until: Millis };
+/** The number of an attempt, the node that makes or made it, and since when. */
+type Sending = { attempt: number; node: NodeId; since: Millis };
 /** A limit that is used up. `reserved` of the slots that are used belong to messages in a later waitlist. */
 type UsedUp = { used: number; limit: number; reserved: number };
 /** A limit of an account that is used up. Only a higher value of the named limits opens it. */
@@ -78,8 +81,10 @@ type AccountUsedUp = UsedUp & { account: AccountId; names: readonly LimitName[] 
 /** One reason why a message waits. `api/views/waitReasons.ts` words it. */
 export type WaitReason = (
   | { reason: "server-held" }
-  | ({ reason: "sending" } & Sending)
-  | ({ reason: "lease-over"; ended: "server" | "node" | "lease" } & Sending)
+  /** `until`: when it times out. `isEnding`: an operator has ended the attempt. */
+  | ({ reason: "sending"; until: Millis; isEnding: boolean } & Sending)
+  /** `until`: when its lease ended. */
+  | ({ reason: "lease-over"; until: Millis; ended: "server" | "node" | "lease" } & Sending)
   | { reason: "due"; since: Millis }
   | { reason: "not-due"; until: Millis }
   | ({ reason: "retry"; until: Millis; used: number; limit: number } & LastFailure)
@@ -123,7 +128,7 @@ export type BlockingMessage = { messageId: MessageId; callbackId?: MessageId; ho
  */
 export function listWaitReasons(waitState: WaitState, now: Millis, isOnHold = false): WaitReason[] {
   const { state } = waitState;
-  if (state.state === "active") return [explainSending(waitState, now)];
+  if (isBeingSent(state)) return [explainSending(waitState, now)];
   if (isOnHold) return [{ reason: "server-held" }, ...listWaitReasons(waitState, now)];
   if (state.state === "pending") {
     const pauses = listLaterPauses(waitState, [waitState.queue, waitState.key]);
@@ -141,14 +146,15 @@ export function listWaitReasons(waitState: WaitState, now: Millis, isOnHold = fa
   return [reason, ...listLaterPauses(waitState, [waitState.queue, waitState.key])];
 }
 
-function explainSending({ state, lastEntry, createdAt }: WaitState, now: Millis): WaitReason {
-  const { leasedBy, dueAt } = state;
+function explainSending({ state, lastEntry, createdAt, timeout }: WaitState, now: Millis): WaitReason {
+  const { attempts, leasedBy, dueAt } = state;
   const ended = dueAt === serverEndedDueAt ? "server" : dueAt === nodeEndedDueAt ? "node" : null;
-  const until = ended ? now : (dueAt ?? now);
-  const sending: Sending = { node: leasedBy ?? "?", since: lastEntry?.time ?? createdAt, until };
-  return until > now
-    ? { reason: "sending", ...sending }
-    : { reason: "lease-over", ended: ended ?? "lease", ...sending };
+  const leasedUntil = ended ? now : (dueAt ?? now);
+  const since = readStart(state) ?? lastEntry?.time ?? createdAt;
+  const sending: Sending = { attempt: attempts, node: leasedBy ?? "?", since };
+  return leasedUntil > now
+    ? { reason: "sending", ...sending, until: since + timeout, isEnding: state.state === "ending" }
+    : { reason: "lease-over", ...sending, until: leasedUntil, ended: ended ?? "lease" };
 }
 
 /**

@@ -9,6 +9,8 @@ import type { AccountId, MessageId, Millis, NodeId } from "../values/basics.ts";
  * - `pending`: the message waits for `dueAt`, its send time.
  * - `active`: a node has leased the message and is sending it. `dueAt` is the end of the lease; after that
  *   time the message is due again.
+ * - `ending`: like `active`, but an operator has ended the running attempt. Its node closes the connection,
+ *   and the message is then due again after its retry delay, whatever the request came to.
  * - `cancelling`, `settled`: the message was cancelled, or settled by a step of its run, while it was active.
  *   It counts as finished, but its request still runs. The row keeps the lease and the slots at the gates
  *   until the request has an outcome or the lease ends.
@@ -18,7 +20,7 @@ import type { AccountId, MessageId, Millis, NodeId } from "../values/basics.ts";
 export type MessageState = {
   account: AccountId;
   id: MessageId;
-  state: "pending" | "active" | "held" | "cancelling" | "settled";
+  state: "pending" | "active" | "ending" | "held" | "cancelling" | "settled";
   dueAt: Millis | null;
   /**
    * The number of attempts that have ended, including lost ones. It is also the number of the running
@@ -27,6 +29,10 @@ export type MessageState = {
   attempts: number;
   /** The number of these attempts that ended without a report, because the lease expired. */
   lostAttempts: number;
+  /** The number of these attempts that an operator ended. Absent if it is 0. */
+  endedAttempts?: number;
+  /** When the running attempt began. Absent until its lease is renewed: see `readStart`. */
+  startedAt?: Millis;
   /**
    * The node that is sending the message; null if none is. `counted` and `countedToEndpoint` record that the
    * message counts towards the limit of its account: in total, or for its endpoint.
@@ -69,6 +75,10 @@ export type MessageState = {
  */
 export const isUnfinished = ({ state }: Pick<MessageState, "state">): boolean =>
   state !== "cancelling" && state !== "settled";
+
+/** Reports whether a node is sending an unfinished message. */
+export const isBeingSent = ({ state }: Pick<MessageState, "state">): boolean =>
+  state === "active" || state === "ending";
 
 /** Names a delivery: the attempt whose lease a node claims to hold. */
 export type LeaseRef = { account: AccountId; messageId: MessageId; attempt: number };

@@ -1,6 +1,6 @@
 import type { Decision } from "../decision/command.ts";
 import { release } from "../admission/admission.ts";
-import { toLeaseRef } from "../admission/lease.ts";
+import { abortRequest } from "../admission/lease.ts";
 import { log } from "../admission/messageLog.ts";
 import type { Cancelled, NotDone } from "../values/errors.ts";
 import { toFailedMember } from "../values/errors.ts";
@@ -35,8 +35,7 @@ export const cancel: Decision<{ account: AccountId; messageIds: readonly Message
       } else {
         draft.put("messages", { ...state, state: "cancelling" });
         log(draft, moment, { message: state, row: { states: ["CANCEL_REQUESTED"] } });
-        // If another node sends the message, that node aborts the request when it renews the lease.
-        if (state.leasedBy === moment.node) draft.abort(toLeaseRef(state));
+        abortRequest(draft, moment, state);
       }
       releaseDeduplication(draft, message);
       reportCallback(draft, message, { state: "CALLBACK_CANCELED" });

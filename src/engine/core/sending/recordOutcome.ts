@@ -1,7 +1,7 @@
 import type { Draft, Moment } from "../decision/command.ts";
 import { release } from "../admission/admission.ts";
 import { countEnd, hasPlaces } from "../admission/counters.ts";
-import { toLeaseRef } from "../admission/lease.ts";
+import { endLease, toLeaseRef } from "../admission/lease.ts";
 import { log } from "../admission/messageLog.ts";
 import { logBodyBytes } from "../values/limits.ts";
 import { isSuccessStatus } from "../values/status.ts";
@@ -55,10 +55,8 @@ export function scheduleRetry(
     account !== undefined && readStorageLevel(account) !== null && outcome.body.byteLength > 0;
   const logged: DestinationResponse = isOverQuota ? { ...outcome, body: noBytes, cut: true } : outcome;
   draft.put("messages", {
-    ...state,
-    state: "pending",
+    ...endLease(state),
     attempts: state.attempts + 1,
-    leasedBy: null,
     dueAt: at,
   });
   countEnd(draft, moment, { ...state, nextAt: at });

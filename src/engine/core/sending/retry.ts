@@ -34,7 +34,7 @@ export function decideNextAction({ message, outcome, retried, now }: Attempt): N
   if (isSuccessStatus(status)) return { kind: "delivered" };
   if (retried >= message.retries || outcome.isFinal === true || forbidsRetry(outcome))
     return { kind: "failed" };
-  return { kind: "retry", at: now + (requestedDelay(headers, now) ?? readOwnDelay(message, retried)) };
+  return { kind: "retry", at: now + (requestedDelay(headers, now) ?? readRetryDelay(message, retried)) };
 }
 
 /**
@@ -106,7 +106,7 @@ function parseDate(value: string, now: Millis): Millis | null {
  * when the message was accepted. If a stored expression cannot be parsed, the default applies, so that one
  * message does not stop the others of its batch.
  */
-function readOwnDelay({ retryDelay }: Attempt["message"], retried: number): Millis {
+export function readRetryDelay({ retryDelay }: Pick<StoredMessage, "retryDelay">, retried: number): Millis {
   if (retryDelay === null) return backoff(retried + 1);
   try {
     return evaluateRetryDelay(retryDelay, retried);
@@ -116,8 +116,13 @@ function readOwnDelay({ retryDelay }: Attempt["message"], retried: number): Mill
   }
 }
 
-/** Returns how many attempts of a message count as retries. An attempt whose lease expired does not count. */
+/**
+ * Returns how many attempts of a message count as retries. An attempt whose lease expired does not count, nor
+ * does one that an operator ended.
+ */
 export const countRetries = ({
   attempts,
   lostAttempts,
-}: Pick<MessageState, "attempts" | "lostAttempts">): number => attempts - lostAttempts;
+  endedAttempts = 0,
+}: Pick<MessageState, "attempts" | "lostAttempts" | "endedAttempts">): number =>
+  attempts - lostAttempts - endedAttempts;

@@ -17,7 +17,7 @@ import type { Account } from "../model/account.ts";
 import type { AccountId, Bytes, MessageId } from "../values/basics.ts";
 import type { MessageState } from "../model/messageState.ts";
 import type { RunKey } from "../model/runPost.ts";
-import { isUnfinished } from "../model/messageState.ts";
+import { isBeingSent, isUnfinished } from "../model/messageState.ts";
 import { noBytes } from "../values/basics.ts";
 import { requireAccount } from "../accounts/plans.ts";
 import type { Invoker, Run, RunState } from "../model/run.ts";
@@ -41,7 +41,7 @@ export function endRun(
   const { run, active } = ongoing;
   draft.drop("activeRuns", account.id, active.runId);
   for (const state of draft.listRunRows("messages", { account: account.id, run: run.id })) {
-    if (isUnfinished(state) && state.state !== "active") dropMessage(draft, moment, state);
+    if (isUnfinished(state) && !isBeingSent(state)) dropMessage(draft, moment, state);
   }
   const waiters =
     active.waiting === 0 ? [] : draft.listRunRows("waiters", { account: account.id, run: run.id });

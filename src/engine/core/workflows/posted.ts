@@ -2,7 +2,7 @@ import type { Draft, Moment } from "../decision/command.ts";
 import type { MessageId } from "../values/basics.ts";
 import type { MessageState } from "../model/messageState.ts";
 import type { RunPart, StepHead } from "../model/runPost.ts";
-import { isUnfinished } from "../model/messageState.ts";
+import { isBeingSent, isUnfinished } from "../model/messageState.ts";
 import type { ActiveRun, CallType, LastCall, Run } from "../model/run.ts";
 import { formatStepKey, parseStepKey, toStepId } from "../model/stepId.ts";
 import { settleByStep } from "../sending/recordOutcome.ts";
@@ -107,7 +107,7 @@ function settleCall(
  * Reports whether a message was sent before this moment, because otherwise no post can come from it. A lease
  * that this batch has taken has not been sent yet.
  */
-function wasSent({ now }: Moment, { state, attempts, leasedBy, dueAt }: MessageState): boolean {
-  if (leasedBy !== null && dueAt === now + spans.lease) return false;
-  return state === "active" || attempts > 0;
+function wasSent({ now }: Moment, state: MessageState): boolean {
+  if (state.leasedBy !== null && state.dueAt === now + spans.lease) return false;
+  return isBeingSent(state) || state.attempts > 0;
 }

@@ -203,7 +203,10 @@ export function makeBatchResult(set: WorkingSet, replies: CommandReply[]): Batch
   for (const { now } of set.changes("limiters")) if (now) noteDue(now.dueAt);
   for (const { now } of set.changes("schedules")) if (now) noteDue(now.dueAt);
   for (const { now } of set.changes("waiters")) if (now) noteDue(now.dueAt);
-  const { deliveries, abortedLeases, settledLeases, faults, activities } = set.effects;
+  const { deliveries, abortedLeases, abortedElsewhere, settledLeases, faults, activities } = set.effects;
   const changedRows = set.listTouchedTables().reduce((sum, name) => sum + set.countChanges(name), 0);
-  return { replies, deliveries, abortedLeases, settledLeases, dueAt, faults, activities, changedRows };
+  return {
+    ...{ replies, deliveries, abortedLeases, settledLeases, dueAt, faults, activities, changedRows },
+    ...(abortedElsewhere.length > 0 && { abortsElsewhere: true }),
+  };
 }

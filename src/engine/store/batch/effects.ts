@@ -15,6 +15,8 @@ export class Effects {
   readonly deliveries: Delivery[] = [];
   /** Leases whose deliveries the dispatcher of this node aborts. */
   readonly abortedLeases: LeaseRef[] = [];
+  /** One entry for each delivery in flight of another node that this batch ended. */
+  readonly abortedElsewhere: true[] = [];
   /** Deliveries in flight of this node whose outcomes need not be stored. */
   readonly settledLeases: LeaseRef[] = [];
   /** The activities of the commands, for the metrics of the node. */

@@ -75,6 +75,9 @@ export type StoreBackend = {
   /** Calls the listener when another node changed an account. */
   onAccountsChanged?(listener: () => void): void;
   notifyAccountsChanged?(): Promise<void>;
+  /** Calls the listener when another node may have ended deliveries of this node. */
+  onLeasesEnded?(listener: () => void): void;
+  notifyLeasesEnded?(): void;
   forgetBefore?(time: Millis): Promise<void>;
   /** If it is missing, the hold is kept in memory. */
   hold?: Hold;
@@ -145,6 +148,7 @@ class GroupCommit {
     this.#health = new StorageHealth(backend);
     backend.onOtherNodesDue?.((at) => this.#notifyDue(at));
     backend.onAccountsChanged?.(() => this.#notifyAccountListeners());
+    backend.onLeasesEnded?.(() => this.#sink?.renewLeases());
   }
 
   execute<N extends CommandName>(
@@ -317,6 +321,7 @@ class GroupCommit {
     if (this.#sink) passEffects(result, this.#sink);
     if (this.#observer) reportPublishes(batch, result.replies, this.#observer);
     if (result.dueAt !== null) this.#notifyDue(result.dueAt);
+    if (result.abortsElsewhere) this.#backend.notifyLeasesEnded?.();
     // These calls need rows that could not be loaded together with the rows of the other calls.
     for (const call of retried) await this.#runBatch([call]);
   }

@@ -305,6 +305,7 @@ export class WorkingSet implements Draft {
   fault = (message: string): void => this.effects.add(this.effects.faults, message);
   deliver = (delivery: Delivery): void => this.effects.add(this.effects.deliveries, delivery);
   abort = (lease: LeaseRef): void => this.effects.add(this.effects.abortedLeases, lease);
+  abortElsewhere = (): void => this.effects.add(this.effects.abortedElsewhere, true);
   settled = (lease: LeaseRef): void => this.effects.add(this.effects.settledLeases, lease);
 
   /** Like `Overlay.set`; also notes the messages that were held, which may have left their waitlist. */

@@ -123,6 +123,8 @@ create table stored_messages (
 -- The state of an unfinished message. Small and updated often. The row is deleted when the message finishes.
 --   due_at               when to send the message, or when its lease ends
 --   lost_attempts        attempts whose lease ended without an outcome
+--   ended_attempts       attempts that an operator ended
+--   started_at           when the running attempt began; null until its lease is renewed
 --   leased_by            the node that is sending the message
 --   counted_to_account   1: the lease counts towards the limit of concurrent deliveries of the account
 --   counted_to_endpoint  1: the lease counts towards the limit of the account for one endpoint
@@ -141,6 +143,8 @@ create table messages (
   due_at bigint,
   attempts integer not null,
   lost_attempts integer not null,
+  ended_attempts integer,
+  started_at bigint,
   leased_by text,
   counted_to_account integer,
   counted_to_endpoint integer,

@@ -109,6 +109,8 @@ export async function postgresStore(options: PostgresOptions): Promise<Store> {
     onOtherNodesDue: (tell) => peers.onDue(tell),
     onAccountsChanged: (tell) => peers.onAccountsChanged(tell),
     notifyAccountsChanged: () => peers.notifyAccountsChanged(),
+    onLeasesEnded: (tell) => peers.onLeasesEnded(tell),
+    notifyLeasesEnded: () => peers.notifyLeasesEnded(),
     close: async () => {
       await Promise.all([peers.close(), backend.close()]);
     },

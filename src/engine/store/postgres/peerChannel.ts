@@ -20,6 +20,12 @@ const channel = "waypost_due";
 const accountChannel = "waypost_accounts";
 
 /**
+ * The channel on which a node announces that it has ended deliveries in flight of other nodes. The payload is
+ * `<node>`.
+ */
+const leaseChannel = "waypost_leases";
+
+/**
  * How often a listening node reads the next due time. This also finds a lost connection, replaced tables, and
  * due messages that a stopped node did not announce.
  */
@@ -37,7 +43,7 @@ const endTimeout: Millis = 1_000;
 const minPause: Millis = 100;
 const maxPause: Millis = 5_000;
 
-/** Announcements between nodes: due times, and changes of accounts. */
+/** Announcements between nodes: due times, changes of accounts, and ended deliveries. */
 export type PeerChannel = {
   /** Sets the listener for due times that other nodes announce. */
   onDue(listener: (at: Millis) => void): void;
@@ -47,6 +53,10 @@ export type PeerChannel = {
   notifyDue(dueAt: Millis, now: Millis): void;
   /** Announces that this node has changed accounts. */
   notifyAccountsChanged(): Promise<void>;
+  /** Sets the listener for deliveries of this node that another node may have ended. */
+  onLeasesEnded(listener: () => void): void;
+  /** Announces that this node has ended deliveries of other nodes. Does not wait for the announcement. */
+  notifyLeasesEnded(): void;
   close(): Promise<void>;
 };
 
@@ -97,6 +107,7 @@ class PeerListener implements PeerChannel {
   readonly #end = new AbortController();
   #dueListener: (at: Millis) => void = () => undefined;
   #accountsListener: () => void = () => undefined;
+  #leasesListener: () => void = () => undefined;
   #client: Client | null = null;
   #polling: PeerChannel | null = null;
   /** Whether this database supports memberships, as far as is known. */
@@ -128,6 +139,15 @@ class PeerListener implements PeerChannel {
 
   async notifyAccountsChanged(): Promise<void> {
     await (this.#polling?.notifyAccountsChanged() ?? this.#notify(accountChannel, this.#options.node));
+  }
+
+  onLeasesEnded(listener: () => void): void {
+    this.#leasesListener = listener;
+  }
+
+  notifyLeasesEnded(): void {
+    // If the announcement is lost, the other node learns of it when it renews its leases.
+    void this.#notify(leaseChannel, this.#options.node).catch(() => undefined);
   }
 
   async close(): Promise<void> {
@@ -300,6 +320,7 @@ class PeerListener implements PeerChannel {
   #handleNotification({ channel: channelName, payload = "" }: Notification): void {
     const { node } = this.#options;
     if (channelName === accountChannel) return payload === node ? undefined : this.#accountsListener();
+    if (channelName === leaseChannel) return payload === node ? undefined : this.#leasesListener();
     const at = parseDueAt(payload, node);
     if (at !== null) this.#dueListener(at);
   }
@@ -317,6 +338,7 @@ class PeerListener implements PeerChannel {
 
   #notifyAll(): void {
     this.#accountsListener();
+    this.#leasesListener();
     this.#dueListener(0);
   }
 
@@ -326,6 +348,7 @@ class PeerListener implements PeerChannel {
     this.#polling = startPolling(this.#options);
     this.#polling.onDue((at) => this.#dueListener(at));
     this.#polling.onAccountsChanged(() => this.#accountsListener());
+    this.#polling.onLeasesEnded(() => this.#leasesListener());
     this.#notifyAll();
   }
 }
@@ -337,13 +360,15 @@ async function isSchemaReplaced({ query }: DatabaseConnection): Promise<boolean>
 }
 
 /**
- * Reads the next due time every second, and assumes that accounts may have changed. Announces nothing,
+ * Reads the next due time every second, and whether deliveries of this node were ended. It assumes that
+ * accounts may have changed. Announces nothing,
  * because the other nodes poll too.
  */
-function startPolling({ clock, connection, onOutdated }: ListenerOptions): PeerChannel {
+function startPolling({ clock, connection, onOutdated, node }: ListenerOptions): PeerChannel {
   const end = new AbortController();
   let dueListener: (at: Millis) => void = () => undefined;
   let accountsListener: () => void = () => undefined;
+  let leasesListener: () => void = () => undefined;
   let checkedAt = -Infinity;
   const check = async (): Promise<void> => {
     if (clock.now() - checkedAt >= checkInterval) {
@@ -354,6 +379,7 @@ function startPolling({ clock, connection, onOutdated }: ListenerOptions): PeerC
     // Called only after the database has answered; before that, nothing new is known about accounts.
     accountsListener();
     if (at !== null) dueListener(at);
+    if (await hasEndedLeases(connection, node)) leasesListener();
   };
   const keepPolling = async (): Promise<void> => {
     while (!end.signal.aborted) {
@@ -368,11 +394,23 @@ function startPolling({ clock, connection, onOutdated }: ListenerOptions): PeerC
     onAccountsChanged: (listener) => void (accountsListener = listener),
     notifyDue: () => undefined,
     notifyAccountsChanged: async () => undefined,
+    onLeasesEnded: (listener) => void (leasesListener = listener),
+    notifyLeasesEnded: () => undefined,
     close: async () => {
       end.abort();
       await polling;
     },
   };
+}
+
+/** Reports whether deliveries in flight of a node were cancelled or ended. */
+async function hasEndedLeases({ query, dialect }: DatabaseConnection, node: NodeId): Promise<boolean> {
+  const [row] = await query(
+    `select 1 as found from messages ${dialect.useIndex("messages_leased")}
+      where leased_by is not null and leased_by = ? and state in ('ending', 'cancelling') limit 1`,
+    [node],
+  );
+  return row !== undefined;
 }
 
 async function connectListener(
@@ -383,7 +421,9 @@ async function connectListener(
   client.on("notification", onNotification);
   try {
     // A notified node reads the tables itself, so notifications need not wait for the disk.
-    await client.query(`listen ${channel}; listen ${accountChannel}; set synchronous_commit = off`);
+    await client.query(
+      `listen ${channel}; listen ${accountChannel}; listen ${leaseChannel}; set synchronous_commit = off`,
+    );
     return client;
   } catch (error) {
     await client.end().catch(() => undefined);

@@ -33,6 +33,7 @@ export async function readWaitState(
   return {
     state,
     retries: message.retries,
+    timeout: message.timeout,
     createdAt: message.createdAt,
     notBefore: message.notBefore,
     lastEntry: lastEntry ? { ...lastEntry, ...readReported(message, lastEntry) } : null,
@@ -74,6 +75,7 @@ export async function readWaitStates(
       const waitState = {
         state,
         retries: message.retries,
+        timeout: message.timeout,
         createdAt: message.createdAt,
         notBefore: message.notBefore,
         lastEntry: newestFirst[0] ?? null,

@@ -76,6 +76,22 @@ export const migrations: readonly Migration[] = [
     sql: "",
     allowsOlder: true,
   },
+  {
+    // Attempts that an operator ended, and when long attempts began.
+    version: "0.2.0",
+    from: {
+      sqlite: "0b742c79fb14380252947e2a6468bc6f8c775d8f5092aaf2b11f7bbab9020991",
+      postgres: "f6fcf062269f6f4c85e7a67180c42ba00d9c384bfd6091677d3edcc0980b0e5a",
+    },
+    to: {
+      sqlite: "a78b9b9df336e359783cc9cbfdc056abfa138d61e04c3cbdb9902de7bb565423",
+      postgres: "f69e1d46ea0bdb4d658b7ddff3dfcd5a52f0dae72e3f84a20f9a0c1ad09164de",
+    },
+    sql:
+      "alter table messages add column ended_attempts integer; " +
+      "alter table messages add column started_at bigint",
+    allowsOlder: true,
+  },
 ];
 
 /**

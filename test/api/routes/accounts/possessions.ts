@@ -16,6 +16,8 @@ export type Possessions = {
 
 const kinds = [
   "messageId",
+  "sentMessage",
+  "host",
   "dlqId",
   "failedRun",
   "failedCallback",
@@ -102,8 +104,20 @@ export async function createPossessions(
       ...ids,
       dlqId: await createDeadLetter(testServer, { account, token, url, mark }),
       ...(await createRuns(testServer, { account, token, url, ask })),
+      ...(await createSentMessage(testServer, { account, ask, mark })),
     },
   };
+}
+
+/** Creates a message that is being sent, the only one to its host. */
+async function createSentMessage(
+  { deliveries }: TestServer,
+  { account, ask, mark }: Pick<AccountClient, "account" | "ask"> & { mark: string },
+): Promise<{ host: string; sentMessage: string }> {
+  const host = `host-${account}.example`.replaceAll("_", "-");
+  const { messageId } = await ask("POST", `/v2/publish/https://${host}/x`, { body: mark });
+  deliveries.splice(0);
+  return { host, sentMessage: messageId };
 }
 
 async function createDeadLetter(
@@ -160,7 +174,9 @@ const places: readonly (readonly [path: RegExp, kind: Kind])[] = [
   [/^\/v2\/topics\//, "group"],
   [/^\/v2\/queues\/|^\/v2\/enqueue\/\{queue\}/, "queue"],
   [/^\/v2\/flowControl\//, "key"],
+  [/^\/v2\/messages\/\{messageId\}\/end-attempt/, "sentMessage"],
   [/^\/v2\/messages\//, "messageId"],
+  [/^\/v2\/hosts\//, "host"],
   [/^\/v2\/schedules\/\{scheduleId\}/, "scheduleId"],
   [/^\/v2\/sources\//, "sourceId"],
   [/^\/v2\/tokens\//, "tokenId"],
@@ -203,6 +219,19 @@ const extraParts = ({
   "POST /v2/flowControl/{key}/pin": { body: undefined },
 });
 
+/** The queries that requests need to succeed, by the end of their path. */
+const neededQueries: readonly (readonly [end: string, query: string])[] = [
+  ["/pin", "?parallelism=3"],
+  ["/search", "?query=refused"],
+  ["/unpin", "?parallelism=true"],
+  ["/end-attempt", "?attempt=0"],
+  ["/end-attempts", "?startedBefore=4000000000000"],
+];
+
+/** Returns the query that requests of a route need to succeed. */
+export const findNeededQuery = (path: string): string =>
+  neededQueries.find(([end]) => path.endsWith(end))?.[1] ?? "";
+
 /** The parts of a request. */
 export type RequestParts = { method: string; url: string; headers: Record<string, string>; body?: string };
 
@@ -226,7 +255,7 @@ export function makeRequest(row: Route, of: Possessions, put?: string): RequestP
     .replace("{workflowRunId}/{eventId}", `${put ?? of.ids.runId}/${put ?? of.ids.eventId}`)
     .replaceAll(/\{\w+\}/g, encodeURIComponent(id));
   const { body, headers = {} } = extraParts(of)[name] ?? accountBody(row, put ?? of.account);
-  const query = path.endsWith("/pin") ? "?parallelism=3" : path.endsWith("/unpin") ? "?parallelism=true" : "";
+  const query = findNeededQuery(path);
   return {
     method,
     url: filled + query,

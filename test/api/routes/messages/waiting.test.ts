@@ -36,6 +36,7 @@ const setFreeCapacity = (free: number): void =>
     }),
     deliver: (delivery) => void server.deliveries.push(delivery),
     abort: () => undefined,
+    renewLeases: () => undefined,
     settled: () => undefined,
     fault: (what) => {
       throw new Error(what);
@@ -44,10 +45,11 @@ const setFreeCapacity = (free: number): void =>
 
 const sending = {
   reason: "sending",
-  text: "being sent by node nod_1 since 2027-01-15T08:00:00.000Z; its lease ends at 2027-01-15T08:00:30.000Z",
+  text: "being sent by node nod_1 since 2027-01-15T08:00:00.000Z; it times out at 2027-01-15T08:15:00.000Z",
+  attempt: 0,
   node: "nod_1",
   since: testTime,
-  until: testTime + 30_000,
+  until: testTime + 900_000,
 };
 
 describe("a message waits", () => {
@@ -69,11 +71,12 @@ describe("a message waits", () => {
       {
         reason: "sending",
         text:
-          "being sent by node nod_1 since 2027-01-15T08:01:31.000Z; its lease ends at " +
-          "2027-01-15T08:02:01.000Z",
+          "being sent by node nod_1 since 2027-01-15T08:01:31.000Z; it times out at " +
+          "2027-01-15T08:16:31.000Z",
+        attempt: 0,
         node: "nod_1",
         since: testTime + 91_000,
-        until: testTime + 121_000,
+        until: testTime + 991_000,
       },
     ]);
   });
@@ -86,6 +89,7 @@ describe("a message waits", () => {
       {
         ...sending,
         reason: "lease-over",
+        until: testTime + 30_000,
         text:
           "node nod_1 has been sending it since 2027-01-15T08:00:00.000Z and has not reported; " +
           "its lease expired at 2027-01-15T08:00:30.000Z, so it is sent again",

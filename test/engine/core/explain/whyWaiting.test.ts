@@ -14,6 +14,7 @@ const waitFor = (state: Partial<MessageState>): WaitState => ({
   queue: null,
   key: null,
   waitingAhead: null,
+  timeout: 900_000,
   slotHolders: [],
 });
 const isDue = { reason: "due", since: noon - 5_000 };
@@ -24,7 +25,12 @@ test.each<[string, Partial<MessageState> & { isOnHold?: true }, unknown]>([
   [
     "a message in flight although the server is held since",
     { state: "active", leasedBy: "nod_1", dueAt: noon + 1_000, isOnHold: true },
-    [{ reason: "sending", node: "nod_1", since: noon - 10_000, until: noon + 1_000 }],
+    [
+      {
+        reason: "sending",
+        ...{ attempt: 0, node: "nod_1", since: noon - 29_000, until: noon + 871_000, isEnding: false },
+      },
+    ],
   ],
   [
     "a retry",
@@ -34,7 +40,16 @@ test.each<[string, Partial<MessageState> & { isOnHold?: true }, unknown]>([
   [
     "a message in flight whose node ended",
     { state: "active", leasedBy: "nod_1", dueAt: noon - 1 },
-    [{ reason: "lease-over", ended: "lease", node: "nod_1", since: noon - 10_000, until: noon - 1 }],
+    [
+      {
+        reason: "lease-over",
+        ended: "lease",
+        attempt: 0,
+        node: "nod_1",
+        since: noon - 30_001,
+        until: noon - 1,
+      },
+    ],
   ],
 ])("%s waits for this", (_what, { isOnHold, ...state }, reasons) => {
   expect(listWaitReasons(waitFor(state), noon, isOnHold)).toEqual(reasons);

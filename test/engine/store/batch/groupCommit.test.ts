@@ -132,6 +132,7 @@ test("batches run one at a time, and each is given the capacity that the previou
     readCapacity,
     deliver: () => left--,
     abort: () => undefined,
+    renewLeases: () => undefined,
     settled: () => undefined,
     fault: () => undefined,
   });

@@ -101,6 +101,7 @@ describe("a store with keys", () => {
       readCapacity: () => ({ free: 10, perHost: 10, backlog: false, runningByLane: new Map(), bytes }),
       deliver: ({ signingKey }) => void signedWith.push(signingKey),
       abort: () => undefined,
+      renewLeases: () => undefined,
       settled: () => undefined,
       fault: () => undefined,
     });

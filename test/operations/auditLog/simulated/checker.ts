@@ -69,6 +69,14 @@ const expectedEntries: {
     deleted ? { what: "schedule.delete", object: String(id) } : null,
   pauseSchedule: ({ id }) => ({ what: "schedule.pause", object: String(id) }),
   resumeSchedule: ({ id }) => ({ what: "schedule.resume", object: String(id) }),
+  endAttempts: ({ attempts }, { ended }: { ended: number }) =>
+    ended === 0
+      ? null
+      : {
+          what: "message.endAttempt",
+          object: String((attempts as { messageId: string }[])[0]?.messageId),
+          count: ended,
+        },
   sendNow: ({ messageId }, sent: { changed: boolean } | null) =>
     sent?.changed ? { what: "message.sendNow", object: String(messageId) } : null,
   runSchedule: ({ id }, { messages }: { messages: readonly unknown[] }) =>

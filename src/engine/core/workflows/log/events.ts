@@ -1,3 +1,4 @@
+import { isBeingSent } from "../../model/messageState.ts";
 import { readIdTime } from "../../values/ids.ts";
 import type { LogRow, LogState } from "../../model/logRow.ts";
 import type { MessageId, Millis } from "../../values/basics.ts";
@@ -93,9 +94,10 @@ type MessageEvent = Pick<RunEvent, "time" | "state" | "messageId" | "row">;
 function listMessageEvents(view: RunView, messageId: MessageId, createdAt: Millis): MessageEvent[] {
   const rows = view.listLog(messageId);
   const first = rows[0]?.states[0];
+  const state = view.findState(messageId);
   const isSent =
     first === undefined
-      ? view.findState(messageId)?.state === "active"
+      ? state !== undefined && isBeingSent(state)
       : first === "ERROR" || first === "DELIVERED";
   return [
     { time: createdAt, state: "CREATED", messageId, row: null },

@@ -4,6 +4,7 @@ import type { StoredMessage } from "../../model/message.ts";
 import type { LogRow } from "../../model/logRow.ts";
 import type { MessageId, Millis } from "../../values/basics.ts";
 import type { MessageState } from "../../model/messageState.ts";
+import { isBeingSent } from "../../model/messageState.ts";
 import type { RunKey } from "../../model/runPost.ts";
 import type { Run, Step, Waiter } from "../../model/run.ts";
 import { isSleep } from "../../model/run.ts";
@@ -121,8 +122,8 @@ export const isFailedBy = (unit: StepUnit, messageId: MessageId): boolean =>
   !unit.result && listUnitMessages(unit).includes(messageId);
 
 /** Returns the state in which the log shows an unfinished message. */
-export const toProgressState = ({ state, attempts }: MessageState): "STEP_PROGRESS" | "STEP_RETRY" =>
-  state !== "active" && attempts > 0 ? "STEP_RETRY" : "STEP_PROGRESS";
+export const toProgressState = (state: MessageState): "STEP_PROGRESS" | "STEP_RETRY" =>
+  !isBeingSent(state) && state.attempts > 0 ? "STEP_RETRY" : "STEP_PROGRESS";
 
 /**
  * Reports whether the call to the endpoint that carries this step waits for its due time. For a run that has

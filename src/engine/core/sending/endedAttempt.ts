@@ -1,0 +1,27 @@
+import type { Draft, Moment } from "../decision/command.ts";
+import type { DestinationResponse } from "../model/attempt.ts";
+import type { MessageState } from "../model/messageState.ts";
+import { noResponse, scheduleRetry } from "./recordOutcome.ts";
+import { countRetries, readRetryDelay } from "./retry.ts";
+
+/** The error of an attempt that an operator ended. */
+export const endedByOperator = "ended by operator";
+
+/**
+ * Records that the request of an ended attempt has ended, regardless of its outcome. The attempt uses up
+ * neither a retry nor a lost attempt, and no callback reports it.
+ */
+export function recordEndedAttempt(
+  draft: Draft,
+  moment: Moment,
+  { state, outcome: { timing } }: { state: MessageState; outcome: DestinationResponse },
+): void {
+  const message = draft.inspectWithoutBody("storedMessages", state.account, state.id);
+  // A message that is damaged fails when it is claimed.
+  const delay = message && !message.damaged ? readRetryDelay(message, countRetries(state)) : 0;
+  scheduleRetry(draft, moment, {
+    state: { ...state, endedAttempts: (state.endedAttempts ?? 0) + 1 },
+    outcome: { ...noResponse, error: endedByOperator, ...(timing && { timing }) },
+    at: moment.now + delay,
+  });
+}
