@@ -70,6 +70,12 @@ const hosts = createRoute({
   component: lazyRouteComponent(() => import("./pages/flow/hosts.tsx"), "HostsPage"),
 });
 
+const host = createRoute({
+  getParentRoute: () => root,
+  path: "/hosts/$name",
+  component: lazyRouteComponent(() => import("./pages/flow/host.tsx"), "HostPage"),
+});
+
 const schedules = createRoute({
   getParentRoute: () => root,
   path: "/schedules",
@@ -136,6 +142,7 @@ export const router = createRouter({
     runs,
     run,
     hosts,
+    host,
     schedules,
     urlGroups,
     sources,

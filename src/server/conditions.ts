@@ -55,7 +55,7 @@ export const createConditions =
       refuses: findAccountRefusal(account, now),
       storage: { used: sums[0]?.bytes ?? 0, max: readLimit(account, "storageBytes") },
       failing: deliveries.listFailingHosts(id),
-      inFlight: deliveries.listInFlight(id),
+      inFlight: stored.inFlight ?? deliveries.listInFlight(id),
     };
     return sortConditions([...findConditions(facts, now), ...others.flat()]);
   };

@@ -45,6 +45,8 @@ export const listPages = (): Record<string, Opener> => ({
     await page.getByRole("heading", { name: /^Slots in use/ }).waitFor();
   },
   hosts: at("/hosts"),
+  host: (page, server) =>
+    openPage(page, server, `/hosts/${encodeURIComponent(new URL(server.destinations.url).host)}`),
   "dead letters": at("/dead-letters"),
   "dead letter list": at("/dead-letters?view=list"),
   "dead letter": async (page, server) => {

@@ -18,11 +18,19 @@ import type { Condition } from "../../engine/core/explain/condition.ts";
 import { conditionKinds, conditionLevels, shortenConditions } from "../../engine/core/explain/condition.ts";
 import type { GateKind } from "../../engine/core/admission/gate.ts";
 import { gateKinds, parseGate } from "../../engine/core/admission/gate.ts";
-import type { HostAttempts } from "../../engine/core/accounts/hostStatistics.ts";
+import { readStart } from "../../engine/core/admission/lease.ts";
+import type { HostAttempts, HostPoint } from "../../engine/core/accounts/hostStatistics.ts";
 import { hostLogEntries } from "../../engine/core/accounts/hostStatistics.ts";
 import type { Point } from "../../engine/core/accounts/statistics.ts";
-import type { CountUpTo, HeldAtGate, HostSituation, Situation } from "./situation.ts";
-import { maxSituationCount, situationMinutes } from "./situation.ts";
+import type {
+  CountUpTo,
+  HeldAtGate,
+  HostDetails,
+  HostSituation,
+  RunningToHost,
+  Situation,
+} from "./situation.ts";
+import { hostMinutes, maxSituationCount, situationMinutes } from "./situation.ts";
 
 /** The names of paused queues, flow-control keys and schedules in an overview. */
 const maxNames = 20;
@@ -65,20 +73,88 @@ const attemptsFields = {
   ),
 } satisfies FieldsOf<{ attempts: HostAttempts | null }>;
 
+/** The states of a host, the most urgent first. */
+export const hostStates = ["failing", "hanging", "unstable", "healthy", "unknown"] as const;
+
+/** The share of failures from which a host is unstable. */
+const unstableFrom = 0.02;
+
+/** A host, with the conditions of its account. */
+export type ShownHost = HostSituation & { conditions: readonly Condition[] };
+
+/** Returns how a host does, from what is in flight and from what has ended. */
+export function readHostState({ host, attempts, conditions }: ShownHost): (typeof hostStates)[number] {
+  const isOf = (kind: string): boolean =>
+    conditions.some((condition) => condition.kind === kind && condition.subject === host);
+  if (isOf("host.failing")) return "failing";
+  if (isOf("host.hanging")) return "hanging";
+  if (attempts === null) return "unknown";
+  const share = attempts.failures / attempts.attempts;
+  return share >= 0.5 ? "failing" : share >= unstableFrom ? "unstable" : "healthy";
+}
+
 /** The fields of the delivery statistics of a host. */
 export const hostFields = {
+  state: word(hostStates)(
+    "failing: there is a condition `host.failing`, or at least half of its attempts failed. hanging: there " +
+      "is a condition `host.hanging`. " +
+      "unstable: at least 2 % of its attempts failed. unknown: no attempt has ended lately.",
+    readHostState,
+  ),
   host: longText("The host, with the port unless it is the default one.", ({ host }) => host),
   inFlight: optional(count)(
     "Deliveries in flight, of this account. Absent if too many of all accounts are in flight.",
     ({ inFlight }) => inFlight,
     "IN FLIGHT",
   ),
+  oldestStart: optional(time)(
+    "When the longest attempt in flight began, in Unix milliseconds. Absent if none is in flight.",
+    ({ oldestStart }) => oldestStart,
+  ),
   waiting: count(
     `Messages that wait for delivery capacity for this host, ${upTo}.`,
     ({ waiting }) => waiting,
   ),
   ...attemptsFields,
-} satisfies FieldsOf<HostSituation>;
+} satisfies FieldsOf<ShownHost>;
+
+const hostMinuteFields: FieldsOf<HostPoint> = {
+  start: time("The start of the minute, in Unix milliseconds.", ({ start }) => start),
+  attempts: count("Attempts that ended.", ({ attempts }) => attempts),
+  failures: count("The number of these attempts that failed.", ({ failures }) => failures),
+  p50: optional(count)("The median of their durations, in milliseconds.", ({ p50 }) => p50),
+  p95: optional(count)("The duration that 95 % did not exceed, in milliseconds.", ({ p95 }) => p95),
+  inFlight: count("Attempts in flight at the end of the minute.", ({ inFlight }) => inFlight),
+};
+
+const runningFields: FieldsOf<RunningToHost> = {
+  messageId: text("The id of the message.", ({ state }) => state.id),
+  attempt: integer("The number of the attempt. The first one is 0.", ({ state }) => state.attempts),
+  url: optional(longText)("The URL.", ({ message }) => message?.url),
+  queueName: optional(text)("The queue.", ({ state }) => state.queue),
+  node: optional(text)("The node that sends it.", ({ state }) => state.leasedBy),
+  since: optional(time)("When the attempt began, in Unix milliseconds.", ({ state }) => readStart(state)),
+  timeoutAt: optional(time)("When the attempt times out, in Unix milliseconds.", ({ state, message }) => {
+    const since = readStart(state);
+    return message && since !== null ? since + message.timeout : null;
+  }),
+  ending: mark("Present if an operator has ended the attempt.", ({ state }) => state.state === "ending"),
+};
+
+/** The fields of one host. */
+export const hostDetailFields = {
+  ...hostFields,
+  at: time("The time of the server, in Unix milliseconds.", ({ at }) => at),
+  minutes: list(hostMinuteFields)(`The last ${hostMinutes} minutes.`, ({ minutes }) => minutes),
+  completeFrom: optional(time)(
+    "Minutes before this time lack attempts, because the account has many. Absent if none lack any.",
+    ({ completeFrom }) => completeFrom,
+  ),
+  running: list(runningFields)(
+    "At most 100 attempts in flight, the longest first.",
+    ({ running }) => running,
+  ),
+} satisfies FieldsOf<HostDetails & { conditions: readonly Condition[] }>;
 
 const worstHostFields: FieldsOf<{ attempts: HostAttempts }> = {
   host: text("The host.", ({ attempts }) => attempts.host),

@@ -7,7 +7,7 @@ import { Refusal } from "../../engine/core/values/errors.ts";
 import { route } from "../../api/route/route.ts";
 import { toJson } from "../../api/fields/field.ts";
 import { toSchema } from "../../api/views/fieldSchema.ts";
-import { hostFields, situationFields } from "./fields.ts";
+import { hostDetailFields, hostFields, hostStates, readHostState, situationFields } from "./fields.ts";
 
 const overview = route({
   method: "GET",
@@ -45,7 +45,8 @@ const hosts = route({
   summary: "List hosts",
   about:
     `Lists at most ${maxHosts} hosts that this account delivers to, has lately delivered to, or waits for. ` +
-    "The host with the largest share of failures comes first. Attempts are those of the newest " +
+    "Hosts that fail or hang come first, then those with the largest share of failures. Attempts " +
+    "are those of the newest " +
     `${hostLogEntries} log entries of the account, so a busy host can hide the attempts to others.`,
   answers: {
     200: {
@@ -54,10 +55,37 @@ const hosts = route({
     },
   },
   refusals: [],
-  handle: async ({ account, context: { store } }) => {
-    const found = await store.read.hosts(account.id);
-    const shown = found.slice(0, maxHosts).map((host) => toJson(hostFields, host));
-    return { status: 200, body: { hosts: shown } };
+  handle: async ({ account, context: { store, listConditions } }) => {
+    const [found, conditions] = await Promise.all([store.read.hosts(account.id), listConditions(account)]);
+    const hosts = found.map((host) => Object.assign(host, { conditions }));
+    const order = (host: (typeof hosts)[number]): number => hostStates.indexOf(readHostState(host));
+    const shown = hosts.toSorted((a, b) => order(a) - order(b)).slice(0, maxHosts);
+    return { status: 200, body: { hosts: shown.map((host) => toJson(hostFields, host)) } };
+  },
+});
+
+const hostParameter = z.object({
+  host: z.string().describe("The host, with the port unless it is the default one."),
+});
+
+const host = route({
+  method: "GET",
+  path: "/v2/hosts/{host}",
+  tag: "Overview",
+  summary: "Read a host",
+  about:
+    "Shows how deliveries of this account to a host go: the last hour by minute, what waits for it, " +
+    "and the " +
+    "attempts in flight. A host without deliveries has the state unknown.",
+  params: hostParameter,
+  answers: { 200: { about: "The host.", schema: toSchema(hostDetailFields) } },
+  refusals: [],
+  handle: async ({ account, params, context: { store, now, listConditions } }) => {
+    const [details, conditions] = await Promise.all([
+      store.read.host(account.id, params.host, now()),
+      listConditions(account),
+    ]);
+    return { status: 200, body: toJson(hostDetailFields, { ...details, conditions }) };
   },
 });
 
@@ -76,7 +104,7 @@ const endAttempts = route({
     "The attempts use up no retries, and no callback reports them. " +
     "The destination may have received the messages. " +
     "Attempts that began after `startedBefore` are not ended, so a repeated request ends nothing more.",
-  params: z.object({ host: z.string().describe("The host, with the port unless it is the default one.") }),
+  params: hostParameter,
   query: z.object({
     startedBefore: timestamp().describe(
       "Ends the attempts that began until this time, in Unix milliseconds of the server.",
@@ -104,4 +132,4 @@ const endAttempts = route({
 });
 
 /** The routes that show how an account does. */
-export const overviews = [overview, hosts, endAttempts];
+export const overviews = [overview, hosts, host, endAttempts];

@@ -1,15 +1,21 @@
 import { readStart } from "../../engine/core/admission/lease.ts";
+import type { StoredMessage, WithoutBody } from "../../engine/core/model/message.ts";
 import type { MessageState } from "../../engine/core/model/messageState.ts";
 import { isBeingSent } from "../../engine/core/model/messageState.ts";
 import { gateKinds, listGateBounds, parseGate } from "../../engine/core/admission/gate.ts";
 import type { GateKind } from "../../engine/core/admission/gate.ts";
-import type { HostAttempts } from "../../engine/core/accounts/hostStatistics.ts";
-import { hostLogEntries, sumAttemptsByHost } from "../../engine/core/accounts/hostStatistics.ts";
+import type { HostAttempts, HostPoint } from "../../engine/core/accounts/hostStatistics.ts";
+import {
+  hostLogEntries,
+  readAttemptHost,
+  sumAttemptsByHost,
+  sumHostPoints,
+} from "../../engine/core/accounts/hostStatistics.ts";
 import { sumDeadLetters, sumPoints, sumStoredBytes } from "../../engine/core/accounts/statistics.ts";
 import type { Point } from "../../engine/core/accounts/statistics.ts";
 import { bucketRangeFrom } from "../../engine/core/accounts/usage.ts";
 import type { AccountId, Millis } from "../../engine/core/values/basics.ts";
-import { lastIdTime, readIdTime } from "../../engine/core/values/ids.ts";
+import { firstIdAt, lastIdTime, readIdTime } from "../../engine/core/values/ids.ts";
 import { minute } from "../../engine/core/values/time.ts";
 import type { HeldCount, Range, StorageReads } from "../../engine/store/layout/storageReads.ts";
 
@@ -41,6 +47,8 @@ export type HostSituation = {
   host: string;
   /** Null if too many messages of all accounts are in flight. */
   inFlight: number | null;
+  /** When the longest attempt in flight began, or null. */
+  oldestStart: Millis | null;
   /** The messages that wait for delivery capacity for the host. */
   waiting: number;
   attempts: HostAttempts | null;
@@ -134,6 +142,62 @@ async function readHostAttempts(storageReads: StorageReads, account: AccountId):
   return sumAttemptsByHost(await storageReads.range("log", range));
 }
 
+/** Returns when the longest attempt of some messages in flight began, or null. */
+function readOldestStart(states: readonly MessageState[]): Millis | null {
+  const starts = states.flatMap((state) => readStart(state) ?? []);
+  return starts.length === 0 ? null : Math.min(...starts);
+}
+
+/** The attempts in flight that a page of a host lists. */
+const maxRunning = 100;
+/** The newest log entries of the account among which those of a host are. */
+const maxEntries = 5_000;
+/** The minutes that the figures of a host cover. */
+export const hostMinutes = 60;
+
+/** An attempt in flight. Its stored message is missing if it has ended in the meantime. */
+export type RunningToHost = { state: MessageState; message: WithoutBody<StoredMessage> | null };
+
+/**
+ * Everything about the deliveries to one host. `completeFrom`: the figures of earlier minutes lack attempts,
+ * because the account has many.
+ */
+export type HostDetails = HostSituation & {
+  at: Millis;
+  minutes: readonly HostPoint[];
+  completeFrom: Millis | null;
+  running: readonly RunningToHost[];
+};
+
+/** Returns how deliveries to a host go. Every read is bounded. */
+export async function readHost(
+  storageReads: StorageReads,
+  account: AccountId,
+  { host, now }: { host: string; now: Millis },
+): Promise<HostDetails> {
+  const from = (Math.floor(now / minute) - hostMinutes + 1) * minute;
+  const newest: Range = { account, descending: true, limit: maxEntries, bodies: false };
+  const [log, running, waiting] = await Promise.all([
+    storageReads.range("log", { ...newest, after: firstIdAt("log", from) }),
+    readRunningTo(storageReads, account, host),
+    countHeldAt(storageReads, account, "capacity"),
+  ]);
+  const rows = log.filter((row) => readAttemptHost(row) === host);
+  const shown = (running ?? []).slice(0, maxRunning);
+  const keys = shown.map(({ id }) => [account, id] as const);
+  const messages = await storageReads.rows("storedMessages", keys, { bodies: false });
+  const byId = new Map(messages.map((message) => [message.id, message]));
+  const starts = (running ?? []).flatMap((state) => readStart(state) ?? []);
+  return {
+    ...{ host, at: now, inFlight: running?.length ?? null, oldestStart: starts[0] ?? null },
+    waiting: waiting.find(({ waitlist }) => parseGate(waitlist).name === host)?.count ?? 0,
+    attempts: sumAttemptsByHost(rows)[0] ?? null,
+    minutes: sumHostPoints(rows, starts, { from, step: minute, points: hostMinutes }),
+    completeFrom: log.length < maxEntries ? null : (log.at(-1)?.time ?? null),
+    running: shown.map((state) => ({ state, message: byId.get(state.id) ?? null })),
+  };
+}
+
 /** The messages in flight, of all accounts, up to which those to a host are looked for among them. */
 const maxSearched = 100_000;
 
@@ -169,6 +233,7 @@ export async function readHosts(storageReads: StorageReads, account: AccountId):
   return [...names].map((host) => ({
     host,
     inFlight: inFlight ? (inFlight.get(host)?.length ?? 0) : null,
+    oldestStart: readOldestStart(inFlight?.get(host) ?? []),
     waiting: waitingAt.get(host) ?? 0,
     attempts: byHost.get(host) ?? null,
   }));

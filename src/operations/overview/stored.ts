@@ -3,8 +3,8 @@ import type { MessageState } from "../../engine/core/model/messageState.ts";
 import type { StorageReads } from "../../engine/store/layout/storageReads.ts";
 import type { StoredOperation } from "../../engine/store/layout/storedOperation.ts";
 import { nothingStored } from "../../engine/store/layout/storedOperation.ts";
-import type { HostSituation, Situation } from "./situation.ts";
-import { readHosts, readRunningTo, readSituation } from "./situation.ts";
+import type { HostDetails, HostSituation, Situation } from "./situation.ts";
+import { readHost, readHosts, readRunningTo, readSituation } from "./situation.ts";
 
 /** How an account is doing, on one page. */
 export const overview = {
@@ -12,6 +12,9 @@ export const overview = {
   createQueries: (reads: StorageReads) => ({
     /** Returns the counts, pauses and hosts of an account, with bounded reads. */
     situation: (account: AccountId, now: Millis): Promise<Situation> => readSituation(reads, account, now),
+    /** Returns how deliveries to one host go. */
+    host: (account: AccountId, host: string, now: Millis): Promise<HostDetails> =>
+      readHost(reads, account, { host, now }),
     /**
      * Returns the messages of an account that are being sent to a host, or null if too many messages of all
      * accounts are in flight.

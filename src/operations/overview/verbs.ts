@@ -51,7 +51,7 @@ export const hosts: Resource = {
   path: "/v2/hosts",
   none: "no deliveries of late",
   columns: [
-    ...columnsOf(hostFields, ["host", "inFlight", "waiting", "attempts"]),
+    ...columnsOf(hostFields, ["host", "state", "inFlight", "waiting", "attempts"]),
     {
       title: "FAILED",
       isNumber: true,

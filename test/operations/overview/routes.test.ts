@@ -92,7 +92,8 @@ describe("GET /v2/overview", () => {
       const server = await createTestServer();
       const since = testTime - 60_000;
       server.seen.failing = [{ host: "bad.example", failures: 5, since, last: testTime }];
-      server.seen.inFlight = [{ host: "slow.example", count: 45, since }];
+      for (let at = 0; at < 3; at++) await publish(server, {}, "https://slow.example/x");
+      server.clock.now += 60_000;
       const { body: source } = await server.ask("POST", "/v2/sources", {
         body: JSON.stringify({
           destination: "https://e.example/x",
@@ -105,7 +106,7 @@ describe("GET /v2/overview", () => {
       expect(await read(server)).toMatchObject([
         { kind: "host.failing", subject: "bad.example", since },
         { kind: "source.rejecting", subject: source.sourceId, count: 1 },
-        { kind: "host.hanging", level: "warning", subject: "slow.example", since, count: 45 },
+        { kind: "host.hanging", level: "warning", subject: "slow.example", since: testTime, count: 3 },
       ]);
     });
   });
@@ -140,6 +141,7 @@ describe("GET /v2/hosts", () => {
       hosts: [
         {
           host: "bad.example",
+          state: "failing",
           inFlight: 0,
           waiting: 0,
           attempts: 1,
@@ -149,7 +151,7 @@ describe("GET /v2/hosts", () => {
           p95: 40,
           lastFailure: { time: testTime, error: "connection refused" },
         },
-        { host: "e.example", inFlight: 1, waiting: 0 },
+        { host: "e.example", state: "unknown", inFlight: 1, oldestStart: testTime, waiting: 0 },
       ],
     });
     expect((await server.ask("GET", "/v2/hosts", { token: otherToken })).body).toEqual({ hosts: [] });

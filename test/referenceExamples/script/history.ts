@@ -88,8 +88,16 @@ export async function showOverview(recorder: Recorder): Promise<void> {
   await recorder.show(area, "GET /v2/overview");
   await recorder.show(area, "GET /v2/hosts");
   await area.ask("POST", area.publishTo("slow", "welcome"), { body: "hello" });
+  const path = { host: new URL(area.url("slow", "welcome")).host };
+  await recorder.show(area, "GET /v2/hosts/{host}", {
+    path,
+    tidy: (body) => {
+      const { minutes, ...rest } = body as { minutes: unknown[] };
+      return { ...rest, minutes: minutes.slice(-1) };
+    },
+  });
   await recorder.show(area, "POST /v2/hosts/{host}/end-attempts", {
-    path: { host: new URL(area.url("slow", "welcome")).host },
+    path,
     query: { startedBefore: Date.now() },
   });
   await recorder.show(area, "GET /v2/search", { query: { query: "refused" } });

@@ -73,7 +73,7 @@ function findPlace({ kind, subject }: Condition): Place | null {
   const isOne = subject !== "";
   switch (thing) {
     case "host":
-      return isOne ? { to: "/messages", search: { view: "log", host: subject } } : { to: "/hosts" };
+      return { to: isOne ? `/hosts/${encodeURIComponent(subject)}` : "/hosts" };
     case "queue":
       return { to: isOne ? `/queues/${encodeURIComponent(subject)}` : "/queues" };
     case "key":

@@ -1,6 +1,7 @@
 import type { Response } from "../../api/client.ts";
 import { useNavigate } from "@tanstack/react-router";
 import { useRead } from "../../api/queries.ts";
+import type { StateName } from "../../parts/stateName.ts";
 import { Time } from "../../parts/basics.tsx";
 import { PublishLink } from "../../parts/link.tsx";
 import { Loaded, Panel } from "../../parts/panel.tsx";
@@ -35,7 +36,7 @@ export function HostsPage() {
                 columns={columns}
                 rows={rows}
                 keyOf={({ host }) => host}
-                open={({ host }) => void navigate({ to: "/messages", search: { host } })}
+                open={({ host }) => void navigate({ to: `/hosts/${encodeURIComponent(host)}` })}
               />
             )}
           </Panel>
@@ -53,18 +54,21 @@ export const formatShare = (share: number): string =>
 export const shareClass = (share: number): string =>
   share >= 0.5 ? "code-bad" : share >= 0.02 ? "code-warn" : "";
 
+/** How each state of a host is shown. */
+export const hostStates: Readonly<Record<Host["state"], { state: StateName; word: string; about: string }>> =
+  {
+    failing: { state: "failed", word: "Failing", about: "It accepts hardly any messages." },
+    hanging: { state: "failed", word: "Hanging", about: "It answers none of the attempts in flight." },
+    unstable: { state: "retrying", word: "Unstable", about: "Some attempts fail." },
+    healthy: { state: "delivered", word: "Healthy", about: "It accepts its messages." },
+    unknown: { state: "pending", word: "No data", about: "No attempt has ended lately." },
+  };
+
 const columns: readonly Column<Host>[] = [
   {
     head: "State",
     className: "c-state w-state",
-    cell: ({ failureShare = 0 }) =>
-      failureShare >= 0.5 ? (
-        <State state="failed" word="Failing" />
-      ) : failureShare >= 0.02 ? (
-        <State state="retrying" word="Unstable" />
-      ) : (
-        <State state="delivered" word="Healthy" />
-      ),
+    cell: ({ state }) => <State {...hostStates[state]} />,
   },
   {
     head: "Host",
@@ -106,5 +110,10 @@ const columns: readonly Column<Host>[] = [
   { head: "p50", className: "num p2 w-s", cell: ({ p50 }) => (p50 === undefined ? "" : formatSpan(p50)) },
   { head: "p95", className: "num p1 w-s", cell: ({ p95 }) => (p95 === undefined ? "" : formatSpan(p95)) },
   { head: "In flight", className: "num p3 w-s", cell: ({ inFlight = 0 }) => formatCount(inFlight) },
+  {
+    head: "Oldest",
+    className: "num p2 w-s",
+    cell: ({ oldestStart }) => (oldestStart === undefined ? "" : <Time at={oldestStart} />),
+  },
   { head: "Waiting", className: "num p3 w-s", cell: ({ waiting }) => formatCount(waiting) },
 ];

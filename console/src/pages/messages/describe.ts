@@ -36,6 +36,7 @@ export function describeWait(wait: Wait, now: number): string {
     case "turn":
       return "Waits for its turn";
     case "sending":
+      if (wait.ending) return "An operator has ended this attempt; its connection is being closed";
       return since === undefined ? "Being sent" : `Being sent for ${formatSpan(now - since)}`;
     case "lease-over":
       return "Its node stopped; another node takes over";

@@ -69,7 +69,7 @@ export function MessageDrawer({ id, close }: { id: string; close(): void }) {
           <Failed what="The message" error={message.error} retry={() => void message.refetch()} />
         )}
         {isGone && !isWaiting && <Ended entries={entries} isKnown={log.data !== undefined} />}
-        {shown?.waitingOn && <WhyItWaits id={id} waits={shown.waitingOn} />}
+        {shown?.waitingOn && <WhyItWaits id={id} url={shown.url} waits={shown.waitingOn} />}
         {!isWaiting && entries.length > 0 && <Attempts entries={entries} />}
         {shown && <MessageParts message={shown} />}
       </div>

@@ -1,6 +1,7 @@
 import { Play, RotateCw, Send, X } from "lucide-react";
 import { send } from "../../api/client.ts";
 import { useMay } from "../../api/session.ts";
+import { ConfirmButton } from "../../parts/actions.tsx";
 import { Button } from "../../parts/basics.tsx";
 import { PageLink } from "../../parts/link.tsx";
 import { useDo } from "../../shell/toasts.tsx";
@@ -86,6 +87,26 @@ export function SendNow({ id, wait }: { id: string; wait: Wait | undefined }) {
       Send now
     </Button>
   ) : null;
+}
+
+/** A button that ends an attempt in flight, after a question. The message is sent again. */
+export function EndAttempt({ id, attempt }: { id: string; attempt: number }) {
+  const end = () =>
+    send("POST /v2/messages/{messageId}/end-attempt", { params: { messageId: id }, query: { attempt } });
+  return (
+    <ConfirmButton
+      title="End this attempt"
+      verb="End attempt and retry"
+      text="End and retry"
+      icon={RotateCw}
+      act={end}
+    >
+      <p>
+        The connection closes, and the message is sent again after its retry delay. No retry is used up. The
+        destination may have received the message.
+      </p>
+    </ConfirmButton>
+  );
 }
 
 /** A link to the dead letter of a failed message, and the button that retries it. */

@@ -2,8 +2,8 @@ import { Time, useNow } from "../../parts/basics.tsx";
 import { PageLink } from "../../parts/link.tsx";
 import { Glyph } from "../../parts/state.tsx";
 import { Visible } from "../../parts/visible.tsx";
-import { formatCount, withClocks } from "../../parts/words.ts";
-import { HelpFirst } from "./help.tsx";
+import { formatCount, splitUrl, withClocks } from "../../parts/words.ts";
+import { EndAttempt, HelpFirst } from "./help.tsx";
 import { describeWait } from "./describe.ts";
 import type { Wait } from "./states.ts";
 import { gateOf, stateOfWait } from "./states.ts";
@@ -19,7 +19,8 @@ const gateNames = {
 };
 
 /** Why a message waits: the reason that applies now, who is ahead, and the button that helps. */
-export function WhyItWaits({ id, waits }: { id: string; waits: readonly Wait[] }) {
+export function WhyItWaits({ id, url, waits }: { id: string; url: string; waits: readonly Wait[] }) {
+  const { host } = splitUrl(url);
   const [first] = waits;
   if (!first) return null;
   return (
@@ -31,6 +32,14 @@ export function WhyItWaits({ id, waits }: { id: string; waits: readonly Wait[] }
       <Gates first={first} waits={waits} />
       <div className="actions">
         <HelpFirst id={id} wait={first} />
+        {first.reason === "sending" && first.attempt !== undefined && first.ending !== true && (
+          <EndAttempt id={id} attempt={first.attempt} />
+        )}
+        {first.reason === "sending" && host !== "" && (
+          <PageLink className="btn sm" to={`/hosts/${encodeURIComponent(host)}`}>
+            Open host
+          </PageLink>
+        )}
       </div>
     </section>
   );
@@ -39,8 +48,8 @@ export function WhyItWaits({ id, waits }: { id: string; waits: readonly Wait[] }
 function Reason({ wait }: { wait: Wait }) {
   const { reason, behind = [], position, more, error } = wait;
   const now = useNow();
-  // The lease of a message that is being sent ends then, and not the request.
-  const until = reason === "sending" || reason === "lease-over" ? undefined : wait.until;
+  const isSending = reason === "sending" && wait.ending !== true;
+  const until = isSending || reason === "lease-over" || wait.ending ? undefined : wait.until;
   return (
     <div className="stack">
       <p title={wait.text}>
@@ -50,6 +59,12 @@ function Reason({ wait }: { wait: Wait }) {
         {until !== undefined && (
           <>
             , at <Time at={until} as="clock" />
+          </>
+        )}
+        {isSending && wait.since !== undefined && wait.until !== undefined && (
+          <>
+            {" "}
+            since <Time at={wait.since} as="clock" />, timeout at <Time at={wait.until} as="clock" />
           </>
         )}
         .

@@ -63,3 +63,38 @@ const readQuantile = (sorted: readonly Millis[], share: number): Millis | null =
 /** Orders hosts by their share of failures, then by the number of failures, then by name. */
 const compareByFailures = (a: HostAttempts, b: HostAttempts): number =>
   b.failures / b.attempts - a.failures / a.attempts || b.failures - a.failures || (a.host < b.host ? -1 : 1);
+
+/** The attempts to a host in one span of time. `inFlight`: the most that ran at its end. */
+export type HostPoint = {
+  start: Millis;
+  attempts: number;
+  failures: number;
+  p50: Millis | null;
+  p95: Millis | null;
+  inFlight: number;
+};
+
+type HostSpans = { from: Millis; step: Millis; points: number };
+
+/**
+ * Returns the attempts to a host over time: in each span those that ended in it, and how many ran at its end.
+ * `running`: when the attempts in flight began.
+ */
+export function sumHostPoints(
+  rows: readonly Attempted[],
+  running: readonly Millis[],
+  { from, step, points }: HostSpans,
+): HostPoint[] {
+  const byPoint = Map.groupBy(rows, ({ time }) => Math.floor((time - from) / step));
+  const spans = [
+    ...rows.map(({ time, attempt }) => ({ begin: attempt?.startedAt ?? time, end: time })),
+    ...running.map((begin) => ({ begin, end: Infinity })),
+  ];
+  return Array.from({ length: points }, (_, at) => {
+    const start = from + at * step;
+    const end = start + step;
+    const { attempts, failures, p50, p95 } = sumAttempts("", byPoint.get(at) ?? []);
+    const inFlight = spans.filter((one) => one.begin < end && one.end >= end).length;
+    return { start, attempts, failures, p50, p95, inFlight };
+  });
+}

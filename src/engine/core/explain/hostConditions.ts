@@ -6,7 +6,7 @@ import { minute, second } from "../values/time.ts";
 import type { Condition } from "./condition.ts";
 import { conditionWindow, describeFailure, formatMany, formatSpan, makeCondition } from "./condition.ts";
 
-/** The deliveries of one node to a host that are in flight. `since`: when the oldest was sent. */
+/** The deliveries to a host that are in flight. `since`: when the oldest was sent. */
 export type HostInFlight = { host: string; count: number; since: Millis };
 
 /** The facts about hosts. Every list is bounded. */
@@ -15,7 +15,7 @@ export type HostFacts = {
   log: readonly Attempted[];
   /** The hosts whose last attempts by this node have failed. The log of a busy account covers little time. */
   failing: readonly HostFailures[];
-  /** The deliveries of this node that are in flight. */
+  /** The deliveries in flight, of all nodes unless there are too many. */
   inFlight: readonly HostInFlight[];
 };
 

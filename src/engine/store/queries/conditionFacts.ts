@@ -3,6 +3,10 @@ import type { Gate } from "../../core/admission/gate.ts";
 import { formatGate, gateKinds, hasLimiter, listGateBounds, parseGate } from "../../core/admission/gate.ts";
 import { toLimiterKey } from "../../core/admission/limiter.ts";
 import type { ConditionFacts } from "../../core/explain/conditions.ts";
+import { readStart } from "../../core/admission/lease.ts";
+import type { HostInFlight } from "../../core/explain/hostConditions.ts";
+import type { MessageState } from "../../core/model/messageState.ts";
+import { isBeingSent } from "../../core/model/messageState.ts";
 import type { GateFact, PauseFact } from "../../core/explain/gateConditions.ts";
 import type { LogRow } from "../../core/model/logRow.ts";
 import type { StoredMessage } from "../../core/model/message.ts";
@@ -15,6 +19,9 @@ import { countFittingPage } from "../layout/storageReads.ts";
 
 /** The stored part of the facts on which conditions depend. */
 export type StoredConditionFacts = Pick<ConditionFacts, "log" | "gates" | "pauses"> & {
+  /** The deliveries in flight of all nodes, by host. Null if too many are in flight. */
+  inFlight: readonly HostInFlight[] | null;
+} & {
   schedules: readonly Pick<Schedule, "id" | "dueAt" | "paused" | "lastAt" | "passedOver" | "remedy">[];
 };
 
@@ -25,6 +32,8 @@ const maxReads = 10;
 /** The maximum number of gates of each kind whose oldest message is read. */
 const maxWaitlists = 100;
 const maxPaused = 1_000;
+/** The messages in flight, of all accounts, up to which those of one account are looked for. */
+const maxLeased = 10_000;
 const maxSchedules = 1_000;
 /** The maximum number of gates whose log entries are searched for a message that has passed. */
 const maxSearched = 20;
@@ -39,17 +48,34 @@ export async function readConditionFacts(
   account: AccountId,
 ): Promise<StoredConditionFacts> {
   const whole = { account, bodies: false as const };
-  const [log, held, paused, schedules] = await Promise.all([
+  const [log, held, paused, schedules, leased] = await Promise.all([
     storageReads.range("log", { ...whole, descending: true, limit: hostLogEntries }),
     Promise.all(gateKinds.map((kind) => countHeld(storageReads, account, kind))),
     storageReads.pausedLimiters({ account, limit: maxPaused }),
     readSchedules(storageReads, account),
+    storageReads.leasedMessages({ account, scan: maxLeased }),
   ]);
   const [gates, pauses] = await Promise.all([
     readGates(storageReads, { account, held: held.flat(), paused, log }),
     paused.length > 0 ? readPauses(storageReads, account) : [],
   ]);
-  return { log, gates, pauses, schedules };
+  return { log, gates, pauses, schedules, inFlight: leased && sumInFlight(leased) };
+}
+
+/** Returns what is in flight to each host. A message whose node has ended is not. */
+function sumInFlight(leased: readonly MessageState[]): HostInFlight[] {
+  const byHost = new Map<string, HostInFlight>();
+  for (const state of leased) {
+    const since = readStart(state);
+    if (since === null || !isBeingSent(state)) continue;
+    const known = byHost.get(state.host);
+    byHost.set(state.host, {
+      host: state.host,
+      count: (known?.count ?? 0) + 1,
+      since: Math.min(known?.since ?? since, since),
+    });
+  }
+  return [...byHost.values()];
 }
 
 /** Returns the first schedules, as many as have settings that fit into memory. */
