@@ -24,8 +24,9 @@ export const keyFields = {
     "Number of deliveries started in the current period. 0 without a rate limit.",
     ({ rate, windowUsed }) => (rate === null ? 0 : windowUsed),
   ),
-  ratePeriod: integer("Length of a period, in seconds. 0 without a rate limit.", ({ rate, period }) =>
-    rate === null ? 0 : period / 1000,
+  ratePeriod: integer(
+    "Length of a period, in seconds, rounded up. 0 without a rate limit.",
+    ({ rate, period }) => (rate === null ? 0 : Math.ceil(period / 1000)),
   ),
   ratePeriodStart: integer(
     "Start of the current period, in Unix seconds. 0 without a rate limit.",

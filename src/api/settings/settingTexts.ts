@@ -36,7 +36,9 @@ export function parseKey(text: string): string {
 
 /** Returns a duration in milliseconds. */
 export function readDuration(text: string): Millis {
-  const example = "use a value such as 30s, 10m or 1d12h";
+  const example = /^\d+$/.test(text)
+    ? "a number alone is in seconds; write milliseconds as 50ms"
+    : "use a value such as 30s, 1.5h or 50ms";
   return (
     parseDuration(text) ?? refuseText(text, `is not a duration of at most ${longestDuration}; ${example}`)
   );
@@ -46,7 +48,7 @@ export function readDuration(text: string): Millis {
 export function readWindow(text: string): Millis {
   const window = readDuration(text);
   if (window > 0 && window <= limits.deduplicationWindow) return window;
-  return refuseText(text, `is not between 1s and ${limits.deduplicationWindow / day}d`);
+  return refuseText(text, `is not between 1ms and ${limits.deduplicationWindow / day}d`);
 }
 
 /** Reads a Unix time in seconds, up to the year 9999. Fractions are rounded to a second, as clients do. */
@@ -63,7 +65,7 @@ export const parseFlowControlValue = memoize((text): Readonly<Omit<FlowControl, 
   const found = new Map<string, number>();
   for (const piece of text.split(",")) {
     const [, name = "", value = ""] =
-      /^\s*(\w+)\s*=\s*(\w+)\s*$/.exec(piece) ?? refuseText(text, expectedLimits);
+      /^\s*(\w+)\s*=\s*([\w.]+)\s*$/.exec(piece) ?? refuseText(text, expectedLimits);
     if (found.has(name)) refuseText(text, `has ${name} twice`);
     if (name === "period")
       found.set(
@@ -84,7 +86,7 @@ export const parseFlowControlValue = memoize((text): Readonly<Omit<FlowControl, 
   };
 });
 
-const periods = `1s to ${formatDuration(limits.period)}`;
+const periods = `1ms to ${formatDuration(limits.period)}`;
 
 const parseCount = (text: string): number | null => (/^[1-9]\d{0,11}$/.test(text) ? Number(text) : null);
 

@@ -99,7 +99,8 @@ export const settingRows: { readonly [N in MessageSettingName]: SettingRow<Setti
   delay: {
     field: "delay",
     about:
-      "Time to wait before the first attempt, such as 30s, 10m or 1d12h; a bare number is in seconds. " +
+      "Time to wait before the first attempt, such as 30s, 1d12h, 1.5h or 50ms. " +
+      "A bare number is in seconds. " +
       `At most ${limits.delay / day} days, or the limit of the account. Default: 0. ` +
       "For a callback, the time starts at the attempt that it reports.",
     example: "1h30m",
@@ -152,13 +153,13 @@ export const settingRows: { readonly [N in MessageSettingName]: SettingRow<Setti
     field: "timeout",
     about:
       "Time in which the destination must respond, such as 30s or 5m; a bare number is in seconds. " +
-      `At least 1s, at most ${limits.timeout / hour} hours, or the limit of the account. ` +
+      `At least 1ms, at most ${limits.timeout / hour} hours, or the limit of the account. ` +
       `Default: ${defaults.timeout / minute} minutes, or the limit of the account if that is less.`,
     example: "30s",
     text: z.string(),
     forCallbacks: true,
     forRetries: true,
-    read: (text) => readDuration(text) || refuseText(text, "is too short; use 1s or more"),
+    read: (text) => readDuration(text) || refuseText(text, "is too short; use 1ms or more"),
   },
   "header-forward": {
     about: "`true`: also deliver the headers of this request that have no prefix. Default: `false`.",
@@ -183,7 +184,7 @@ export const settingRows: { readonly [N in MessageSettingName]: SettingRow<Setti
       "Limits of the flow-control key. `parallelism`: deliveries in flight at once, " +
       `from 1 to ${limits.parallelism}. ` +
       `\`rate\`: deliveries started in each \`period\`, from 1 to ${limits.rate}. ` +
-      "`period`: from 1s to 7d; default 1s. Each is optional. " +
+      "`period`: from 1ms to 7d; default 1s. Each is optional. " +
       "The limits of the latest message apply to the whole key. Requires Flow-Control-Key.",
     example: "parallelism=3, rate=5, period=1m",
     text: z.string(),
@@ -233,7 +234,7 @@ export const settingRows: { readonly [N in MessageSettingName]: SettingRow<Setti
   "deduplication-window": {
     field: "deduplicationWindow",
     about:
-      "Time during which a duplicate of this message is recognized, from 1s to 7d. Default: 10m. " +
+      "Time during which a duplicate of this message is recognized, from 1ms to 90d. Default: 10m. " +
       "Requires Deduplication-Id or Content-Based-Deduplication.",
     example: "1h",
     text: z.string(),

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { createEgress } from "../../engine/delivery/http/egress.ts";
 import type { ForwardProxy } from "../../engine/delivery/http/tunnel.ts";
-import { parseDuration } from "../../engine/core/values/duration.ts";
+import { formatDuration, parseDuration } from "../../engine/core/values/duration.ts";
 import { planNames } from "../../engine/core/accounts/plans.ts";
 import type { PlanName } from "../../engine/core/model/accountTerms.ts";
 import { parseKeyRing } from "../../engine/store/layout/keyRing.ts";
@@ -35,7 +35,7 @@ export const pattern = (regex: RegExp, values: string) =>
 
 /** A duration of at least `min` milliseconds. */
 export const duration = (min: number) => {
-  const values = `a duration such as 30s, 12h or 7d, of at least ${min / 1000}s`;
+  const values = `a duration such as 30s, 12h or 7d, of at least ${formatDuration(min)}`;
   return z
     .string()
     .transform((text, context) => {

@@ -32,8 +32,10 @@ const cases: Record<Exclude<MessageSettingName, "cron" | "queue-name">, Case> = 
       ["50s", { notBefore: testTime + 50_000 }],
       ["1d10h30m", { notBefore: testTime + day + 37_800_000 }],
       ["7", { notBefore: testTime + 7_000 }],
+      ["50ms", { notBefore: testTime + 50 }],
+      ["1.5h", { notBefore: testTime + 5_400_000 }],
     ],
-    bad: ["", "-1s", "1.5h", "1 s", "soon", "9".repeat(30)],
+    bad: ["", "-1s", "1,5h", "1 s", "soon", "9".repeat(30)],
   },
   "not-before": {
     good: [
@@ -129,9 +131,9 @@ const cases: Record<Exclude<MessageSettingName, "cron" | "queue-name">, Case> = 
   "deduplication-window": {
     good: [
       ["1s", { deduplication: expect.stringMatching(/^i:/) }],
-      ["7d", { deduplication: expect.stringMatching(/^i:/) }],
+      ["90d", { deduplication: expect.stringMatching(/^i:/) }],
     ],
-    bad: ["", "0", "604801", "soon"],
+    bad: ["", "0", "7776001", "soon"],
   },
   "content-based-deduplication": {
     good: [

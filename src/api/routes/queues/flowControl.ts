@@ -218,12 +218,12 @@ const pin = makeKeyRoute({
       .transform((text, context) => {
         const period = parseDuration(text);
         if (!period)
-          context.addIssue({ code: "custom", message: "is not a duration from 1s to 7d, such as 60 or 1m" });
+          context.addIssue({ code: "custom", message: "is not a duration from 1ms to 7d, such as 60 or 1m" });
         return period || z.NEVER;
       })
       .optional()
       .describe(
-        "Length of a period: a number of seconds, or a duration such as 1m, from 1s to 7d. " +
+        "Length of a period: a number of seconds, or a duration such as 1m, from 1ms to 7d. " +
           "Default for a key without a period: 1s.",
       ),
   }),

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { longestDuration, parseDuration, parseGoDuration } from "../../../engine/core/values/duration.ts";
+import { longestDuration, parseDuration } from "../../../engine/core/values/duration.ts";
 import { Refusal } from "../../../engine/core/values/errors.ts";
 import { limits, memory } from "../../../engine/core/values/limits.ts";
 import type { AccountId, Bytes, Millis } from "../../../engine/core/values/basics.ts";
@@ -149,7 +149,7 @@ function readWaiter(event: string, incoming: IncomingRequest): WaitPost {
 }
 
 function readTimeout(text: string): Millis {
-  const wait = parseDuration(text) ?? parseGoDuration(text);
+  const wait = parseDuration(text);
   if (wait !== null) return wait;
   throw new Refusal(
     "invalid",

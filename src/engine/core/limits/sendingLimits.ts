@@ -6,6 +6,7 @@ import type { CallbackSettings, FlowControl, SendSettings } from "../model/sendS
 import type { MessageInput } from "../model/message.ts";
 import type { Millis } from "../values/basics.ts";
 import { formatDuration } from "../values/duration.ts";
+import { second } from "../values/time.ts";
 import { limits } from "../values/limits.ts";
 import type { Refused } from "../values/errors.ts";
 
@@ -49,7 +50,7 @@ function findDelayRefusal(
   if ((delay ?? 0) > maxDelay) return limitExceeded("delay", formatDuration(delay ?? 0), limit);
   const fromNow = (notBefore ?? now) - now;
   return fromNow > maxDelay
-    ? limitExceeded("not-before", `${formatDuration(fromNow)} from now`, limit)
+    ? limitExceeded("not-before", `${formatDuration(Math.ceil(fromNow / second) * second)} from now`, limit)
     : null;
 }
 

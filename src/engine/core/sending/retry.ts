@@ -1,4 +1,4 @@
-import { parseGoDuration } from "../values/duration.ts";
+import { parseDuration } from "../values/duration.ts";
 import { isSuccessStatus } from "../values/status.ts";
 import { day, second } from "../values/time.ts";
 import { Refusal } from "../values/errors.ts";
@@ -76,7 +76,7 @@ function requestedDelay(headers: HeaderList, now: Millis): Millis | null {
 /** Parses seconds, an RFC 1123 date, or a Go duration. A time in the past means 0. */
 function parseDelay(value: string, now: Millis): Millis | null {
   if (/^[\d.]+$/.test(value)) return parseSeconds(value, now);
-  return /^[a-z]{3}, \d/i.test(value) ? parseDate(value, now) : parseGoDuration(value);
+  return /^[a-z]{3}, \d/i.test(value) ? parseDate(value, now) : parseDuration(value);
 }
 
 /**
@@ -85,7 +85,7 @@ function parseDelay(value: string, now: Millis): Millis | null {
  * unchanged, and is too long to be used.
  */
 function parseSeconds(value: string, now: Millis): Millis | null {
-  const duration = parseGoDuration(`${value}s`);
+  const duration = parseDuration(`${value}s`);
   if (duration === null || duration <= day || Math.abs(duration - now) > day) return duration;
   return Math.max(0, duration - now);
 }

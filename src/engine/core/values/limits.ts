@@ -14,7 +14,7 @@ export const limits = {
   delay: 366 * day,
   timeout: 12 * hour,
   /** The longest time for which a deduplication key is held. */
-  deduplicationWindow: 7 * day,
+  deduplicationWindow: 90 * day,
   labels: 32,
   /** The longest label, deduplication id or other name, in characters. */
   nameLength: 512,

@@ -179,7 +179,7 @@ describe("a publish beyond a limit of the account", () => {
       { delay: 10 * second },
       { delay: 10 * second + 1 },
       "limit-exceeded",
-      "delay: 11s exceeds the limit of 10s",
+      "delay: 10s1ms exceeds the limit of 10s",
     ],
     [
       "delay",

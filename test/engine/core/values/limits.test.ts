@@ -17,7 +17,7 @@ test("the limits of requests have the promised values", () => {
     retries: 1_000,
     delay: 31_622_400_000,
     timeout: 43_200_000,
-    deduplicationWindow: 604_800_000,
+    deduplicationWindow: 7_776_000_000,
     labels: 32,
     nameLength: 512,
     urlLength: 16_384,
