@@ -21,6 +21,8 @@ describeConsole("the page of a host", (open) => {
     expect(await findViolations(page)).toEqual([]);
     await openPage(page, server, `/messages?open=${messageId}`);
     await expectShown(page.locator(".drawer").getByText(/Being sent for .* since .*, timeout at/));
+    await expectShown(page.locator(".drawer .gates").getByText("sends it now"));
+    expect(await page.locator(".drawer .gates .shut").count()).toBe(0);
     await page.locator(".drawer").getByRole("link", { name: "Open host" }).click();
     await page.getByRole("button", { name: "End attempts and retry" }).click();
     const dialog = page.getByRole("dialog", { name: `End attempts to ${host}` });

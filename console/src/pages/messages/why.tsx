@@ -25,7 +25,7 @@ export function WhyItWaits({ id, url, waits }: { id: string; url: string; waits:
   if (!first) return null;
   return (
     <section>
-      <h2>Why it waits</h2>
+      <h2>{first.reason === "sending" ? "In flight" : "Why it waits"}</h2>
       {waits.map((wait) => (
         <Reason key={wait.reason} wait={wait} />
       ))}
@@ -105,14 +105,24 @@ function Gates({ first, waits }: { first: Wait; waits: readonly Wait[] }) {
     <ol className="gates" aria-label="Gates in their order">
       {gates.map((gate, at) => {
         const wait = waits.find(({ reason }) => gateOf[reason] === gate);
-        const isShut = wait !== undefined;
+        // A message that is being sent has passed all gates.
+        const isSent = wait?.reason === "sending";
+        const isShut = wait !== undefined && !isSent;
         const kind = isShut ? "shut" : at > shutAt ? "later" : "";
         return (
           <li key={gate} className={kind}>
             <Glyph state={wait ? stateOfWait(wait.reason).state : at > shutAt ? "pending" : "delivered"} />
             <b>{gateNames[gate]}</b>
             <span>
-              {isShut ? (at === shutAt ? "holds it now" : "closed") : at > shutAt ? "not reached" : "open"}
+              {isSent
+                ? "sends it now"
+                : isShut
+                  ? at === shutAt
+                    ? "holds it now"
+                    : "closed"
+                  : at > shutAt
+                    ? "not reached"
+                    : "open"}
             </span>
           </li>
         );
