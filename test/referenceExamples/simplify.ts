@@ -101,6 +101,7 @@ function createTextSimplifier({ server, destination, secrets, startedAt }: Optio
       .replaceAll(/\beyJVc2VySUQiOi[\w+/=-]*/g, "eyJVc2VySUQiOi…")
       .replaceAll(destinationUrl, "https://example.com/")
       .replaceAll(destinationHost, "example.com")
+      .replaceAll(encodeURIComponent(destinationHost), "example.com")
       .replaceAll(new URL(server).host, "127.0.0.1:8080")
       .replaceAll(isoTime, (time) => move(time, (moved) => new Date(moved).toISOString()))
       .replaceAll(/\b\d{13}\b/g, (time) => move(time, String))
