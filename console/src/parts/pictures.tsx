@@ -39,13 +39,16 @@ export function Bars({ entries }: { entries: readonly Ranked[] }) {
   );
 }
 
-/** A series of a chart: as an area with a line, or as bars, stacked on the bars before. */
+/**
+ * A series of a chart: as an area with a line, or as bars, stacked on the bars before. An area has a gap where
+ * its value is null, because nothing was measured.
+ */
 export type Series = {
   name: string;
   kind: "area" | "bar";
   fill: string;
   dot: string;
-  values: readonly number[];
+  values: readonly (number | null)[];
 };
 
 const height = 176;
@@ -116,6 +119,19 @@ const findBegin = (series: readonly Series[]): number =>
     (series[0]?.values ?? []).findIndex((_, at) => series.some(({ values }) => (values[at] ?? 0) > 0)),
   );
 
+/** Returns the stretches of values between gaps, from an index on. */
+function listStretches(values: Series["values"], begin: number): { from: number; values: number[] }[] {
+  const stretches: { from: number; values: number[] }[] = [];
+  for (let at = begin; at < values.length; at++) {
+    const value = values[at] ?? null;
+    const last = stretches.at(-1);
+    if (value === null) continue;
+    if (last && last.from + last.values.length === at) last.values.push(value);
+    else stretches.push({ from: at, values: [value] });
+  }
+  return stretches;
+}
+
 function Drawn({ series, index, top }: { series: readonly Series[]; index: number; top: number }) {
   const one = series[index];
   if (!one) return null;
@@ -123,19 +139,27 @@ function Drawn({ series, index, top }: { series: readonly Series[]; index: numbe
   const step = width / Math.max(1, one.values.length - (one.kind === "area" ? 1 : 0));
   if (one.kind === "area") {
     const begin = findBegin(series);
-    const line = one.values
-      .slice(begin)
-      .map((value, at) => `${((begin + at) * step).toFixed(1)} ${toY(value).toFixed(1)}`)
-      .join("L");
-    return (
-      <>
-        <path className="ch-area" d={`M${line}L${width} ${height}H${(begin * step).toFixed(1)}Z`} />
-        <path className="ch-line" d={`M${line}`} />
-      </>
-    );
+    const toX = (at: number): string => (at * step).toFixed(1);
+    return listStretches(one.values, begin).map(({ from, values }) => {
+      // A single value is a line of one step, because a point cannot be seen.
+      const around = values.length === 1 ? [from - 0.5, from + 0.5] : values.map((_, at) => from + at);
+      const line = around
+        .map((at, index) => `${toX(at)} ${toY(values[index] ?? values[0] ?? 0).toFixed(1)}`)
+        .join("L");
+      return (
+        <g key={from}>
+          <path
+            className="ch-area"
+            d={`M${line}L${toX(around.at(-1) ?? 0)} ${height}H${toX(around[0] ?? 0)}Z`}
+          />
+          <path className="ch-line" d={`M${line}`} />
+        </g>
+      );
+    });
   }
   const below = series.slice(0, index).filter(({ kind }) => kind === "bar");
-  return one.values.map((value, at) => {
+  return one.values.map((given, at) => {
+    const value = given ?? 0;
     const base = below.reduce((sum, { values }) => sum + (values[at] ?? 0), 0);
     return value === 0 ? null : (
       <rect
@@ -177,7 +201,7 @@ const ChartTable = ({
           <tr key={at}>
             <th scope="row">{time}</th>
             {series.map(({ name, values }) => (
-              <td key={name}>{values[at] ?? 0}</td>
+              <td key={name}>{values[at] ?? "none"}</td>
             ))}
           </tr>
         ))}

@@ -17,6 +17,7 @@ import { actorFields } from "../../api/fields/actor.ts";
 import type { Condition } from "../../engine/core/explain/condition.ts";
 import { conditionKinds, conditionLevels, shortenConditions } from "../../engine/core/explain/condition.ts";
 import type { GateKind } from "../../engine/core/admission/gate.ts";
+import { hostStates, readHostState } from "../../engine/core/explain/hostState.ts";
 import { gateKinds, parseGate } from "../../engine/core/admission/gate.ts";
 import { readStart } from "../../engine/core/admission/lease.ts";
 import type { HostAttempts, HostPoint } from "../../engine/core/accounts/hostStatistics.ts";
@@ -73,32 +74,15 @@ const attemptsFields = {
   ),
 } satisfies FieldsOf<{ attempts: HostAttempts | null }>;
 
-/** The states of a host, the most urgent first. */
-export const hostStates = ["failing", "hanging", "unstable", "healthy", "unknown"] as const;
-
-/** The share of failures from which a host is unstable. */
-const unstableFrom = 0.02;
-
 /** A host, with the conditions of its account. */
 export type ShownHost = HostSituation & { conditions: readonly Condition[] };
-
-/** Returns how a host does, from what is in flight and from what has ended. */
-export function readHostState({ host, attempts, conditions }: ShownHost): (typeof hostStates)[number] {
-  const isOf = (kind: string): boolean =>
-    conditions.some((condition) => condition.kind === kind && condition.subject === host);
-  if (isOf("host.failing")) return "failing";
-  if (isOf("host.hanging")) return "hanging";
-  if (attempts === null) return "unknown";
-  const share = attempts.failures / attempts.attempts;
-  return share >= 0.5 ? "failing" : share >= unstableFrom ? "unstable" : "healthy";
-}
 
 /** The fields of the delivery statistics of a host. */
 export const hostFields = {
   state: word(hostStates)(
-    "failing: there is a condition `host.failing`, or at least half of its attempts failed. hanging: there " +
-      "is a condition `host.hanging`. " +
-      "unstable: at least 2 % of its attempts failed. unknown: no attempt has ended lately.",
+    "failing: there is a condition `host.failing`, or at least half of its attempts failed. " +
+      "hanging: there is a condition `host.hanging`. unstable: at least 2 % of its attempts failed. " +
+      "unknown: no attempt has ended lately.",
     readHostState,
   ),
   host: longText("The host, with the port unless it is the default one.", ({ host }) => host),

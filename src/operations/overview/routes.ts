@@ -2,12 +2,13 @@ import { z } from "zod";
 import { readLimits, readPlan } from "../../engine/core/accounts/plans.ts";
 import { hostLogEntries } from "../../engine/core/accounts/hostStatistics.ts";
 import { timestamp } from "../../api/http/parameters.ts";
+import { hostStates, readHostState } from "../../engine/core/explain/hostState.ts";
 import { pickRunning } from "../../engine/core/commands/endAttempts.ts";
 import { Refusal } from "../../engine/core/values/errors.ts";
 import { route } from "../../api/route/route.ts";
 import { toJson } from "../../api/fields/field.ts";
 import { toSchema } from "../../api/views/fieldSchema.ts";
-import { hostDetailFields, hostFields, hostStates, readHostState, situationFields } from "./fields.ts";
+import { hostDetailFields, hostFields, situationFields } from "./fields.ts";
 
 const overview = route({
   method: "GET",
@@ -45,9 +46,9 @@ const hosts = route({
   summary: "List hosts",
   about:
     `Lists at most ${maxHosts} hosts that this account delivers to, has lately delivered to, or waits for. ` +
-    "Hosts that fail or hang come first, then those with the largest share of failures. Attempts " +
-    "are those of the newest " +
-    `${hostLogEntries} log entries of the account, so a busy host can hide the attempts to others.`,
+    "Hosts that fail or hang come first, then those with the largest share of failures. " +
+    `Attempts are those of the newest ${hostLogEntries} log entries of the account, so a busy host ` +
+    "can hide the attempts to others.",
   answers: {
     200: {
       about: "The hosts.",
@@ -74,9 +75,8 @@ const host = route({
   tag: "Overview",
   summary: "Read a host",
   about:
-    "Shows how deliveries of this account to a host go: the last hour by minute, what waits for it, " +
-    "and the " +
-    "attempts in flight. A host without deliveries has the state unknown.",
+    "Shows how deliveries of this account to a host go: the last hour by minute, what waits for it, and " +
+    "the attempts in flight. A host without deliveries has the state unknown.",
   params: hostParameter,
   answers: { 200: { about: "The host.", schema: toSchema(hostDetailFields) } },
   refusals: [],
@@ -101,9 +101,9 @@ const endAttempts = route({
   about:
     "Closes the connections of the account's running attempts to a host that hangs, on all nodes. Each " +
     "message is then sent again after its retry delay, within all limits and at its place in its queue. " +
-    "The attempts use up no retries, and no callback reports them. " +
-    "The destination may have received the messages. " +
-    "Attempts that began after `startedBefore` are not ended, so a repeated request ends nothing more.",
+    "The attempts use up no retries, and no callback reports them. The destination may have received the " +
+    "messages. Attempts that began after `startedBefore` are not ended, so a repeated request ends nothing " +
+    "more.",
   params: hostParameter,
   query: z.object({
     startedBefore: timestamp().describe(
@@ -116,7 +116,7 @@ const endAttempts = route({
       schema: z.object({ ended: z.int().min(0).describe("The number of attempts that were ended.") }),
     },
   },
-  refusals: [],
+  refusals: ["conflict"],
   handle: async ({ account, params: { host }, query: { startedBefore }, context: { store } }) => {
     const states = await store.read.runningTo(account.id, host);
     if (states === null)

@@ -189,7 +189,7 @@ export async function readHost(
   const byId = new Map(messages.map((message) => [message.id, message]));
   const starts = (running ?? []).flatMap((state) => readStart(state) ?? []);
   return {
-    ...{ host, at: now, inFlight: running?.length ?? null, oldestStart: starts[0] ?? null },
+    ...{ host, at: now, inFlight: running?.length ?? null, oldestStart: readOldestStart(running ?? []) },
     waiting: waiting.find(({ waitlist }) => parseGate(waitlist).name === host)?.count ?? 0,
     attempts: sumAttemptsByHost(rows)[0] ?? null,
     minutes: sumHostPoints(rows, starts, { from, step: minute, points: hostMinutes }),

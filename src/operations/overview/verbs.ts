@@ -1,5 +1,4 @@
 import type { Command } from "commander";
-import { systemClock } from "../../engine/clock/clock.ts";
 import type { ClientContext, OutputFlags } from "../../client/api.ts";
 import { connectToApi, printShown, withJson } from "../../client/api.ts";
 import { apiPath } from "../../client/apiPath.ts";
@@ -26,10 +25,14 @@ export function addEndAttemptsCommand(group: Command, context: ClientContext): v
     .description("end the running attempts to a host that began until now, and retry")
     .argument("<host>", "the host, with its port unless it is the default one");
   withJson(command).action(async (host: string, flags: OutputFlags) => {
-    const result = await connectToApi(context).read({
+    const api = connectToApi(context);
+    const path = apiPath`/v2/hosts/${host}`;
+    // The clock of this machine may differ from that of the server.
+    const now = await api.read({ path, needs: { one: { at: "number" } } });
+    const result = await api.read({
       method: "POST",
-      path: apiPath`/v2/hosts/${host}/end-attempts`,
-      query: { startedBefore: String(systemClock.now()) },
+      path: `${path}/end-attempts`,
+      query: { startedBefore: readLine(now, "at") },
       needs: { one: { ended: "number" } },
     });
     const ended = readNumber(result, "ended") ?? 0;

@@ -1,13 +1,19 @@
 import type { AccountId } from "../../engine/core/values/basics.ts";
 import type { Gate } from "../../engine/core/admission/gate.ts";
-import { formatGate, keyGate, parseGate, queueGate } from "../../engine/core/admission/gate.ts";
+import {
+  formatGate,
+  keyGate,
+  listGateBounds,
+  parseGate,
+  queueGate,
+} from "../../engine/core/admission/gate.ts";
 import { isDlqId, isId, readIdTime } from "../../engine/core/values/ids.ts";
 import type { SearchedText } from "../../engine/core/search/textSearch.ts";
 import { findText } from "../../engine/core/search/textSearch.ts";
 import type { Queries } from "../../engine/store/catalog/queries.ts";
 import type { FoundThing } from "./found.ts";
 
-/** The number of queues and keys, schedules, URL groups, and sources whose names are searched. */
+/** The number of queues, keys, schedules, URL groups and sources whose names are searched, of each kind. */
 export const maxNamed = 500;
 /** The runs with one id that are found. */
 const maxRuns = 5;
@@ -43,13 +49,19 @@ export async function findNamed(read: Queries, { account, text }: LookUp): Promi
   const named = [queueGate(text), keyGate(text)].map(formatGate);
   const [exactly, limiters, schedules, groups, sources] = await Promise.all([
     Promise.all(named.map((id) => read.findResource("limiters", account, id))),
-    read.listResources("limiters", range),
+    Promise.all(
+      (["queue", "key"] as const).map((kind) =>
+        read.listResources("limiters", { ...range, ...listGateBounds(kind) }),
+      ),
+    ),
     read.listResources("schedules", range),
     read.listResources("urlGroups", range),
     read.listResources("sources", range),
   ]);
   const found = [
-    ...[...exactly, ...limiters].flatMap((limiter) => (limiter ? describeGate(parseGate(limiter.id)) : [])),
+    ...[...exactly, ...limiters.flat()].flatMap((limiter) =>
+      limiter ? describeGate(parseGate(limiter.id)) : [],
+    ),
     ...schedules.map(({ id, messageInput, createdAt }): Named => ({
       thing: { kind: "schedule", id, at: createdAt, url: messageInput.url || null },
       texts: [["id", id], ...toTexts("label", messageInput.labels), ["url", messageInput.url]],
@@ -83,7 +95,7 @@ export async function findNamed(read: Queries, { account, text }: LookUp): Promi
 
 type Named = { thing: Omit<FoundThing, "part" | "excerpt">; texts: readonly SearchedText[] };
 
-/** Returns a queue or key. Limits of the account have a limiter too, but no name. */
+/** Returns a queue or key as it is searched. No other gate is read. */
 function describeGate({ kind, name }: Gate): Named[] {
   if (kind !== "queue" && kind !== "key") return [];
   const thing = { kind: kind === "key" ? "flowControlKey" : kind, id: name, at: null, url: null } as const;

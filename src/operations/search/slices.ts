@@ -26,7 +26,7 @@ export type SearchedList = (typeof searchedLists)[number];
 /** Where a search continues: before the row with this id, or at the newest row of the list. */
 export type SearchPosition = { list: SearchedList; before: string | null };
 
-/** the text to search for. A slice ends with the row that is found as number `count`. */
+/** The text to search for. A slice ends with the row that is found as number `count`. */
 export type Wanted = { account: AccountId; text: string; count: number };
 
 /** A slice of a search. `next` is null after the last list. `skipped`: bodies that are too large. */

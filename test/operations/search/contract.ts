@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { findById, findNamed } from "../../../src/operations/search/lookUp.ts";
 import { makeRunStart } from "../../engine/store/contract/runs.ts";
 import { bytes, makeAccount, StoreFixture } from "../../engine/store/storeFixture.ts";
 import type { OpenStore } from "../../engine/store/storeFixture.ts";
@@ -55,6 +56,16 @@ export function describeSearch(open: OpenStore): void {
       });
       await fixture.settle(failed, { status: 500, body: bytes('{"message": "needle"}') });
       expect(kindsOf(await searchAll(fixture, "needle"))).toEqual([]);
+    });
+
+    test("takes characters that a database does not store as plain text", async () => {
+      const fixture = await StoreFixture.open(open);
+      await fixture.account();
+      const { read } = fixture.store;
+      for (const text of ["a\0b", "\ud800x", "%_", "'; --"]) {
+        const of = { account: "acc", text };
+        expect([...(await findById(read, of)), ...(await findNamed(read, of))]).toEqual([]);
+      }
     });
 
     test("reads at most 1 MiB of bodies in a slice, and tells which bodies are too large", async () => {

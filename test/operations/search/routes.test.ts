@@ -60,6 +60,22 @@ describe("GET /v2/search", () => {
     ]);
   });
 
+  test("finds a queue by a part of its name beside many keys and endpoints", async () => {
+    const server = await createTestServer();
+    for (let at = 0; at < 501; at++) {
+      const headers = {
+        "svc-delay": "1m",
+        "svc-flow-control-key": `k${at}`,
+        "svc-flow-control-value": "rate=1",
+      };
+      await publish(server, headers);
+    }
+    await server.ask("POST", "/v2/queues", { body: JSON.stringify({ queueName: "parcels" }) });
+    expect((await search(server, "arcel&count=1")).body.found).toMatchObject([
+      { kind: "queue", id: "parcels" },
+    ]);
+  });
+
   test("finds errors and bodies, says how far it is, and continues at its cursor", async () => {
     const server = await createTestServer();
     for (let at = 0; at < 3; at++) await publishFailing(server, `{"order": "A-${at}"}`);

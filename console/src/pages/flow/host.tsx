@@ -162,11 +162,11 @@ function OverTime({ host: { minutes: all, completeFrom } }: { host: Host }) {
   const latency: Series[] = [
     {
       ...{ name: "p95", kind: "area", fill: "f-warn", dot: "warn" },
-      values: minutes.map(({ p95 = 0 }) => p95),
+      values: minutes.map(({ p95 = null }) => p95),
     },
     {
       ...{ name: "p50", kind: "area", fill: "f-move", dot: "move" },
-      values: minutes.map(({ p50 = 0 }) => p50),
+      values: minutes.map(({ p50 = null }) => p50),
     },
   ];
   const span = `in the last ${formatMany(minutes.length, "minute")}`;

@@ -83,9 +83,8 @@ const endAttempt = route({
   about:
     "Closes the connection of the running attempt, for example because its destination hangs. The message " +
     "is then sent again after its retry delay, within all limits and at its place in its queue. " +
-    "The attempt uses up no retry, and no callback reports it. " +
-    "The log shows the error `ended by operator`. The " +
-    "destination may have received the message. " +
+    "The attempt uses up no retry, and no callback reports it. The log shows the error `ended by " +
+    "operator`. The destination may have received the message. " +
     "The request names the attempt, so a repeated request never ends the next one.",
   params: byId,
   query: z.object({

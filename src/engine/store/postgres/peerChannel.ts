@@ -361,8 +361,7 @@ async function isSchemaReplaced({ query }: DatabaseConnection): Promise<boolean>
 
 /**
  * Reads the next due time every second, and whether deliveries of this node were ended. It assumes that
- * accounts may have changed. Announces nothing,
- * because the other nodes poll too.
+ * accounts may have changed. Announces nothing, because the other nodes poll too.
  */
 function startPolling({ clock, connection, onOutdated, node }: ListenerOptions): PeerChannel {
   const end = new AbortController();

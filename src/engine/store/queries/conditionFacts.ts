@@ -21,7 +21,6 @@ import { countFittingPage } from "../layout/storageReads.ts";
 export type StoredConditionFacts = Pick<ConditionFacts, "log" | "gates" | "pauses"> & {
   /** The deliveries in flight of all nodes, by host. Null if too many are in flight. */
   inFlight: readonly HostInFlight[] | null;
-} & {
   schedules: readonly Pick<Schedule, "id" | "dueAt" | "paused" | "lastAt" | "passedOver" | "remedy">[];
 };
 
@@ -62,7 +61,7 @@ export async function readConditionFacts(
   return { log, gates, pauses, schedules, inFlight: leased && sumInFlight(leased) };
 }
 
-/** Returns what is in flight to each host. A message whose node has ended is not. */
+/** Returns what is in flight to each host. Messages whose node has ended are left out. */
 function sumInFlight(leased: readonly MessageState[]): HostInFlight[] {
   const byHost = new Map<string, HostInFlight>();
   for (const state of leased) {
