@@ -9,9 +9,9 @@ env["NODE_COMPILE_CACHE"] ??= fileURLToPath(new URL("node_modules/.cache/compile
 const common = {
   environment: "node",
   pool: "forks",
-  // The files of a worker share its modules: loading the sources took most of the time of most files. CI and the
-  // long tests do not, so that nothing that one file leaves behind fails another. See docs/decisions/0099.
-  isolate: env["CI"] === "true",
+  // The files of a worker share its modules: loading the sources took most of the time of most files. The long
+  // tests do not, so that nothing that one file leaves behind fails another. See docs/decisions/0099.
+  isolate: false,
   tags: [
     { name: "long", description: "not part of `npm test`, but of `npm run test:long`; see CONTRIBUTING.md" },
   ],

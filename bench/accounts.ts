@@ -5,7 +5,7 @@
 import { execFileSync } from "node:child_process";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { makeToken } from "../src/api/auth/token.ts";
+import { makeToken } from "../src/engine/core/values/tokenText.ts";
 import {
   type Contestant,
   destination,

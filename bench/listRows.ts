@@ -17,6 +17,7 @@ import {
   makeTimeIndexKeys,
   readIndexInterval,
 } from "../src/engine/core/search/timeIndex.ts";
+import { findCause } from "../src/engine/core/model/cause.ts";
 import { makeTagIds, makeTags, toTag } from "../src/engine/core/search/tags.ts";
 import { createIdGenerator } from "../src/engine/core/values/ids.ts";
 import { day } from "../src/engine/core/values/time.ts";
@@ -204,6 +205,8 @@ function addDelivered(writer: RowWriter, { n, time, rows }: { n: number; time: n
   addLog(writer, message, { states: ["DELIVERED"], time: time + rows });
 }
 
+const words = ["stock", "user", "order", "price", "room", "time", "disk", "luck", "idea"] as const;
+
 type Failing = { n: number; time: number; isNeedle: boolean };
 
 function addDeadLetter(writer: RowWriter, { n, time, isNeedle }: Failing): void {
@@ -212,10 +215,15 @@ function addDeadLetter(writer: RowWriter, { n, time, isNeedle }: Failing): void 
   addLog(writer, message, { states: ["ERROR", "RETRY"], time: time + 1 });
   const id = writer.newId("dlq", time + 2);
   addLog(writer, message, { states: ["ERROR", "FAILED"], time: time + 3, dlqId: id });
+  const response = { status: isNeedle ? 418 : 500, error: null, body: Buffer.from(`no ${words[n % 9]}`) };
+  const cause = findCause({ ...response, url: message.url, redaction: null });
   writer.put("deadLetters", {
-    ...{ account, id, messageId: message.id, status: isNeedle ? 418 : 500, headers: [["A", "b"]] },
-    ...{ body: new Uint8Array(100), error: null, retried: 1, failureCallback: null },
-    tags: [...makeTags(message), toTag.url(message.url), toTag.callerIp(message.callerIp ?? "")],
+    ...{ account, id, messageId: message.id, ...response, headers: [["A", "b"]] },
+    ...{ retried: 1, failureCallback: null, cause: cause.error },
+    tags: [
+      ...[...makeTags(message), toTag.url(message.url), toTag.callerIp(message.callerIp ?? "")],
+      toTag.cause(cause.id),
+    ],
   });
 }
 

@@ -15,11 +15,13 @@ import { describeMachine, requireDisk } from "./machine.ts";
 import { messages } from "./messages.ts";
 import { neighbours } from "./neighbours.ts";
 import { describeOptions, readOptions } from "./options.ts";
+import { outbox } from "./outbox.ts";
 import { parts } from "./parts.ts";
 import { postgres } from "./postgres.ts";
 import type { Question } from "./question.ts";
 import { schedules } from "./schedules.ts";
 import { soak } from "./soak.ts";
+import { pull } from "./pull.ts";
 import { replica } from "./replica.ts";
 import { root, BenchResources } from "./benchResources.ts";
 import { versions } from "./versions.ts";
@@ -36,6 +38,8 @@ const questions: Record<string, Question> = {
   workflows,
   neighbours,
   postgres,
+  outbox,
+  pull,
   soak,
   lists,
   console: consolePages,

@@ -3,7 +3,7 @@
  * fresh server.
  */
 import { request } from "undici";
-import { makeToken } from "../src/api/auth/token.ts";
+import { makeToken } from "../src/engine/core/values/tokenText.ts";
 import type { AttackerAnswers } from "./attacker.ts";
 import { attacks } from "./attacks.ts";
 import { mebibytes, type Spread, formatTable } from "./figures.ts";

@@ -47,6 +47,10 @@ function readThreadTimes(pid: number): Map<string, number> {
   return times;
 }
 
+/** Returns the bytes that a process has written to disks. They count when they are in the page cache. */
+export const writtenBytes = (pid: number): number =>
+  Number(/^write_bytes:\s*(\d+)/m.exec(readFileSync(`/proc/${pid}/io`, "latin1"))?.[1] ?? Number.NaN);
+
 /** Returns the id of a process's parent. */
 export const readParent = (pid: number): number => readStat(pid).parent;
 

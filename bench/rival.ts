@@ -5,22 +5,30 @@
  */
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
-import { Logger, makeWorkerUtils, run } from "graphile-worker";
+import { makeWorkerUtils } from "graphile-worker";
 import { Client } from "pg";
-import { PgBoss } from "pg-boss";
-import { Agent, request as send } from "undici";
 import { serveDriver } from "./benchProcess.ts";
 import { loadPackage } from "./rivalPackages.ts";
 import { pause } from "./server.ts";
-import { makeHeaders, newId } from "./signing.ts";
+import {
+  bossQueue,
+  createDeliver,
+  type Deliver,
+  graphileTask,
+  type Job,
+  rivalPool,
+  runGraphile,
+  silentLogger,
+  startBoss,
+  workOnBoss,
+} from "./rivalWorkers.ts";
+import { newId } from "./signing.ts";
 
 /** The requests that the rival handles. */
 export type RivalAnswers = typeof answers;
 /** The name of a job queue. */
 export type RivalName = keyof typeof rivals;
 
-type Job = { id: string; url: string; contentType: string; body: string };
-type Deliver = (job: Job) => Promise<void>;
 /** `database` is its URL. `packages` is the folder of packages that are not dependencies, or empty. */
 type Place = { database: string; connections: number; packages: string };
 type Plan = Place & { deliver: Deliver };
@@ -38,50 +46,33 @@ type BullMq = {
 };
 
 const prefix = "/v2/publish/";
-/** Connections to the database. More do not make it faster. */
-const pool = 20;
-
 /** How a job is stored, and how unfinished jobs are counted. */
 type Rival = { store: Deliver; unsettled: () => Promise<number> };
 
 /** Each function starts a rival. */
 const rivals = {
   "pg-boss": async ({ database, deliver }: Plan): Promise<Rival> => {
-    const boss = new PgBoss({ connectionString: database, max: pool });
-    boss.on("error", (error) => console.error(error));
-    await boss.start();
-    await boss.createQueue("deliveries");
-    // A worker fetches the next batch 500 ms after the last one, so batches are large.
-    for (let worker = 0; worker < 4; worker += 1) {
-      await boss.work<Job>("deliveries", { batchSize: 1_000, pollingIntervalSeconds: 0.5 }, async (jobs) => {
-        await Promise.all(jobs.map(({ data }) => deliver(data)));
-      });
-    }
+    const boss = await startBoss(database);
+    await workOnBoss(boss, deliver);
     return {
-      store: async (job) => void (await boss.send("deliveries", job)),
+      store: async (job) => void (await boss.send(bossQueue, job)),
       unsettled: await openCounter(
         database,
-        "select count(*)::integer as jobs from pgboss.job where name = 'deliveries' and state < 'completed'",
+        `select count(*)::integer as jobs from pgboss.job
+          where name = '${bossQueue}' and state < 'completed'`,
       ),
     };
   },
   "graphile-worker": async ({ database, connections, deliver }: Plan): Promise<Rival> => {
-    const logger = new Logger(() => () => undefined);
-    const utils = await makeWorkerUtils({ connectionString: database, maxPoolSize: pool, logger });
-    await utils.migrate();
-    const preset = { worker: { localQueue: { size: 500 }, completeJobBatchDelay: 0, failJobBatchDelay: 0 } };
-    const taskList = { deliver: (payload: unknown) => deliver(payload as Job) };
-    await run({
+    const utils = await makeWorkerUtils({
       connectionString: database,
-      maxPoolSize: pool,
-      concurrency: connections,
-      taskList,
-      preset,
-      logger,
-      noHandleSignals: true,
+      maxPoolSize: rivalPool,
+      logger: silentLogger,
     });
+    await utils.migrate();
+    await runGraphile(database, { connections, deliver });
     return {
-      store: async (job) => void (await utils.addJob("deliver", job)),
+      store: async (job) => void (await utils.addJob(graphileTask, job)),
       unsettled: await openCounter(
         database,
         "select count(*)::integer as jobs from graphile_worker._private_jobs",
@@ -120,14 +111,7 @@ const answers = {
     return count();
   },
   listen: async ({ name, ...place }: Place & { name: RivalName }): Promise<{ port: number }> => {
-    const { connections } = place;
-    const agent = new Agent({ connections, pipelining: 1 });
-    const deliver = async ({ id, url, contentType, body }: Job): Promise<void> => {
-      const bytes = Buffer.from(body);
-      const headers = makeHeaders({ id, url, contentType, body: bytes });
-      const answered = await send(url, { method: "POST", headers, body: bytes, dispatcher: agent });
-      await answered.body.dump();
-    };
+    const deliver = createDeliver(place.connections);
     const rival = await rivals[name]({ ...place, deliver });
     count = rival.unsettled;
     const server = createServer((request, response) => take(rival.store, request, response));

@@ -30,7 +30,7 @@ export async function ask(
     path,
     json,
     missing,
-  }: { method?: "GET" | "POST"; path: string; json?: object; missing?: string },
+  }: { method?: "GET" | "POST" | "PUT" | "DELETE"; path: string; json?: object; missing?: string },
 ): Promise<string> {
   const response = await request(`http://127.0.0.1:${port}${path}`, {
     method,

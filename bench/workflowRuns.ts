@@ -26,6 +26,8 @@ export type WorkflowRun = {
    * their end.
    */
   sleep: string | null;
+  /** Calls of the endpoint ask to run on after each step. Absent: each step has its own call. */
+  runsOn?: boolean;
   /** The CPU time of the process `pid` is read after each `steps` steps. Absent: it is not read. */
   windows?: { pid: number; steps: number };
 };
@@ -136,8 +138,8 @@ export class RunTurn {
     return this.#server.close();
   }
 
-  /** Sends a request to the server. Throws if it is refused. */
-  async ask(method: "POST" | "DELETE", path: string, body: string): Promise<void> {
+  /** Sends a request to the server, and returns the body of the response. Throws if it is refused. */
+  async ask(method: "POST" | "DELETE", path: string, body: string): Promise<string> {
     const headers = { authorization: `Bearer ${this.of.token}`, "content-type": "application/json" };
     const response = await this.#server.request({ method, path, headers, body });
     const text = await response.body.text();
@@ -145,6 +147,7 @@ export class RunTurn {
       throw new Error(
         `The server responded with ${response.statusCode} to ${method} ${path}: ${text.slice(0, 300)}`,
       );
+    return text;
   }
 
   #trigger(): void {

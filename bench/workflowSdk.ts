@@ -4,7 +4,8 @@
  */
 import type { ServerResponse } from "node:http";
 import { Client } from "@upstash/qstash";
-import { serve } from "@upstash/workflow";
+import { serve, type RouteFunction } from "@upstash/workflow";
+import { runOn } from "../launch/workflow.js";
 import { serveDriver } from "./benchProcess.ts";
 import { stepResult } from "./stepTurn.ts";
 import { type EndpointCall, type RunTurn, serveEndpoint } from "./workflowRuns.ts";
@@ -18,28 +19,30 @@ const handlers = new WeakMap<RunTurn, Handler>();
 const atEnd = new Set<string>();
 
 function makeHandler(turn: RunTurn): Handler {
-  const { port, token, steps } = turn.of;
-  const { handler } = serve<string>(
-    async (context) => {
-      const runId = context.workflowRunId;
-      const number = turn.find(runId) ?? 0;
-      for (let step = 1; step <= steps; step++) {
-        await context.run(`step ${step}`, () => {
-          turn.stepBegins(number, step);
-          return stepResult;
-        });
-      }
-      atEnd.add(runId);
-      return "done";
-    },
-    {
-      // Deliveries are not verified, like those of Restate.
-      env: {},
-      url: turn.url,
-      qstashClient: new Client({ baseUrl: `http://127.0.0.1:${port}`, token }),
-      disableTelemetry: true,
-    },
-  );
+  const { port, token, steps, runsOn } = turn.of;
+  const route: RouteFunction<string> = async (context) => {
+    const runId = context.workflowRunId;
+    const number = turn.find(runId) ?? 0;
+    for (let step = 1; step <= steps; step++) {
+      let isExecuted = false;
+      await context.run(`step ${step}`, () => {
+        isExecuted = true;
+        turn.stepBegins(number, step);
+        return stepResult;
+      });
+      // A call continues after a step only if the step has run on.
+      if (isExecuted) turn.stepEnded();
+    }
+    atEnd.add(runId);
+    return "done";
+  };
+  const { handler } = serve<string>(runsOn === true ? runOn(route) : route, {
+    // Deliveries are not verified, like those of Restate.
+    env: {},
+    url: turn.url,
+    qstashClient: new Client({ baseUrl: `http://127.0.0.1:${port}`, token }),
+    disableTelemetry: true,
+  });
   return handler;
 }
 

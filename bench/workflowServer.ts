@@ -28,6 +28,8 @@ export type EndpointKind = "minimal" | "client";
  */
 export type WorkflowServer = Pick<Server, "name" | "pid" | "databaseCpu"> & {
   endpoint: EndpointKind;
+  /** Calls of the endpoint run on. Absent: not, or not in this way. */
+  runsOn?: boolean;
   callers: readonly number[];
   note?: string;
   run(load: WorkflowLoad): Promise<WorkflowReport>;
@@ -46,15 +48,16 @@ let rounds = 0;
 export const callEndpoint = (
   endpoint: BenchProcess<WorkflowAnswers>,
   server: Server,
-  kind: EndpointKind = "minimal",
+  { kind = "minimal", runsOn = false }: { kind?: EndpointKind; runsOn?: boolean } = {},
 ): WorkflowServer => ({
-  name: kind === "client" ? `${server.name}-sdk` : server.name,
+  name: [server.name, ...(kind === "client" ? ["sdk"] : []), ...(runsOn ? ["run-on"] : [])].join("-"),
+  runsOn,
   pid: server.pid,
   endpoint: kind,
   callers: [endpoint.process.pid ?? Number.NaN],
   run: ({ windowSteps, ...load }) => {
     const { pid, port, token } = server;
-    const run: WorkflowRun = { ...load, port, token, round: ++rounds };
+    const run: WorkflowRun = { ...load, runsOn, port, token, round: ++rounds };
     if (windowSteps !== undefined) run.windows = { pid, steps: windowSteps };
     return endpoint.ask("run", run, runLimit(load));
   },

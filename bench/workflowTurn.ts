@@ -1,5 +1,5 @@
 /** One turn of a server that runs workflows. */
-import { startCpuClock } from "./processFigures.ts";
+import { startCpuClock, writtenBytes } from "./processFigures.ts";
 import { waitUntilQuiet } from "./server.ts";
 import type { WorkflowReport } from "./workflowRuns.ts";
 import type { WorkflowLoad, WorkflowServer } from "./workflowServer.ts";
@@ -13,6 +13,8 @@ export type WorkflowTurn = {
   cpuPerStep: number;
   /** CPU time of the processes that execute the steps and start the runs, in microseconds per step. */
   callersCpuPerStep: number;
+  /** Bytes that the server has written to the disk per step. NaN: its database is another process. */
+  writtenPerStep: number;
   /** Milliseconds per step, from the first start of a run to the last end. */
   timePerStep: number;
   report: WorkflowReport;
@@ -30,6 +32,7 @@ export async function runWorkflowTurn(
   const callers = server.callers.map(startCpuClock);
   const databaseCpu = server.databaseCpu ?? (() => 0);
   const databaseBefore = databaseCpu();
+  const writtenBefore = writtenBytes(server.pid);
   const done = await server.run(whole);
   if (done.ended < whole.runs) throw new Error(`${server.name} ended ${done.ended} of ${whole.runs} runs.`);
   const callersCpu = callers.reduce((sum, read) => sum + read(), 0);
@@ -41,6 +44,7 @@ export async function runWorkflowTurn(
     runsPerSecond: (whole.runs * 1e6) / time,
     cpuPerStep: (readCpu() + databaseCpu() - databaseBefore) / done.steps,
     callersCpuPerStep: callersCpu / done.steps,
+    writtenPerStep: server.databaseCpu ? Number.NaN : (writtenBytes(server.pid) - writtenBefore) / done.steps,
     timePerStep: time / 1e3 / done.steps,
     report: done,
   };

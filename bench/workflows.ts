@@ -30,7 +30,8 @@ const options = {
   },
   lengths: { default: "1,10,100,1000", help: "lengths of runs on the curve, in steps" },
   "curve-rounds": { default: 3, help: "turns of runs of each length (0: leave them out)" },
-  "curve-steps": { default: 1_000, help: "steps of a curve turn: one run after another, at least one run" },
+  "curve-steps": { default: 1_000, help: "steps of a curve turn, of at least one run" },
+  "curve-at-once": { default: 1, help: "runs in progress at once in a curve turn" },
   sleeping: { default: 100_000, help: "sleeping runs, to measure their memory (0: skip this)" },
   rivals: rivalsOption(workflowRivals),
 } as const;
@@ -50,14 +51,20 @@ export type LengthTurns = { steps: number; turns: WorkflowTurn[] };
 export type MeasuredServer = {
   name: string;
   endpoint: EndpointKind;
+  runsOn: boolean;
   turns: WorkflowTurn[];
   paced: WorkflowTurn;
   curve: LengthTurns[];
 };
 
-/** The answer. The first server is the pass-through, then Waypost with each kind of endpoint. */
+/**
+ * The answer. The first server is the pass-through, then Waypost with each kind of endpoint, without and with
+ * run on.
+ */
 export type WorkflowFigures = {
   servers: MeasuredServer[];
+  /** Runs in progress at once on the curve. */
+  atOnce: number;
   asleep: SleepResult | null;
   leftOut: LeftOut[];
   notes: string[];
@@ -83,13 +90,15 @@ export const workflows = question({
     const own = [
       callEndpoint(endpoint, passThrough),
       callEndpoint(endpoint, waypost),
-      callEndpoint(client, waypost, "client"),
+      callEndpoint(endpoint, waypost, { runsOn: true }),
+      callEndpoint(client, waypost, { kind: "client" }),
+      callEndpoint(client, waypost, { kind: "client", runsOn: true }),
     ];
     const servers = await measure([...own, ...started], given);
     const asleep =
       given.sleeping === 0 ? null : await measureSleepingRuns(resources, endpoint, given.sleeping);
     const notes = started.flatMap(({ note }) => note ?? []);
-    const figures: WorkflowFigures = { servers, asleep, leftOut, notes };
+    const figures: WorkflowFigures = { servers, atOnce: given["curve-at-once"], asleep, leftOut, notes };
     return { figures, text: formatWorkflows(figures) };
   },
 });
@@ -104,13 +113,15 @@ async function measure(servers: readonly WorkflowServer[], given: Options): Prom
   for (const steps of given["curve-rounds"] === 0 ? [] : readLengths(given.lengths)) {
     const runs = Math.max(1, Math.floor(given["curve-steps"] / steps));
     const label = `, runs of ${steps}`;
-    const one = { runs, steps, ...(steps > windowSteps && { windowSteps }) };
+    const one = { runs, steps, atOnce: given["curve-at-once"], ...(steps > windowSteps && { windowSteps }) };
     const found = await takeTurns(servers, one, { rounds: given["curve-rounds"], label });
     for (const [index, one] of found.entries()) curves[index]?.push({ steps, turns: one });
   }
-  return servers.flatMap(({ name, endpoint }, index) => {
+  return servers.flatMap(({ name, endpoint, runsOn = false }, index) => {
     const at = paced[index];
-    return at ? [{ name, endpoint, turns: turns[index] ?? [], paced: at, curve: curves[index] ?? [] }] : [];
+    return at
+      ? [{ name, endpoint, runsOn, turns: turns[index] ?? [], paced: at, curve: curves[index] ?? [] }]
+      : [];
   });
 }
 
@@ -137,7 +148,8 @@ async function takeTurns(
       console.error(
         `${round === 0 ? "warm-up" : `round ${round}`}${label}  ${server.name}: ` +
           `${turn.stepsPerSecond.toFixed(0)} steps/s, server ${turn.cpuPerStep.toFixed(1)} µs each, ` +
-          `endpoint and load ${turn.callersCpuPerStep.toFixed(1)} µs`,
+          `endpoint and load ${turn.callersCpuPerStep.toFixed(1)} µs, ` +
+          `${(turn.writtenPerStep / 1e3).toFixed(1)} KB written`,
       );
     }
   }

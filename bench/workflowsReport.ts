@@ -6,7 +6,7 @@ import type { MeasuredServer, WorkflowFigures } from "./workflows.ts";
 import type { WorkflowTurn } from "./workflowTurn.ts";
 
 /** Formats the answer as text. */
-export function formatWorkflows({ servers, asleep, leftOut, notes }: WorkflowFigures): string {
+export function formatWorkflows({ servers, atOnce, asleep, leftOut, notes }: WorkflowFigures): string {
   return [
     formatTable([
       ["median (lowest to highest)", ...servers.map(({ name }) => name)],
@@ -15,7 +15,7 @@ export function formatWorkflows({ servers, asleep, leftOut, notes }: WorkflowFig
       ...shareRows(servers),
     ]),
     "",
-    ...formatCurve(servers),
+    ...formatCurve(servers, atOnce),
     ...(asleep ? [formatSleepingRuns(asleep)] : []),
     ...notes,
     ...formatLeftOut(leftOut),
@@ -31,28 +31,30 @@ function throughputRows(servers: readonly MeasuredServer[]): string[][] {
     name,
     ...servers.map((server) => formatSummary(summarize(listFigures(server, of)), digits)),
   ];
-  const ratios = (what: string, of: Figure): string[] => [
-    `${what} of waypost, same endpoint, ÷ this`,
-    ...servers.map((server) => {
-      const own = findOwn(servers, server);
-      return own === undefined || own === server
-        ? ""
-        : formatSummary(ratio(listFigures(own, of), listFigures(server, of)), 2);
-    }),
-  ];
+  const ratios = (what: string, of: Figure): string[][] =>
+    [false, true].map((runsOn) => {
+      const cells = servers.map((server) => {
+        const own = findOwn(servers, server, runsOn);
+        return own === undefined || own === server
+          ? ""
+          : formatSummary(ratio(listFigures(own, of), listFigures(server, of)), 2);
+      });
+      return [`${what} of waypost${runsOn ? " that runs on" : ""}, same endpoint, ÷ this`].concat(cells);
+    });
   const perSecond: Figure = (turn) => turn.stepsPerSecond;
   const server: Figure = (turn) => turn.cpuPerStep;
   const all: Figure = (turn) => turn.cpuPerStep + turn.callersCpuPerStep;
   return [
     ["endpoint", ...servers.map(({ endpoint }) => endpoint)],
     row("steps/s of runs of 3 steps", perSecond, 0),
-    ratios("steps/s", perSecond),
+    ...ratios("steps/s", perSecond),
     row("runs/s, from trigger to end", (turn) => turn.runsPerSecond, 0),
     row("CPU µs per step, server", server, 1),
-    ratios("server CPU", server),
+    ...ratios("server CPU", server),
     row("CPU µs per step, endpoint and load", (turn) => turn.callersCpuPerStep, 1),
     row("CPU µs per step, all", all, 1),
-    ratios("all CPU", all),
+    ...ratios("all CPU", all),
+    row("KB written per step", (turn) => turn.writtenPerStep / 1e3, 1),
   ];
 }
 
@@ -60,8 +62,9 @@ function throughputRows(servers: readonly MeasuredServer[]): string[][] {
 function findOwn(
   servers: readonly MeasuredServer[],
   { endpoint }: MeasuredServer,
+  runsOn: boolean,
 ): MeasuredServer | undefined {
-  return servers.slice(1).find((one) => one.endpoint === endpoint);
+  return servers.slice(1).find((one) => one.endpoint === endpoint && one.runsOn === runsOn);
 }
 
 function latencyRows(servers: readonly MeasuredServer[]): string[][] {
@@ -91,8 +94,8 @@ function shareRows(servers: readonly MeasuredServer[]): string[][] {
   ];
 }
 
-/** Formats CPU time and time per step by the length of the run. */
-function formatCurve(servers: readonly MeasuredServer[]): string[] {
+/** Formats CPU time, steps/s and bytes per step by the length of the run. */
+function formatCurve(servers: readonly MeasuredServer[], atOnce: number): string[] {
   const [first] = servers;
   if (!first || first.curve.length === 0) return [];
   const cells = (at: number, of: Figure, digits: number): string[] =>
@@ -101,9 +104,10 @@ function formatCurve(servers: readonly MeasuredServer[]): string[] {
     first.curve.map(({ steps }, at) => [`${what} per step, runs of ${steps}`].concat(cells(at, of, digits)));
   return [
     formatTable([
-      ["one run after another", ...servers.map(({ name }) => name)],
+      [atOnce === 1 ? "one run after another" : `${atOnce} runs at once`, ...servers.map(({ name }) => name)],
       ...rows("CPU µs", (turn) => turn.cpuPerStep, 0),
       ...rows("ms", (turn) => turn.timePerStep, 2),
+      ...rows("KB written", (turn) => turn.writtenPerStep / 1e3, 1),
       ...windowRows(servers),
     ]),
     "",

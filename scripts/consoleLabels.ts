@@ -34,7 +34,7 @@ export const guidePictures: readonly LabelledPicture[] = [
   {
     page: "run",
     file: "console-run",
-    height: 790,
+    height: 980,
     labels: [
       { find: (page) => page.locator(".callout") },
       { find: (page) => page.locator(".hero .actions") },

@@ -51,6 +51,8 @@ async function takeGuidePictures(page: Page): Promise<void> {
   for (const { page: name, file, height, labels } of guidePictures) {
     await page.setViewportSize({ width: 1280, height });
     await listPages()[name]?.(page, server);
+    // A failed run opens at its failed step.
+    await page.evaluate("scrollTo(0, 0)");
     await drawLabels(page, labels);
     await page.screenshot({ path: join(folder, `${file}.png`) });
   }

@@ -31,7 +31,7 @@ const document = JSON.parse(
 
 /** Routes that the console never calls: those of the other brand, of clients, and of senders. */
 const isForOthers = (path: string): boolean =>
-  /^\/v2\/(qstash|in|workflows\/hooks|wait|readiness)\b/.test(path);
+  /^\/v2\/(qstash|in|attempts|workflows\/hooks|wait|readiness)\b/.test(path);
 
 function toType(schema: Schema | undefined): string {
   if (!schema) return "unknown";

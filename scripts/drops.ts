@@ -4,26 +4,19 @@ import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, wr
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { home } from "../launch/modernNode.js";
-
-/** The files with the lists of operations, and the program. */
-const listFiles = [
-  "src/operations/stored.ts",
-  "src/operations/served.ts",
-  "src/client/commands.ts",
-  "src/client/resources.ts",
-  "src/server/cli/main.ts",
-];
+import { listFiles, withoutOperation } from "./dropOperation.ts";
 
 /**
- * Operations that the server does not take from a list, because there is one of each. They receive figures,
- * serve the console and open its sessions, and copy the file of the store. Only the doctor uses the last of
- * them. Dropping one also needs an edit of these files.
+ * Operations that the server does not take from a list alone, because there is one of each. They receive or
+ * give figures, serve the console and open its sessions, and copy the file of the store. Only the program
+ * uses the doctor. Dropping one also needs an edit of these files.
  */
 const namedBy: Readonly<Record<string, readonly string[]>> = {
   backup: ["src/server/openStore.ts", "src/server/serve.ts"],
   console: ["src/server/serve.ts", "src/api/auth/consoleSessions.ts"],
   doctor: ["src/server/cli/main.ts"],
   monitoring: ["src/server/listening.ts", "src/server/serve.ts"],
+  outbox: ["src/server/serve.ts"],
 };
 
 const named = process.argv.slice(2);
@@ -31,29 +24,6 @@ const allOperations = readdirSync(join(home, "src/operations"), { withFileTypes:
   .filter((entry) => entry.isDirectory())
   .map(({ name }) => name)
   .toSorted();
-
-/** Removes the imports of a folder from the text of a list, and what uses the imported names. */
-function withoutOperation(source: string, operation: string): string {
-  const imports = new RegExp(
-    String.raw`^import (?:type )?\{([^}]*)\} from "[^"]*/${operation}/[^"]*";\n`,
-    "gm",
-  );
-  const names = [...source.matchAll(imports)].flatMap(([, list = ""]) =>
-    list.split(",").flatMap((name) => name.replace(/^\s*type\s+/, "").trim() || []),
-  );
-  return names.reduce(
-    (left, name) =>
-      left
-        // A call at the top of the file or of a function, such as addJobCommands(program, context).
-        .replace(new RegExp(String.raw`^( *)${name}(?:<\w+>)?\((?:[^\n]*|[^]*?\n\1\}?)\);\n`, "gm"), "")
-        // A whole row, such as `{ routes: audit },`.
-        .replace(new RegExp(String.raw`^ *(?:\{[^\n]*\b${name}\b[^\n]*\}|${name}),\n`, "gm"), "")
-        // An element of a list on one line.
-        .replace(new RegExp(String.raw`([[ ])${name}, `, "g"), "$1")
-        .replace(new RegExp(String.raw`, ${name}\b(?=[,\]])`, "g"), ""),
-    source.replace(imports, ""),
-  );
-}
 
 /** Returns the errors of the types of src without some operations. */
 function checkWithout(operations: readonly string[]): string[] {

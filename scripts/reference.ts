@@ -146,6 +146,7 @@ const aboutAccess: Record<Route["access"], string> = {
   open: "Requires no token.",
   source: "Requires no token: the path contains a secret.",
   console: "Only for the console.",
+  attempt: "Requires the header `Svc-Attempt` with the token of the attempt, and no other token.",
   hook: "Requires no token: any client that knows the URL can call it.",
 };
 

@@ -59,6 +59,7 @@ const credentials: Readonly<Record<Route["access"], readonly string[]>> = {
   open: [],
   source: [],
   console: [],
+  attempt: [],
   hook: [],
 };
 

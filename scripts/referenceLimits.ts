@@ -17,6 +17,12 @@ const aboutLimits: {
   retries: ["Retries of one message", formatCount],
   delay: ["Delay, and how far ahead not-before may be", formatDays],
   timeout: ["Timeout of one attempt", formatHours],
+  ackTimeout: ["Ack-Timeout: how long a receiver may hold an attempt, extensions included", formatHours],
+  pulledOrigins: ["Pulled origins of an account", formatCount],
+  pulledAttempts: ["Attempts that one pull returns", formatCount],
+  pullWait: ["Time for which a pull waits", (value) => `${value / 1000} seconds`],
+  pulls: ["Waiting pulls of an account, on one server", formatCount],
+  serverPulls: ["Waiting pulls of all accounts, on one server", formatCount],
   deduplicationWindow: ["Deduplication-Window: how long repetitions of a message are recognized", formatDays],
   labels: ["Labels of one message", formatCount],
   nameLength: [

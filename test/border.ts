@@ -9,6 +9,7 @@ const order: Readonly<Record<string, readonly string[]>> = {
     ...["core/caches", "core/values", "core/model", "core/node", "core/decision", "core/search"],
     ...["core/accounts", "core/cluster", "core/admission", "core/limits", "core/sending"],
     ...["core/workflows", "core/workflows/log", "core/explain", "core/deadLetters", "core/bulk"],
+    ...["core/attempts"],
     ...["core/commands", "clock", "store/layout", "store/queries", "store/catalog", "store", "store/batch"],
     ...["store/histories", "store/sql", "store/sqlite", "store/postgres"],
     ...["delivery/http", "delivery", "upkeep"],

@@ -14,6 +14,7 @@ import { router } from "./router.tsx";
 import "./styles/tokens.css";
 import "./styles/console.css";
 import "./styles/more.css";
+import "./styles/runs.css";
 import "./styles/narrow.css";
 
 const signedOut: Omit<Session, "hasOperator"> = {
@@ -23,6 +24,7 @@ const signedOut: Omit<Session, "hasOperator"> = {
   openedWith: null,
   expiresAt: null,
   operator: false,
+  version: null,
 };
 
 /** The console: the login until there is a session, and then the pages. */

@@ -94,6 +94,18 @@ const sources = createRoute({
   component: lazyRouteComponent(() => import("./operations/sources/sources.tsx"), "SourcesPage"),
 });
 
+const unpublished = createRoute({
+  getParentRoute: () => root,
+  path: "/not-published",
+  component: lazyRouteComponent(() => import("./operations/unpublished/unpublished.tsx"), "UnpublishedPage"),
+});
+
+const outboxes = createRoute({
+  getParentRoute: () => root,
+  path: "/outboxes",
+  component: lazyRouteComponent(() => import("./operations/outbox/outboxes.tsx"), "OutboxesPage"),
+});
+
 const events = createRoute({
   getParentRoute: () => root,
   path: "/events",
@@ -146,6 +158,8 @@ export const router = createRouter({
     schedules,
     urlGroups,
     sources,
+    unpublished,
+    outboxes,
     events,
     publish,
     tail,

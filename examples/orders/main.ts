@@ -1,7 +1,9 @@
 import { serve } from "@hono/node-server";
 import { serveMany } from "@upstash/workflow/hono";
 import { Hono } from "hono";
-import { invoice, order } from "./workflows.ts";
+// In your own app, import it from "waypost/workflow".
+import { runOn } from "../../launch/workflow.js";
+import { createWorkflows } from "./workflows.ts";
 
 // npm run example: an app whose workflows run on the Waypost server in QSTASH_URL and QSTASH_TOKEN. The
 // default is a development server on this machine.
@@ -11,12 +13,15 @@ process.env.QSTASH_TOKEN ??= "eyJVc2VySUQiOiJkZWZhdWx0VXNlciIsIlBhc3N3b3JkIjoiZG
 
 const port = Number(process.env.PORT ?? 3000);
 const app = new Hono();
-app.post("/workflows/:name", serveMany({ order, invoice }));
+app.post("/workflows/:name", serveMany(createWorkflows()));
+// The same workflows, with several steps in one call.
+app.post("/run-on/:name", serveMany(createWorkflows(runOn)));
 // Represents a third party's service.
 app.post("/carrier/labels", (context) => context.json({ tracking: "1Z-0001" }));
 
 serve({ fetch: app.fetch, port, hostname: "127.0.0.1" }, ({ port: open }) => {
   console.log(
-    `the shop is open at http://127.0.0.1:${open}; workflows: /workflows/order, /workflows/invoice`,
+    `the shop is open at http://127.0.0.1:${open}; workflows: /workflows/order, /workflows/invoice; ` +
+      "with several steps in one call: /run-on/order, /run-on/invoice",
   );
 });

@@ -9,6 +9,7 @@ export function makePackageFile(root: Readonly<Record<string, unknown>>): Record
     bin: { waypost: "launch/waypost.js" },
     exports: {
       ".": { types: "./launch/startServer.d.ts", default: "./launch/startServer.js" },
+      "./workflow": { types: "./launch/workflow.d.ts", default: "./launch/workflow.js" },
       "./package.json": "./package.json",
     },
     files: ["launch", "server", "NOTICE", "CHANGELOG.md", "THIRD-PARTY-LICENSES.txt"],

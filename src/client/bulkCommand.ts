@@ -26,6 +26,8 @@ export type BulkAction = {
   entries: string;
   filters: FilterFlags;
   hasCanary: boolean;
+  /** Flags that change what is sent again. `readChange` returns the change of the job, or null. */
+  changes?: { addFlags(command: Command): void; readChange(flags: BulkFlags): Fields | null };
   one(api: Api, id: string, flags: BulkFlags): Promise<Shown>;
   toFilter(api: Api, ids: readonly string[]): Fields | Promise<Fields>;
 };
@@ -55,6 +57,7 @@ export function addBulkCommand(group: Command, context: ClientContext, action: B
     .option("--rate <n>", "maximum number of entries per second");
   if (action.hasCanary)
     command.option("--canary <n>", "number of entries that must succeed before the others are handled");
+  action.changes?.addFlags(command);
   return withJson(command).action((ids: string[], flags: BulkFlags) =>
     runAction(connectToApi(context), action, { ids, flags }),
   );
@@ -69,10 +72,11 @@ async function runAction(api: Api, action: BulkAction, { ids, flags }: Given): P
   if ((id === undefined ? 0 : 1) + (filtered ? 1 : 0) + (flags.all ? 1 : 0) !== 1)
     throw new CommandFailed("usage", `name ids of ${action.entries}, or filters, or --all; one of the three`);
   const hasPace = flags.rate !== undefined || flags.canary !== undefined;
-  const isJob = ids.length !== 1 || flags.dryRun === true || !flags.wait || hasPace;
+  const change = action.changes?.readChange(flags) ?? null;
+  const isJob = ids.length !== 1 || flags.dryRun === true || !flags.wait || hasPace || change !== null;
   if (id !== undefined && !isJob) return printShown(flags, await action.one(api, id, flags));
   const filter = id === undefined ? filters : await action.toFilter(api, ids);
-  const request = { action: action.job, filter, ...readPace(flags) };
+  const request = { action: action.job, filter, ...readPace(flags), ...(change && { change }) };
   const counted = await post(api, { ...request, dryRun: true }, { count: "number" });
   if (flags.dryRun)
     return printShown(flags, { value: counted, describe: () => [`would ${describeCount(action, counted)}`] });
@@ -81,7 +85,10 @@ async function runAction(api: Api, action: BulkAction, { ids, flags }: Given): P
     return printShown(flags, job);
   }
   await consent(action, counted, flags);
-  const created = await post(api, request, { jobId: "string" });
+  const last = readRaw(counted, "last");
+  // A server of version 0.1.0 has no bound. It refuses a field that it does not know.
+  const bound = "last" in counted ? { last } : {};
+  const created = await post(api, { ...request, ...bound }, { jobId: "string" });
   const job = readRaw(created, "jobId");
   if (!flags.wait) return printShown(flags, { value: created, describe: () => [readLine(created, "jobId")] });
   await followJob(api, job, { flags });

@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import type { ClientRequest, IncomingMessage, RequestOptions } from "node:http";
+import type { Agent, ClientRequest, IncomingMessage, RequestOptions } from "node:http";
 import { request as requestHttp } from "node:http";
 import { alarm } from "../engine/clock/clock.ts";
 import { minute, second } from "../engine/core/values/time.ts";
@@ -9,6 +9,7 @@ import { findMissing } from "./responseFields.ts";
 import { CommandFailed } from "./terminal/commandFailed.ts";
 import { isObject, readLine } from "./terminal/fields.ts";
 import { toSafeLine } from "./terminal/safeText.ts";
+import { note } from "./terminal/terminal.ts";
 
 /** Where the server is, and the token that requests are sent with. */
 export type ServerAddress = { url: string; token: string };
@@ -21,12 +22,16 @@ export type ApiQuery = Readonly<Record<string, string | number | readonly (strin
  * are needed is an error.
  */
 export type ApiRequest = {
-  method?: "GET" | "POST" | "PUT" | "DELETE";
+  method?: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
   path: string;
   query?: ApiQuery;
   headers?: Readonly<Record<string, string | readonly string[]>>;
   body?: Buffer | string;
   needs: NeededFields;
+  /** Keeps connections for later requests. Default: each request has its own. */
+  agent?: Agent;
+  /** Ends the request. */
+  signal?: AbortSignal;
 };
 
 /** How long a server may be silent, and how long a request and its response may take in all. */
@@ -45,9 +50,10 @@ export async function callApi(
   request: ApiRequest,
   time: typeof responseTime = responseTime,
 ): Promise<unknown> {
-  const { status, body } = await send(server, request, time).catch((error: unknown) => {
+  const { status, body, warning } = await send(server, request, time).catch((error: unknown) => {
     throw error instanceof CommandFailed ? error : toUnreachable(server.url, error);
   });
+  noteWarning(warning);
   const result = parseJson(body);
   if (status >= 200 && status < 300 && result !== undefined) {
     const missing = findMissing(result, request.needs);
@@ -55,6 +61,14 @@ export async function callApi(
     throw toStranger(server.url, missing);
   }
   throw toFailure(server.url, status, result);
+}
+
+let lastWarning = "";
+
+/** Prints what a response warns of, once for all requests that have the same warning in turn. */
+function noteWarning(warning: string): void {
+  if (warning !== "" && warning !== lastWarning) note(`waypost: warning: ${toSafeLine(warning)}`);
+  lastWarning = warning || lastWarning;
 }
 
 /**
@@ -123,7 +137,8 @@ function formatQuery(query: ApiQuery): string {
   return text === "" ? "" : `?${text}`;
 }
 
-type Received = { status: number; body: string };
+/** `warning` is the header `Waypost-Warning`, or empty. */
+type Received = { status: number; body: string; warning: string };
 
 async function send(
   server: ServerAddress,
@@ -165,7 +180,8 @@ function startRequest(server: ServerAddress, request: ApiRequest, { open, timeou
       ...(body !== undefined && { "content-length": String(Buffer.byteLength(body)) }),
     },
     timeout,
-    agent: false,
+    agent: request.agent ?? false,
+    ...(request.signal && { signal: request.signal }),
   };
   const address = `${server.url}${request.path}${formatQuery(request.query ?? {})}`;
   // The URL is not parsed: a destination in the path must arrive as it was written.
@@ -186,7 +202,8 @@ async function readResponse(response: IncomingMessage): Promise<Received> {
       );
     chunks.push(chunk);
   }
-  return { status: response.statusCode ?? 0, body: Buffer.concat(chunks).toString() };
+  const warning = String(response.headers["waypost-warning"] ?? "");
+  return { status: response.statusCode ?? 0, body: Buffer.concat(chunks).toString(), warning };
 }
 
 /** Returns the JSON of a body, null for an empty body, or undefined for any other text. */

@@ -6,6 +6,7 @@ import { addBulkCommand } from "./bulkCommand.ts";
 import { deadLetterFields } from "../api/fields/deadLetter.ts";
 import { failureGroupFields } from "../api/fields/failureGroup.ts";
 import { columnsOf, failure, labels } from "./columns.ts";
+import { CommandFailed } from "./terminal/commandFailed.ts";
 import type { Fields } from "./terminal/fields.ts";
 import { readLine, readLines, readNumber } from "./terminal/fields.ts";
 import { deadLetterFilters } from "./filterFlags.ts";
@@ -45,13 +46,23 @@ export function addDeadLetterCommands(program: Command, context: ClientContext):
       pageSize: null,
       filters: deadLetterFilters,
       none: "no dead letters",
+      unite: uniteGroups,
+      describeRest: (page, rows) => {
+        const left = (readNumber(page, "causes") ?? 0) - rows.length;
+        return left > 0 ? `and ${left} more causes` : null;
+      },
       columns: [
-        ...columnsOf(failureGroupFields, ["count", "url"]),
+        {
+          title: "COUNT",
+          isNumber: true,
+          show: ({ row }) => readLine(row, "count") + (row["countIsMinimum"] === true ? "+" : ""),
+        },
+        ...columnsOf(failureGroupFields, ["url"]),
         failure,
-        ...columnsOf(failureGroupFields, ["firstFailedAt", "lastFailedAt", "dlqId"]),
+        ...columnsOf(failureGroupFields, ["firstFailedAt", "lastFailedAt", "cause"]),
       ],
     },
-    { context, name: "groups", about: "group dead letters by URL and cause" },
+    { context, name: "groups", about: "group all dead letters by cause" },
   );
   withOutput(
     dlq.command("get").description("show a dead letter").argument("<id>", "id of the dead letter"),
@@ -65,6 +76,26 @@ export function addDeadLetterCommands(program: Command, context: ClientContext):
   addDeadLetterActions(dlq, context);
   addReplayCommand(dlq, context);
 }
+
+/** Unites the groups of several pages that have the same cause. The largest group comes first. */
+function uniteGroups(rows: readonly Fields[]): Fields[] {
+  const groups = new Map<string, Fields>();
+  for (const row of rows) {
+    const cause = readLine(row, "cause");
+    const known = groups.get(cause);
+    groups.set(cause, known ? uniteTwo(known, row) : row);
+  }
+  return [...groups.values()].sort((a, b) => numberOf(b, "count") - numberOf(a, "count"));
+}
+
+const numberOf = (row: Fields, name: string): number => readNumber(row, name) ?? 0;
+
+const uniteTwo = (a: Fields, b: Fields): Fields => ({
+  ...a,
+  count: numberOf(a, "count") + numberOf(b, "count"),
+  firstFailedAt: Math.min(numberOf(a, "firstFailedAt"), numberOf(b, "firstFailedAt")),
+  lastFailedAt: Math.max(numberOf(a, "lastFailedAt"), numberOf(b, "lastFailedAt")),
+});
 
 const published = { one: { messageId: "string" } } as const;
 
@@ -81,6 +112,7 @@ function addDeadLetterActions(dlq: Command, context: ClientContext): void {
     job: "dlq.retry",
     verb: "retry",
     hasCanary: true,
+    changes: { addFlags: addChangeFlags, readChange },
     one: async (api, id) => {
       const path = apiPath`/v2/dlq/retry/${id}`;
       const result = await api.read({ method: "POST", path, needs: published });
@@ -102,6 +134,42 @@ function addDeadLetterActions(dlq: Command, context: ClientContext): void {
       return { value: result, describe: () => [`${toSafeLine(id)} ${line}`] };
     },
   });
+}
+
+function addChangeFlags(command: Command): void {
+  command
+    .option("--to <url>", "destination URL instead of the old one")
+    .option("-H, --header <header>", "header of the delivery; may be repeated", collectValues)
+    .option("--patch <json>", 'JSON patch of the body, such as \'[{"op": "remove", "path": "/a"}]\'');
+}
+
+/** Returns what a retry changes in each message, or null. */
+function readChange({ to, header, patch }: Readonly<Record<string, unknown>>): Fields | null {
+  const headers: Record<string, string[]> = {};
+  for (const [name, value] of Object.entries(toRequestHeaders(Array.isArray(header) ? header : [], {})))
+    headers[toDeliveryName(name)] = value;
+  const change = {
+    ...(typeof to === "string" && { url: to }),
+    ...(Array.isArray(header) && { headers }),
+    ...(typeof patch === "string" && { jsonPatch: parsePatch(patch) }),
+  };
+  return Object.keys(change).length > 0 ? change : null;
+}
+
+/** Returns the name of a header of the delivery. Throws for a setting, which a retry of many keeps. */
+function toDeliveryName(name: string): string {
+  const [, own] = /^svc-forward-(.+)$/i.exec(name) ?? [];
+  if (own === undefined)
+    throw new CommandFailed("usage", `--header: "${name}" is not a header of the delivery`);
+  return own;
+}
+
+function parsePatch(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new CommandFailed("usage", "--patch: not valid JSON");
+  }
 }
 
 type ReplayFlags = OutputFlags & { url?: string; header?: string[]; body?: string; bodyFile?: string };

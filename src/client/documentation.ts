@@ -4,9 +4,11 @@ import type { Command } from "commander";
 export const documentationPages: Readonly<Record<string, string>> = {
   account: "guides/accounts",
   alerts: "guides/alerts",
+  apply: "guides/apply",
   backup: "guides/backups",
   completion: "guides/command-line",
   config: "configuration",
+  connect: "guides/pull",
   credentials: "guides/installing",
   dev: "quickstart",
   dlq: "guides/dead-letters",
@@ -23,8 +25,10 @@ export const documentationPages: Readonly<Record<string, string>> = {
   logs: "guides/log",
   messages: "guides/messages",
   "migrate-store": "guides/moving-a-store",
+  outbox: "guides/outbox",
   overview: "guides/overview",
   publish: "guides/command-line",
+  pulled: "guides/pull",
   queues: "guides/queues",
   restore: "guides/backups",
   runs: "guides/workflow-failures",
@@ -36,6 +40,7 @@ export const documentationPages: Readonly<Record<string, string>> = {
   token: "guides/tokens",
   trigger: "quickstart-workflow",
   unhold: "guides/backups",
+  unpublished: "guides/not-published",
 };
 
 /** Ends the help of each command with the address of its documentation. Call it after all commands exist. */

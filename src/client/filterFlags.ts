@@ -47,27 +47,30 @@ const ofMessages: FilterFlags = [
 ];
 
 /** The filters that a bulk cancel of messages has. */
-export const cancelledMessageFilters: FilterFlags = [...ofMessages, host, path];
+export const cancelledMessageFilters: FilterFlags = [
+  ...[...ofMessages, host, path],
+  { flag: "state", parameter: "state", about: "pending, retrying, delivering, held or paused" },
+  { flag: "gate", parameter: "gate", about: "gate: queue, key, endpoint, account or capacity" },
+  { flag: "min-attempts", parameter: "minAttempts", about: "fewest ended attempts", kind: "number" },
+];
 
 /** The filters of the list of unfinished messages. */
 export const messageFilters: FilterFlags = [
   ...cancelledMessageFilters,
-  { flag: "state", parameter: "state", about: "pending, retrying, delivering, held or paused" },
-  { flag: "gate", parameter: "gate", about: "gate: queue, key, endpoint, account or capacity" },
   { flag: "run", parameter: "workflowRunId", about: "id of a run" },
-  { flag: "min-attempts", parameter: "minAttempts", about: "fewest ended attempts", kind: "number" },
 ];
 
 /** The filters of dead letters of messages. */
 export const deadLetterFilters: FilterFlags = [
   ...ofMessages,
   status,
+  { flag: "cause", parameter: "cause", about: "cause of a group, as `waypost dlq groups` prints it" },
   { flag: "message", parameter: "messageId", about: "id of the message that failed" },
 ];
 
 /** The filters of the log. */
 export const logFilters: FilterFlags = [
-  ...cancelledMessageFilters,
+  ...[...ofMessages, host, path],
   { flag: "message", parameter: "messageId", about: "id of a message" },
   { flag: "state", parameter: "state", about: "state that an entry records, such as DELIVERED or RETRY" },
 ];

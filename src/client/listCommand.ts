@@ -28,6 +28,10 @@ export type List = {
   /** The line that is printed if there are no rows. */
   none: string;
   query?: ApiQuery;
+  /** Unites the rows of several pages. Only for a list without a limit. */
+  unite?: (rows: readonly Fields[]) => Fields[];
+  /** Returns a line about what the last page leaves out, or null. */
+  describeRest?: (page: Fields, rows: readonly Fields[]) => string | null;
 };
 
 /**
@@ -36,8 +40,12 @@ export type List = {
  */
 export type Pausing = { toPath(name: string): string; isPaused: string; isMade: boolean };
 
-/** A list of what an account has. `about` names its entries. */
-export type Resource = List & { about: string; pausing?: Pausing };
+/** A list of what an account has. `about` names its entries. `addMore` adds further commands to its group. */
+export type Resource = List & {
+  about: string;
+  pausing?: Pausing;
+  addMore?: (group: Command, context: ClientContext) => void;
+};
 
 /**
  * The maximum number of entries of a list, and of pages that are read for them, as pages may be almost empty.
@@ -82,7 +90,9 @@ type ListRange = { query: ApiQuery; limit: number };
 type Loaded = { page: Fields; rows: readonly Fields[]; isCut: boolean };
 
 async function loadList(api: Api, list: List, range: ListRange): Promise<Shown> {
-  const { page, rows, isCut } = await loadRows(api, list, range);
+  const { page, rows: read, isCut } = await loadRows(api, list, range);
+  const rows = list.unite?.(read) ?? read;
+  const rest = list.describeRest?.(page, rows) ?? null;
   const shown = rows.slice(0, range.limit);
   const total = readLine(page, "total");
   const value = list.rows === "items" ? shown : { ...page, [list.rows]: shown };
@@ -94,7 +104,11 @@ async function loadList(api: Api, list: List, range: ListRange): Promise<Shown> 
       const listed = shown.map((row) => ({ row, now }));
       const of = total === "" ? "" : ` of ${total}${page["more"] === true ? " or more" : ""}`;
       const more = isCut ? [styled("dim", `${shown.length}${of} shown; --limit shows more`)] : [];
-      return [...(listed.length > 0 ? formatTable(list.columns, listed, columnsOfOutput()) : []), ...more];
+      return [
+        ...(listed.length > 0 ? formatTable(list.columns, listed, columnsOfOutput()) : []),
+        ...more,
+        ...(rest === null ? [] : [styled("dim", rest)]),
+      ];
     },
   };
 }

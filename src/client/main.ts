@@ -2,14 +2,15 @@ import { Command, CommanderError } from "commander";
 import { CommandFailed, exitCodes } from "./terminal/commandFailed.ts";
 import { addClientCommands } from "./commands.ts";
 import { linkDocumentation } from "./documentation.ts";
+import { addNewCredentials, asksForNewCredentials } from "./newCredentials.ts";
 import { toSafeLine } from "./terminal/safeText.ts";
 
 // The package runs this file alone, before it loads the server, so that the commands for a running server
 // start fast. It imports nothing of the server.
 
 /**
- * Runs a command for a running server and sets the exit code of the process. Returns false, and does nothing,
- * if the arguments name another command.
+ * Runs a command for a running server, or one that needs no server, and sets the exit code of the process.
+ * Returns false, and does nothing, if the arguments name another command.
  */
 export async function runClientCommand(
   args: readonly string[],
@@ -18,7 +19,8 @@ export async function runClientCommand(
   const program = new Command("waypost")
     .exitOverride()
     .showHelpAfterError("(waypost --help lists all commands)");
-  addClientCommands(program, { environment });
+  if (asksForNewCredentials(args)) addNewCredentials(program, { environment });
+  else addClientCommands(program, { environment });
   linkDocumentation(program);
   if (!program.commands.some((command) => command.name() === args[0])) return false;
   endWithReader();

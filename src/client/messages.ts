@@ -19,7 +19,8 @@ async function endAttempt(api: Api, id: string): Promise<Shown> {
   const message = await readMessage(api, id);
   const [reason = {}] = readObjects(message, "waitingOn");
   const attempt = readNumber(reason, "attempt");
-  if (readText(reason, "reason") !== "sending" || attempt === null)
+  const isRunning = ["sending", "acknowledging"].includes(readText(reason, "reason") ?? "");
+  if (!isRunning || attempt === null)
     return {
       value: { messageId: id, ended: false },
       describe: () => [`${toSafeLine(id)} is not being sent`],
@@ -153,12 +154,24 @@ function describeMessage(message: Fields): string[] {
       ["due", formatTime(message, "dueAt")],
       ["ended", formatTime(message, "finishedAt")],
       ["dead letter", readLine(message, "dlqId")],
+      ["deduplication", describeDeduplication(readObject(message, "deduplication"))],
       ["waits for", readObjects(message, "waitingOn").map((reason) => readLine(reason, "text"))[0] ?? ""],
     ]),
     ...readObjects(message, "outcomes").map(describeOutcome),
     ...(headers.length > 0 ? ["", styled("dim", "headers"), ...headers] : []),
     ...describeBody("body", message, "body"),
   ];
+}
+
+function describeDeduplication(of: Fields): string {
+  const by = readLine(of, "by");
+  if (by === "") return "";
+  const other = readLine(of, "messageId");
+  return [
+    readLine(of, "id") || `by ${by}`,
+    ...(readNumber(of, "until") === null ? [] : [`repeats are dropped until ${formatTime(of, "until")}`]),
+    ...(other === "" ? [] : [`repeats are dropped for ${other}`]),
+  ].join("; ");
 }
 
 function describeOutcome(outcome: Fields): string {

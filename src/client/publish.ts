@@ -59,7 +59,7 @@ export function addPublishCommands(program: Command, context: ClientContext): vo
       const made = Array.isArray(result) ? result.filter(isObject) : isObject(result) ? [result] : [];
       const describe = (): string[] =>
         made.map((message) => {
-          const note = message["deduplicated"] === true ? "  not accepted again" : "";
+          const note = message["deduplicated"] === true ? "  accepted earlier; this one was dropped" : "";
           return `${readLine(message, "messageId")}  ${readLine(message, "url")}${note}`.trimEnd();
         });
       printShown(flags, { value: result, describe });

@@ -7,14 +7,16 @@ import { keyFields } from "../api/fields/flowControlKey.ts";
 import { queueFields } from "../api/fields/queue.ts";
 import { scheduleFields } from "../api/fields/schedule.ts";
 import { alerts } from "../operations/alerts/verbs.ts";
-import { addEndAttemptsCommand, hosts } from "../operations/overview/verbs.ts";
+import { hosts } from "../operations/overview/verbs.ts";
 import { sources } from "../operations/sources/verbs.ts";
+import { unpublished } from "../operations/unpublished/verbs.ts";
 import { connectToApi, printShown, showResult, withJson, withOutput } from "./api.ts";
 import { columnsOf } from "./columns.ts";
 import type { Fields } from "./terminal/fields.ts";
 import { readLine, readNumber, readObjects } from "./terminal/fields.ts";
 import type { Listed, Pausing, Resource } from "./listCommand.ts";
 import { addListCommand } from "./listCommand.ts";
+import { addPinCommands, addQueueChangeCommand } from "./limits.ts";
 import { CommandFailed, exitCodes } from "./terminal/commandFailed.ts";
 import { toSafeLine } from "./terminal/safeText.ts";
 import type { Column } from "./terminal/table.ts";
@@ -26,6 +28,9 @@ const whole = { rows: "items", pageSize: null, filters: [] } as const;
 
 const inRed = (column: Column<Listed>): Column<Listed> => ({ ...column, style: () => "red" });
 
+const toQueuePath = (name: string): string => apiPath`/v2/queues/${name}`;
+const toKeyPath = (key: string): string => apiPath`/v2/flowControl/${key}`;
+
 /** The lists of what an account has, by the name of their command. */
 const resources: Readonly<Record<string, Resource>> = {
   queues: {
@@ -33,7 +38,11 @@ const resources: Readonly<Record<string, Resource>> = {
     about: "queues",
     path: "/v2/queues",
     none: "no queues",
-    pausing: { toPath: (name) => apiPath`/v2/queues/${name}`, isPaused: "paused", isMade: true },
+    pausing: { toPath: toQueuePath, isPaused: "paused", isMade: true },
+    addMore: (group, context) => {
+      addHoldersCommand(group, context, toQueuePath);
+      addQueueChangeCommand(group, context);
+    },
     columns: columnsOf(queueFields, ["name", "lag", "parallelism", "paused", "updatedAt"]),
   },
   "flow-control": {
@@ -41,7 +50,11 @@ const resources: Readonly<Record<string, Resource>> = {
     about: "flow-control keys",
     path: "/v2/flowControl",
     none: "no flow-control keys",
-    pausing: { toPath: (key) => apiPath`/v2/flowControl/${key}`, isPaused: "isPaused", isMade: true },
+    pausing: { toPath: toKeyPath, isPaused: "isPaused", isMade: true },
+    addMore: (group, context) => {
+      addHoldersCommand(group, context, toKeyPath);
+      addPinCommands(group, context);
+    },
     columns: [
       ...columnsOf(keyFields, ["flowControlKey", "waitlistSize"]),
       {
@@ -61,12 +74,21 @@ const resources: Readonly<Record<string, Resource>> = {
           return (readNumber(row, "rateMax") ?? 0) > 0 && period > 0 ? formatSpan(period * 1000) : "";
         },
       },
+      {
+        title: "PINNED",
+        show: ({ row }) =>
+          [
+            ...(row["isPinnedParallelism"] === true ? ["parallelism"] : []),
+            ...(row["isPinnedRate"] === true ? ["rate"] : []),
+          ].join(", "),
+      },
       ...columnsOf(keyFields, ["isPaused"]),
     ],
   },
   hosts,
   schedules: {
     ...whole,
+    addMore: addRunNowCommand,
     about: "schedules",
     path: "/v2/schedules",
     none: "no schedules",
@@ -97,6 +119,7 @@ const resources: Readonly<Record<string, Resource>> = {
     ],
   },
   sources,
+  unpublished,
 };
 
 const ofLimit = (count: number | null, max: number | null): string =>
@@ -104,14 +127,12 @@ const ofLimit = (count: number | null, max: number | null): string =>
 
 /** Adds the commands that list what an account has, and pause and resume it. */
 export function addResourceCommands(program: Command, context: ClientContext): void {
-  for (const [name, { about, pausing, ...list }] of Object.entries(resources)) {
+  for (const [name, { about, pausing, addMore, ...list }] of Object.entries(resources)) {
     const group = program
       .command(name)
       .description(pausing ? `list, pause and resume ${about}` : `list ${about}`);
     addListCommand(group, list, { context, about: `list ${about}` });
-    if (name === "schedules") addRunNowCommand(group, context);
-    else if (name === "hosts") addEndAttemptsCommand(group, context);
-    else if (pausing) addHoldersCommand(group, context, pausing.toPath);
+    addMore?.(group, context);
     if (!pausing) continue;
     for (const action of ["pause", "resume"] as const)
       withJson(

@@ -11,6 +11,7 @@ import { readLine, readNumber, readObject, readObjects, readRaw } from "./termin
 import { cancelledRunFilters, failedRunFilters, runFilters, runStates } from "./filterFlags.ts";
 import { addListCommand } from "./listCommand.ts";
 import { describeBody } from "./messages.ts";
+import { addNotifyCommand } from "./notify.ts";
 import { toSafeLine } from "./terminal/safeText.ts";
 import { formatPairs, formatTable } from "./terminal/table.ts";
 import { columnsOfOutput, styled } from "./terminal/terminal.ts";
@@ -18,7 +19,9 @@ import { formatSpan, formatTime } from "./terminal/times.ts";
 
 /** Adds the commands `waypost runs …`. */
 export function addRunCommands(program: Command, context: ClientContext): void {
-  const runs = program.command("runs").description("list, explain, resume, restart and cancel workflow runs");
+  const runs = program
+    .command("runs")
+    .description("list, explain, notify, resume, restart and cancel workflow runs");
   addListCommand(
     runs,
     {
@@ -60,6 +63,7 @@ export function addRunCommands(program: Command, context: ClientContext): void {
     });
   });
   addRunActions(runs, context);
+  addNotifyCommand(runs, context);
 }
 
 function addRunActions(runs: Command, context: ClientContext): void {

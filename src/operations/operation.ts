@@ -1,3 +1,4 @@
+import type { Socket } from "node:net";
 import type { Clock } from "../engine/clock/clock.ts";
 import type { RouteContext, Route } from "../api/route/route.ts";
 import type { Condition } from "../engine/core/explain/condition.ts";
@@ -27,6 +28,12 @@ export type ServerParts = {
   logFailure(message: string, error: unknown): void;
   /** Makes one request. The rules for destinations hold as for deliveries. */
   deliver(delivery: Delivery): { outcome: Promise<Outcome>; abort(): void };
+  /** Opens a connection that is not for HTTP. The rules for destinations hold as for deliveries. */
+  connect(target: { host: string; port: number; account: AccountId }): Promise<Socket>;
+  /** Authorities that are trusted in addition to those of Node.js, in PEM form. */
+  authorities: readonly string[];
+  /** The settings of the server for every publish. */
+  publishing: Pick<RouteContext, "maxQueues" | "maxBody" | "brand">;
   /** Reports whether nothing may be sent. */
   isOnHold(): boolean;
   /** Aborted when the server stops. */
@@ -55,12 +62,19 @@ export type RunningOperation = {
   context?: Partial<RouteContext>;
 };
 
+/** Returns what is wrong with the things of an account that an operation keeps. */
+export type FindConditions = (
+  store: Pick<Store, "read">,
+  account: AccountId,
+  now: Millis,
+) => Promise<readonly Condition[]>;
+
 /** An operation as the server sees it: its routes, its work, and how it leaves an account that is deleted. */
 export type ServedOperation = {
   routes: readonly Route[];
   run?(parts: ServerParts): RunningOperation;
   /** Returns what is wrong with its own things of an account. */
-  findConditions?(store: Store, account: AccountId, now: Millis): Promise<readonly Condition[]>;
+  findConditions?: FindConditions;
   /** Removes what it keeps for an account. */
   clearAccount?(store: Store, account: AccountId): Promise<void>;
 };

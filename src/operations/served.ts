@@ -3,11 +3,13 @@ import { audit } from "./auditLog/routes.ts";
 import { earlyRemoval } from "./earlyRemoval/served.ts";
 import { jobs } from "./jobs/served.ts";
 import { metrics } from "./monitoring/routes.ts";
+import { outbox } from "./outbox/served.ts";
 import { overviews } from "./overview/routes.ts";
 import { searches } from "./search/routes.ts";
 import { selfCheck } from "./selfCheck/served.ts";
 import { sources } from "./sources/served.ts";
 import { statistics } from "./statistics/routes.ts";
+import { unpublished } from "./unpublished/served.ts";
 import type { ServedOperation } from "./operation.ts";
 
 // The routes and the work of the server besides messages and runs.
@@ -22,6 +24,8 @@ export const served: readonly ServedOperation[] = [
   { routes: searches },
   { routes: [metrics] },
   sources,
+  outbox,
+  unpublished,
   selfCheck,
   earlyRemoval,
 ];

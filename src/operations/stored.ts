@@ -4,16 +4,29 @@ import { alerts } from "./alerts/stored.ts";
 import { auditLog } from "./auditLog/stored.ts";
 import { webConsole } from "./console/stored.ts";
 import { jobs } from "./jobs/stored.ts";
+import { outbox } from "./outbox/stored.ts";
 import { overview } from "./overview/stored.ts";
 import { search } from "./search/stored.ts";
 import { selfCheck } from "./selfCheck/stored.ts";
 import { sources } from "./sources/stored.ts";
+import { unpublished } from "./unpublished/stored.ts";
 
 // The tables, commands and queries of the operations. The store and its threads load this list, so it imports
 // nothing but decisions, tables and queries.
 
 /** One line for each operation that keeps something, in the order in which their tables are locked. */
-const stored = [jobs, alerts, auditLog, overview, search, selfCheck, sources, webConsole] as const;
+const stored = [
+  jobs,
+  alerts,
+  auditLog,
+  outbox,
+  overview,
+  search,
+  selfCheck,
+  sources,
+  unpublished,
+  webConsole,
+] as const;
 
 /** The type that has the members of all types of a union. */
 type Together<Union> = (Union extends unknown ? (one: Union) => void : never) extends (all: infer All) => void

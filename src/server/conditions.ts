@@ -1,10 +1,11 @@
+import { findPulledOrigin } from "../engine/core/accounts/pulledOrigins.ts";
 import { formatRefusal } from "../api/http/remedies.ts";
 import { readLimit, readPlan } from "../engine/core/accounts/plans.ts";
 import { findBudgetRefusal } from "../engine/core/limits/budget.ts";
 import { readNodeStates } from "../engine/core/cluster/nodeState.ts";
 import type { Condition } from "../engine/core/explain/condition.ts";
 import type { ServerFacts } from "../engine/core/explain/conditions.ts";
-import type { HostInFlight } from "../engine/core/explain/hostConditions.ts";
+import type { HostInFlight, RefusedHostFact } from "../engine/core/explain/hostConditions.ts";
 import { conditionWindow, sortConditions } from "../engine/core/explain/condition.ts";
 import { findConditions } from "../engine/core/explain/conditions.ts";
 import type { Account } from "../engine/core/model/account.ts";
@@ -32,6 +33,8 @@ export type ConditionSources = {
     listFailingHosts(account: AccountId): readonly HostFailures[];
     listInFlight(account: AccountId): readonly HostInFlight[];
   };
+  /** Returns the hosts to which this node was asked to publish, and whose addresses are refused. */
+  listRefusedHosts(account: AccountId, now: Millis): readonly RefusedHostFact[];
   operations: readonly ServedOperation[];
 };
 
@@ -43,7 +46,7 @@ export const createConditions =
     const { id } = account;
     const now = sources.now();
     const [stored, sums, server, others] = await Promise.all([
-      store.read.conditionFacts(id),
+      store.read.conditionFacts(id, now),
       store.read.storedBytes([id], null),
       readServerFacts(account, sources),
       Promise.all(operations.map(async ({ findConditions: find }) => (await find?.(store, id, now)) ?? [])),
@@ -56,6 +59,9 @@ export const createConditions =
       storage: { used: sums[0]?.bytes ?? 0, max: readLimit(account, "storageBytes") },
       failing: deliveries.listFailingHosts(id),
       inFlight: stored.inFlight ?? deliveries.listInFlight(id),
+      refused: sources
+        .listRefusedHosts(id, now)
+        .filter(({ host }) => findPulledOrigin(account, host) === undefined),
     };
     return sortConditions([...findConditions(facts, now), ...others.flat()]);
   };
@@ -88,7 +94,8 @@ async function readServerFacts(
 }
 
 function findRefusal(store: Store, takesChanges: boolean): string | null {
-  if (store.upkeep.disk?.isLow() === true) return "its disk is almost full";
+  if (store.upkeep.disk?.isLow() === true)
+    return "its disk is almost full; cancelled messages free space within seconds";
   return takesChanges ? null : "it cannot save changes";
 }
 

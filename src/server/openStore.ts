@@ -102,6 +102,7 @@ async function openDatabase(settings: ServerConfig, options: OpenStoreOptions): 
     random: systemRandom,
     elapsed,
     maxBody: settings.maxBody,
+    skipsCallsOf: settings.skipCalls,
     onOutdated,
     onRoundTrip,
     onLoss,
@@ -189,6 +190,7 @@ async function openFolder(settings: ServerConfig, options: OpenStoreOptions): Pr
       random: systemRandom,
       newId: createIdGenerator(systemRandom),
       maxBody: settings.maxBody,
+      skipsCallsOf: settings.skipCalls,
     };
     const replica = reclaims ? createReplica(settings, log) : null;
     const store = await embeddedStore({

@@ -13,13 +13,16 @@ import { readBuiltConsole } from "../operations/console/builtFiles.ts";
 import type { ApiOptions } from "../api/server/fastify.ts";
 import { createApi } from "../api/server/fastify.ts";
 import { type Observation, observe, observePublishes } from "../operations/monitoring/observe.ts";
+import { createOutboxReader } from "../operations/outbox/figures.ts";
+import { assertGivenAccount } from "../settings/givenAccount.ts";
 import { formatUrl } from "../settings/addresses.ts";
 import { readCapacityLimits, toDeliverLimits } from "../settings/capacityLimits.ts";
 import type { ServerConfig } from "../settings/config.ts";
 import type { NewAccount } from "../settings/credentials.ts";
-import { formatProxy, openEgress, pickEgressSettings, proxyWarning } from "../settings/egressSettings.ts";
+import { formatProxy, pickEgressSettings, proxyWarning } from "../settings/egressSettings.ts";
 import { closeWithin, listenAll } from "./listening.ts";
 import { type ClockCheck, type OpenedStore, openStore } from "./openStore.ts";
+import { openServerEgress, type ServerEgress } from "./serverEgress.ts";
 import { createAttemptLog, createRepairLog, createRequestLog, logHold } from "./serverLog.ts";
 import { commandLine, createServerAdmin, listenForAdmin } from "./accountAdmin.ts";
 import type { Actor } from "../engine/core/model/auditEntry.ts";
@@ -39,7 +42,6 @@ import { createDeliver } from "../engine/delivery/deliver.ts";
 import { HoldWatch } from "../engine/delivery/holdWatch.ts";
 import type { DispatcherLog } from "../engine/delivery/dispatcher.ts";
 import { Dispatcher } from "../engine/delivery/dispatcher.ts";
-import type { Egress } from "../engine/delivery/http/egress.ts";
 import { routes } from "../operations/routes.ts";
 import { createSessionRoutes } from "../operations/console/routes.ts";
 import type { ConditionSources } from "./conditions.ts";
@@ -92,7 +94,7 @@ export async function serve(
   { log, firstAccounts, isDevelopment = false, hold = false, ...opening }: ServeOptions,
 ): Promise<RunningServer> {
   disablePretenuring();
-  const egress = openEgress(settings);
+  const egress = openServerEgress(settings, log);
   const newId = createIdGenerator(systemRandom);
   const node = newId("nod", systemClock.now());
   const health: Health = { isStopping: false, outdated: false, damage: null };
@@ -143,7 +145,7 @@ type ServeStoreOptions = {
   opened: OpenedStore;
   health: Health;
   node: NodeId;
-  egress: Egress;
+  egress: ServerEgress;
   hosts: OwnHosts;
 };
 
@@ -166,6 +168,17 @@ async function findOrCreateAccounts(
   });
 }
 
+/** Returns the accounts, as `findOrCreateAccounts` does. Refuses settings with other credentials. */
+async function openAccounts(
+  settings: ServerConfig,
+  { opened, firstAccounts, log }: Pick<ServeStoreOptions, "opened" | "firstAccounts" | "log">,
+) {
+  const { present, created } = await findOrCreateAccounts(opened, firstAccounts);
+  assertGivenAccount(settings, [...present, ...created]);
+  if (created.length === 0 && present.every(isDeleted)) log.warn(noAccountWarning);
+  return { present, created };
+}
+
 const noAccountWarning =
   'all accounts were deleted, so every request is refused; "waypost account create <name>" creates one';
 
@@ -177,13 +190,13 @@ async function serveStore(
 ): Promise<RunningServer> {
   const { store, keys, close } = opened;
   const newId = createIdGenerator(systemRandom);
-  const { present, created } = await findOrCreateAccounts(opened, firstAccounts);
-  if (created.length === 0 && present.every(isDeleted)) log.warn(noAccountWarning);
+  const { present, created } = await openAccounts(settings, { opened, firstAccounts, log });
   const { lostBatches } = opened;
   const notReadyReason = (): string | null => findNotReadyReason(health);
   const observation = observe(settings, {
     ...{ store, node, log, replica: opened.readReplica, lostBatches, notReadyReason },
     inFlight: () => work.dispatcher.inFlight,
+    readOutboxes: createOutboxReader(store, { isShared: settings.databaseUrl !== "" }),
     isOnHold: () => work.holdWatch.isOnHold,
   });
   const work = createWork(settings, {
@@ -234,8 +247,7 @@ async function serveStore(
     stop: async () => {
       health.isStopping = true;
       adminServer?.close();
-      await Promise.all(apis.map((server) => closeWithin(server, settings.grace)));
-      await stopWork(work, settings.grace);
+      await closeAndStop(work, apis, settings.grace);
       await observation.stop();
       await close();
     },
@@ -250,7 +262,7 @@ type WorkParts = {
   log: Logger;
   newId: ReturnType<typeof createIdGenerator>;
   node: NodeId;
-  egress: Egress;
+  egress: ServerEgress;
   observation: Observation;
 } & Pick<ConditionSources, "notReadyReason" | "lostBatches">;
 
@@ -259,10 +271,9 @@ function createWork(settings: ServerConfig, parts: WorkParts) {
   const clock = systemClock;
   const capacityLimits = readCapacityLimits(settings, log);
   const longWork = createLongWork();
+  const isShared = settings.databaseUrl !== "";
   const deliverer = createDeliver({
-    egress,
-    clock,
-    longWork,
+    ...{ egress, clock, longWork },
     region: settings.region,
     newId: (kind) => newId(kind, clock.now()),
     limits: toDeliverLimits(settings, capacityLimits),
@@ -277,24 +288,30 @@ function createWork(settings: ServerConfig, parts: WorkParts) {
     },
     failure: logFailure,
   };
-  const dispatcher = new Dispatcher({ store, deliver: deliverer.deliver, clock, capacity, log: deliveryLog });
+  const dispatcher = new Dispatcher({
+    ...{ store, deliver: deliverer.deliver, clock, capacity, log: deliveryLog },
+    pulling: { region: settings.region, newId: (kind) => newId(kind, clock.now()), isShared },
+  });
   const retention = toRetention(settings);
   const prices = toPrices(settings);
   const stopping = new AbortController();
-  const isShared = settings.databaseUrl !== "";
   const disk = async () => (await toApiSettings(settings).disk?.()) ?? null;
   const isOnHold = (): boolean => holdWatch.isOnHold;
   const listConditions = createConditions({
     ...{ store, node, now: () => clock.now(), notReadyReason, isOnHold, lostBatches, disk },
     ...{ replica: observation.replica, deliveries: dispatcher.deliveries, operations: served },
+    listRefusedHosts: egress.listRefusedHosts,
   });
+  observation.watchConditions(listConditions);
   const operations = served.flatMap(
     ({ run }) =>
       run?.({
         ...{ store, clock, node, isShared, logFailure, deliver: deliverer.deliver, stop: stopping.signal },
         ...{ retention, sender: dispatcher, onRepair: createRepairLog(log), repairs: settings.selfCheck },
         onRemovedEarly: (rows) => void (observation.metrics.removedEarly += rows),
-        ...{ isOnHold, listConditions, disk },
+        ...{ isOnHold, listConditions, disk, authorities: egress.authorities },
+        connect: (target) => egress.open({ ...target, timeout: settings.connectTimeout }),
+        publishing: { maxQueues: settings.maxQueues, maxBody: settings.maxBody, brand: settings.brand },
       }) ?? [],
   );
   const scheduler = new MaintenanceScheduler({
@@ -323,35 +340,38 @@ function createWork(settings: ServerConfig, parts: WorkParts) {
 type ApiServices = { store: Store; work: Work; log: Logger; observation: Observation; hosts: OwnHosts };
 
 /** Returns what the API needs besides settings. */
-const createApiParts = (settings: ServerConfig, { store, work, log, observation, hosts }: ApiServices) => ({
-  routes,
-  hosts,
-  store: observePublishes(store, observation),
-  metrics: observation.read,
-  count: observation.metrics.countRequest.bind(observation.metrics),
-  now: () => systemClock.now(),
-  longWork: work.longWork,
-  ...(Object.assign({}, ...work.operations.map(({ context }) => context)) as Partial<RouteContext>),
-  refusedHost: work.egress.findHostRefusal,
-  log: createRequestLog(log),
-  wakeWhenIdle,
-  wakeAfter,
-  elapsed,
-  health: () => ({
-    inFlight: work.dispatcher.inFlight,
-    ...(work.holdWatch.isOnHold && { held: true }),
-    ...readReplicaHealth(observation.replica()),
-    ...(store.upkeep.disk?.isShort() && { diskShort: true }),
-    ...(store.upkeep.disk?.isLow() && { diskLow: true }),
-  }),
-  isOnHold: () => work.holdWatch.isOnHold,
-  listConditions: work.listConditions,
-  counted: createAccessCounters(
-    () => systemClock.now(),
-    settings.databaseUrl === "" ? undefined : { store, ...systemClock },
-    settings.refusedPerSecond,
-  ),
-});
+const createApiParts = (settings: ServerConfig, { store, work, log, observation, hosts }: ApiServices) =>
+  ({
+    routes,
+    hosts,
+    store: observePublishes(store, observation),
+    metrics: observation.read,
+    count: observation.metrics.countRequest.bind(observation.metrics),
+    now: () => systemClock.now(),
+    longWork: work.longWork,
+    ...(Object.assign({}, ...work.operations.map(({ context }) => context)) as Partial<RouteContext>),
+    pullers: work.dispatcher.pullers,
+    findHostRefusal: work.egress.findHostRefusal,
+    onRefusedHost: work.egress.onRefusedHost,
+    log: createRequestLog(log),
+    wakeWhenIdle,
+    wakeAfter,
+    elapsed,
+    health: () => ({
+      inFlight: work.dispatcher.inFlight,
+      ...(work.holdWatch.isOnHold && { held: true }),
+      ...readReplicaHealth(observation.replica()),
+      ...(store.upkeep.disk?.isShort() && { diskShort: true }),
+      ...(store.upkeep.disk?.isLow() && { diskLow: true }),
+    }),
+    isOnHold: () => work.holdWatch.isOnHold,
+    listConditions: work.listConditions,
+    counted: createAccessCounters(
+      () => systemClock.now(),
+      settings.databaseUrl === "" ? undefined : { store, ...systemClock },
+      settings.refusedPerSecond,
+    ),
+  }) satisfies Partial<ApiOptions>;
 
 /** Returns what the API needs to serve the console. */
 const createConsoleParts = (
@@ -386,6 +406,19 @@ const listBuiltFiles = (consoleFiles: ConsoleFiles | undefined, log: Logger) => 
   ...(consoleFiles ? [consoleFiles] : []),
   new SiteFiles(openSite(log), createRequestLog(log)),
 ];
+
+/** Ends calls of runs, then closes the APIs, and then stops all other work. */
+async function closeAndStop(
+  work: Work,
+  apis: readonly ReturnType<typeof createApi>[],
+  grace: Millis,
+): Promise<void> {
+  const begin = elapsed();
+  await work.dispatcher.endCallsOfRuns(grace);
+  const left = Math.max(0, grace - (elapsed() - begin));
+  await Promise.all(apis.map((api) => closeWithin(api, grace)));
+  await stopWork(work, left);
+}
 
 async function stopWork(
   { holdWatch, dispatcher, operations, scheduler, closeConnections, stopping }: Work,

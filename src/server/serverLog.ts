@@ -1,6 +1,6 @@
 import type { Logger } from "pino";
 import type { RequestLine } from "../api/route/requestLog.ts";
-import type { Settled } from "../engine/core/commands/settle.ts";
+import type { Settled } from "../engine/core/attempts/applyOutcome.ts";
 import type { Delivery } from "../engine/core/model/delivery.ts";
 import type { Outcome } from "../engine/core/model/attempt.ts";
 import { parseUrl } from "../engine/core/values/url.ts";

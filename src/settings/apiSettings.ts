@@ -2,6 +2,7 @@ import { statfs } from "node:fs/promises";
 import { isIPv6 } from "node:net";
 import type { OwnHosts } from "../api/auth/ownHosts.ts";
 import type { ServerConfig } from "./config.ts";
+import { toReportedEgress } from "./egressSettings.ts";
 import { version } from "./version.ts";
 
 /** Returns the settings that the API takes as they are. */
@@ -9,8 +10,10 @@ export const toApiSettings = (settings: ServerConfig) => ({
   retention: toRetention(settings),
   maxQueues: settings.maxQueues,
   maxBody: settings.maxBody,
+  responseBytes: settings.responseLimit,
   brand: settings.brand,
   region: settings.region,
+  egress: toReportedEgress(settings),
   corsOrigins: settings.corsOrigin,
   sendsFrom: settings.sendsFrom.map((network) =>
     network.includes("/") ? network : `${network}/${isIPv6(network) ? 128 : 32}`,

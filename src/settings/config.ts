@@ -1,6 +1,7 @@
 import type { z } from "zod";
 import type { SettingPlaces } from "./configSources.ts";
 import { collectSettings, ConfigRefused, otherVariables, toFileVariable } from "./configSources.ts";
+import { credentialRows } from "./rows/credentialRows.ts";
 import { deliveryRows } from "./rows/deliveryRows.ts";
 import { accessRows, addressRows } from "./rows/networkRows.ts";
 import { logRows, priceRows, runningRows } from "./rows/runningRows.ts";
@@ -10,6 +11,7 @@ import { limitRows, storeRows } from "./rows/storeRows.ts";
 export const settingGroups = [
   { title: "Addresses and proxies", rows: addressRows },
   { title: "Operator and console", rows: accessRows },
+  { title: "Credentials of the first account", rows: credentialRows },
   { title: "Store", rows: storeRows },
   { title: "Limits and retention", rows: limitRows },
   { title: "Deliveries", rows: deliveryRows },
@@ -25,6 +27,7 @@ export const settingGroups = [
 export const serverSettings = {
   ...addressRows,
   ...accessRows,
+  ...credentialRows,
   ...storeRows,
   ...limitRows,
   ...deliveryRows,
@@ -50,9 +53,13 @@ export const toFlag = (name: ServerSettingName): string => `--${toKebabCase(name
 export const toVariable = (name: ServerSettingName): string =>
   `WAYPOST_${toKebabCase(name).replaceAll("-", "_").toUpperCase()}`;
 
+/** The credentials of the first account. */
+const credentialNames = ["ownerToken", "signingKey", "nextSigningKey"] as const;
+
 /** Secrets. They are hidden, and a variable with the ending `_FILE` may name a file with the value. */
 const secrets: ReadonlySet<ServerSettingName> = new Set([
   "operatorPassword",
+  ...credentialNames,
   "databaseUrl",
   "egressProxy",
   "otlpHeaders",
@@ -71,7 +78,7 @@ const standardVariables: Partial<Record<ServerSettingName, string>> = {
  * command lines.
  */
 export const isFlag = (name: ServerSettingName): boolean =>
-  name !== "operatorPassword" && name !== "otlpHeaders";
+  name !== "operatorPassword" && name !== "otlpHeaders" && !credentialNames.some((one) => one === name);
 
 /** Where each setting may be set, in the order of `serverSettingNames`. */
 export const settingPlaces: readonly SettingPlaces[] = serverSettingNames.map((name) => ({
@@ -107,10 +114,32 @@ export function readConfig(flags: SettingFlags, environment: NodeJS.ProcessEnv):
     throw new ConfigRefused(
       `${toFlag("trustUserHeader")}: requires ${toFlag("trustProxy")}; name the proxies that set the header`,
     );
+  assertWholeCredentials(config);
   return config;
 }
 
+/**
+ * Refuses a part of the credentials. Clients read the variable of the next key too, so it may be set alone,
+ * and then means nothing to the server.
+ */
+function assertWholeCredentials({ ownerToken, signingKey, nextSigningKey }: ServerConfig): void {
+  const advice = '"waypost credentials --new" prints all three';
+  const [token, current, next] = credentialNames.map(toVariable);
+  if (ownerToken === "" && signingKey !== "")
+    throw new ConfigRefused(`${current}: requires ${token}; ${advice}`);
+  if (ownerToken !== "" && (signingKey === "" || nextSigningKey === ""))
+    throw new ConfigRefused(`${token}: requires ${current} and ${next}; ${advice}`);
+  if (ownerToken !== "" && signingKey === nextSigningKey)
+    throw new ConfigRefused(`${next}: is the same key as ${current}; ${advice}`);
+}
+
 function assertKnownVariables(environment: NodeJS.ProcessEnv): void {
+  const link = Object.keys(environment).find((name) => isServiceLink(name, environment[name]));
+  if (link !== undefined)
+    throw new ConfigRefused(
+      `${link}: is set by Kubernetes for a service of this name (service links); ` +
+        "set enableServiceLinks: false in the pod",
+    );
   const known = new Set([
     ...settingPlaces.flatMap(({ variable, isSecret }) =>
       isSecret ? [variable, toFileVariable(variable)] : [variable],
@@ -120,6 +149,11 @@ function assertKnownVariables(environment: NodeJS.ProcessEnv): void {
   const unknown = Object.keys(environment).find((name) => name.startsWith("WAYPOST_") && !known.has(name));
   if (unknown !== undefined) throw new ConfigRefused(`${unknown}: unknown setting; see waypost start --help`);
 }
+
+/** Reports whether Kubernetes has set a variable for a service named `waypost` or `waypost-…`. */
+const isServiceLink = (name: string, text: string | undefined): boolean =>
+  /^WAYPOST_(?:.+_)?SERVICE_(?:HOST|PORT(?:_.+)?)$/.test(name) ||
+  (/^WAYPOST_(?:.+_)?PORT$/.test(name) && /^(?:tcp|udp|sctp):\/\//.test(text ?? ""));
 
 /** A setting as people see it: secrets are hidden. `from` is where it was set, or null for a default. */
 export type ExplainedSetting = { name: ServerSettingName; value: string; from: string | null };

@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { findNearest } from "../api/http/nearest.ts";
+import { findNearest } from "../engine/core/values/nearest.ts";
 
 /** Thrown for an unusable setting. The text names the setting, where it was set, and what is accepted. */
 export class ConfigRefused extends Error {}

@@ -1,5 +1,7 @@
-import { hashToken, makeToken } from "../api/auth/token.ts";
+import { hashToken, parseAccountId, parsePassword } from "../api/auth/token.ts";
 import type { Account } from "../engine/core/model/account.ts";
+import { makeToken } from "../engine/core/values/tokenText.ts";
+import type { ServerConfig } from "./config.ts";
 
 /** An account without its creation time. */
 export type NewAccount = Omit<Account, "createdAt">;
@@ -21,6 +23,22 @@ const withToken = (
  */
 export function makeFirstAccount(uuid: string, secret: () => string): NewAccount {
   return makeAccount({ id: uuid, name: "owner", secret });
+}
+
+/**
+ * Returns the first account with the credentials of the settings, or null if they have none. A token contains
+ * the id and the password of its account.
+ */
+export function readGivenAccount({
+  ownerToken,
+  signingKey,
+  nextSigningKey,
+}: Pick<ServerConfig, "ownerToken" | "signingKey" | "nextSigningKey">): NewAccount | null {
+  const id = parseAccountId(ownerToken);
+  const password = parsePassword(ownerToken);
+  if (id === null || password === null) return null;
+  const signingKeys = { current: signingKey, next: nextSigningKey };
+  return withToken({ id, name: "owner", password, signingKeys }, ownerToken);
 }
 
 /** Returns an account with random credentials. */

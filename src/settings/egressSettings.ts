@@ -2,11 +2,13 @@ import { createPrivateKey, X509Certificate } from "node:crypto";
 import { isIP } from "node:net";
 import { dirname, resolve } from "node:path";
 import { z } from "zod";
+import type { ReportedEgress } from "../api/fields/egress.ts";
 import type { ServerConfig } from "./config.ts";
 import { toVariable } from "./config.ts";
 import { ConfigRefused, readText } from "./configSources.ts";
 import type { ClientCertificate } from "../engine/delivery/http/connector.ts";
 import { createEgress, type Egress } from "../engine/delivery/http/egress.ts";
+import type { OnRefusedHost } from "../engine/core/values/refusedHost.ts";
 import { parseUrl } from "../engine/core/values/url.ts";
 
 /** The settings of outgoing connections. */
@@ -26,12 +28,22 @@ export function pickEgressSettings(settings: EgressSettings): EgressSettings {
   };
 }
 
+/** Returns the settings of outgoing connections for the API, without the credentials of the proxy. */
+export const toReportedEgress = (settings: EgressSettings): ReportedEgress => ({
+  ...pickEgressSettings(settings),
+  egressProxy: formatProxy(settings),
+});
+
 /**
  * Returns the rules and certificates for outgoing connections. Reads the files that the settings name. Throws
- * `ConfigRefused` if one cannot be used.
+ * `ConfigRefused` if one cannot be used. `onRefusal` is called with each host that is refused.
  */
-export const openEgress = (settings: Omit<EgressSettings, "connectTimeout">): Egress =>
+export const openEgress = (
+  settings: Omit<EgressSettings, "connectTimeout">,
+  onRefusal?: OnRefusedHost,
+): Egress =>
   createEgress({
+    ...(onRefusal && { onRefusal }),
     allow: settings.egressAllow,
     proxy: settings.egressProxy,
     certificates: {
@@ -39,6 +51,12 @@ export const openEgress = (settings: Omit<EgressSettings, "connectTimeout">): Eg
       clients: readClientCertificates(settings.egressClientCertificates),
     },
   });
+
+/** Returns the setting with one more entry, as a variable of the environment. */
+export const formatEgressAllow = (
+  { egressAllow }: Pick<EgressSettings, "egressAllow">,
+  entry: string,
+): string => `${toVariable("egressAllow")}=${[...egressAllow, entry].join(",")}`;
 
 /** Returns the proxy without its credentials, as text for people, or null. */
 export const formatProxy = ({ egressProxy }: Pick<EgressSettings, "egressProxy">): string | null => {

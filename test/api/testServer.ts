@@ -3,7 +3,10 @@ import { type OutgoingHttpHeaders, request as httpRequest } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { FastifyInstance, InjectOptions } from "fastify";
 import { afterAll, beforeAll, beforeEach, onTestFinished } from "vitest";
+import { conditionWindow } from "../../src/engine/core/explain/condition.ts";
 import type { ConditionFacts, ServerFacts } from "../../src/engine/core/explain/conditions.ts";
+import { RefusedHosts } from "../../src/engine/core/node/refusedHosts.ts";
+import { describeRefusal } from "../../src/api/publishing/refusedHosts.ts";
 import type { RouteContext } from "../../src/api/route/route.ts";
 import type { RequestLine } from "../../src/api/route/requestLog.ts";
 import type { AccessCounters } from "../../src/api/auth/accessCounters.ts";
@@ -21,9 +24,22 @@ import { createConditions } from "../../src/server/conditions.ts";
 import { createServerAdmin } from "../../src/server/accountAdmin.ts";
 import type { LongWork } from "../../src/engine/core/node/longWork.ts";
 import { readConfig } from "../../src/settings/config.ts";
-import { pickEgressSettings } from "../../src/settings/egressSettings.ts";
+import {
+  type EgressSettings,
+  pickEgressSettings,
+  toReportedEgress,
+} from "../../src/settings/egressSettings.ts";
 import { readText } from "./readText.ts";
-import { alarm, createLongWork, elapsed, idleAlarm as wakeWhenIdle } from "../../src/engine/clock/clock.ts";
+import {
+  alarm,
+  createLongWork,
+  elapsed,
+  idleAlarm as wakeWhenIdle,
+  systemClock,
+} from "../../src/engine/clock/clock.ts";
+import { laneName } from "../../src/engine/core/admission/capacity.ts";
+import { parseHost } from "../../src/engine/core/values/url.ts";
+import { Pullers } from "../../src/engine/delivery/pullers.ts";
 import type { Prices } from "../../src/engine/core/accounts/statistics.ts";
 import type { Account } from "../../src/engine/core/model/account.ts";
 import type { PlanName } from "../../src/engine/core/model/accountTerms.ts";
@@ -56,7 +72,8 @@ export type Reply = { status: number; body: any; headers: Record<string, unknown
  */
 const fastPath = process.env["FAST_PATH"];
 /** Requests that the fast path answers, unless something about them is unusual. */
-const onFastPath = /^(POST \/v2\/(publish|batch)|DELETE \/v2\/workflows\/runs\/)/i;
+const onFastPath =
+  /^(POST \/v2\/(publish|batch|workflows\/runs\/[^/]+\/run-on)|DELETE \/v2\/workflows\/runs\/)/i;
 
 /** A server on a store in memory, whose clock the test sets. */
 export type TestServer = {
@@ -67,6 +84,7 @@ export type TestServer = {
   memory: Memory;
   lines: RequestLine[];
   deliveries: Delivery[];
+  pullers: Pullers;
   clock: { now: Millis };
   /** The facts of this node that conditions depend on. A test changes them. */
   seen: {
@@ -133,6 +151,7 @@ type Options = {
   sendsFrom?: string[];
   prices?: Prices;
   refusedHost?: FindHostRefusal;
+  egress?: EgressSettings;
   region?: string;
   corsOrigins?: string[];
   reservedPrices?: Partial<Record<PlanName, number>>;
@@ -148,6 +167,8 @@ type Options = {
   site?: SitePack | null;
   wrap?(store: Store): Store;
   isDiskLow?(): boolean;
+  /** Returns services of operations for their routes. */
+  extend?(parts: { store: Store; now(): Millis }): Partial<RouteContext>;
 };
 
 async function openServer(options: Options): Promise<TestServer> {
@@ -170,15 +191,27 @@ async function openServer(options: Options): Promise<TestServer> {
     memory,
   );
   const deliveries: Delivery[] = [];
+  const pullers = new Pullers({
+    ...{ store, clock: { ...systemClock, now: () => clock.now }, isShared: false, region: "local" },
+    newId: (kind) => createIdGenerator(random)(kind, clock.now),
+  });
+  /** Gives a delivery to a pull, and stores the result. */
+  const offer = async (delivery: Delivery): Promise<void> => {
+    const { account, url } = delivery.message;
+    const call = pullers.take(delivery, laneName(account, parseHost(url)));
+    await store.execute("settle", await call.outcome);
+  };
   store.attach({
     readCapacity: () => ({
+      ...(pullers.room && { pulls: pullers.room }),
       free: 100_000,
       perHost: 100_000,
       backlog: false,
       runningByLane: new Map(),
       bytes: { free: 2 ** 30, perBatch: 2 ** 25, byLane: {} },
     }),
-    deliver: (delivery) => void deliveries.push(withSentBody(delivery)),
+    deliver: (delivery) =>
+      void (delivery.pullKey === undefined ? deliveries.push(withSentBody(delivery)) : offer(delivery)),
     abort: () => undefined,
     renewLeases: () => undefined,
     settled: () => undefined,
@@ -206,6 +239,7 @@ async function openServer(options: Options): Promise<TestServer> {
   });
   const logLine = (_status: number, line: () => RequestLine): void => void lines.push(line());
   const seen: TestServer["seen"] = { disk: null, isHeld: false, failing: [], inFlight: [] };
+  const refusedHosts = new RefusedHosts();
   const listConditions = createConditions({
     store: options.wrap?.(store) ?? store,
     node: "nod_1",
@@ -217,6 +251,13 @@ async function openServer(options: Options): Promise<TestServer> {
     disk: async () => seen.disk,
     deliveries: { listFailingHosts: () => seen.failing, listInFlight: () => seen.inFlight },
     operations: served,
+    listRefusedHosts: (account, now) =>
+      refusedHosts
+        .list(account, {
+          after: now - conditionWindow,
+          find: (host) => options.refusedHost?.(host) ?? null,
+        })
+        .map(({ host, since, refused }) => ({ host, since, why: describeRefusal(refused) })),
   });
   const api = createApi({
     routes,
@@ -237,6 +278,7 @@ async function openServer(options: Options): Promise<TestServer> {
     trustProxy: options.trustProxy ?? false,
     fastPath: options.fastPath ?? fastPath !== "off",
     wakeWhenIdle,
+    pullers,
     wakeAfter: options.alarm ?? alarm,
     elapsed: options.elapsed ?? elapsed,
     longWork: options.longWork ?? createLongWork(),
@@ -269,13 +311,16 @@ async function openServer(options: Options): Promise<TestServer> {
     ...(options.reservedPrices === undefined ? {} : { reservedPrices: options.reservedPrices }),
     ...(options.prices === undefined ? {} : { prices: options.prices }),
     ...(options.refusedHost && { findHostRefusal: options.refusedHost }),
+    onRefusedHost: (account, host) => refusedHosts.note(account, host, clock.now),
     log: (_status, line) => void lines.push(line()),
     notReadyReason: () => (stopping ? "the server is stopping" : null),
     listConditions,
+    egress: toReportedEgress(options.egress ?? readConfig({}, {})),
     thisNode: { id: "nod_1", startedAt: testTime },
     version: "1.2.3",
     health: () => ({ pending: deliveries.length }),
     metrics: () => ({ contentType: "text/plain", text: "# EOF\n" }),
+    ...options.extend?.({ store, now: () => clock.now }),
   });
   return {
     api,
@@ -284,6 +329,7 @@ async function openServer(options: Options): Promise<TestServer> {
     memory,
     lines,
     deliveries,
+    pullers,
     clock,
     seen,
     listConditions,

@@ -21,20 +21,22 @@ describe("a path", () => {
 async function startProgram() {
   const server = await startDestination(() => ({ status: 200, body: "{}" }));
   const { commands, run } = openCommands(server.url);
-  return { server, run, commands: commands.filter((one) => one.argumentCount > 0).map(({ words }) => words) };
+  return { server, run, commands: commands.filter((one) => one.argumentCount > 0) };
 }
 
 describe("an id that names nothing", () => {
   test("reaches no server, whichever command it is given to", async () => {
     const { server, run, commands } = await startProgram();
     expect(commands.length).toBeGreaterThan(20);
-    for (const words of commands)
+    for (const { words, needed } of commands)
       for (const id of dangerous) {
         // A destination is not an id: the server reads it as it was written, and refuses what is not a URL. A
         // search is for any text.
         if (/^(publish|trigger)/.test(words.join(" ")) && id.startsWith(".")) continue;
         if (words[0] === "search") continue;
-        const error = await run(...words, id);
+        // An origin is not in a path, and the server refuses what is not an origin.
+        if (words[0] === "pulled" || words[0] === "connect") continue;
+        const error = await run(...words, id, ...needed);
         expect(error, `${words.join(" ")} ${JSON.stringify(id)}`).toBeInstanceOf(CommandFailed);
         expect(error).toMatchObject({ exitCode: 2 });
       }
@@ -43,13 +45,15 @@ describe("an id that names nothing", () => {
 
   test("is refused among other ids", async () => {
     const { server, run, commands } = await startProgram();
-    const many = commands.filter((words) =>
+    const many = commands.filter(({ words }) =>
       /^(messages cancel|dlq (retry|delete)|runs)/.test(words.join(" ")),
     );
     expect(many.length).toBeGreaterThan(5);
-    for (const words of many.filter((one) => !["get", "why"].includes(one[1] ?? "")))
+    const ofOne = new Set(["get", "why", "notify"]);
+    for (const { words } of many.filter(({ words: [, verb = ""] }) => !ofOne.has(verb)))
       expect(await run(...words, "a", "", "--yes"), words.join(" ")).toMatchObject({ exitCode: 2 });
     expect(await run("publish", "https://example.com", "--queue", "")).toMatchObject({ exitCode: 2 });
+    for (const id of dangerous) expect(await run("runs", "notify", "a", id)).toMatchObject({ exitCode: 2 });
     expect(server.arrivals).toEqual([]);
   });
 });

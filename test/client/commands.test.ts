@@ -1,25 +1,8 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { commandsFor, startCommand } from "./startCommand.ts";
-import type { Ended } from "../server/waypost.ts";
-import { developmentToken, startDestination, startWaypost, temporaryFolder } from "../server/waypost.ts";
-
-type Run = (...args: readonly string[]) => Promise<Ended>;
-
-async function startServer() {
-  const server = await startWaypost(["dev", "--port", "0"]);
-  const run = commandsFor(server.url);
-  const runJson = async (...args: readonly string[]): Promise<Record<string, unknown>> =>
-    JSON.parse((await expectDone(run, ...args, "--json")).out) as Record<string, unknown>;
-  return { server, run, runJson };
-}
-
-async function expectDone(run: Run, ...args: readonly string[]): Promise<Ended> {
-  const ended = await run(...args);
-  expect(ended, args.join(" ")).toMatchObject({ code: 0 });
-  return ended;
-}
+import { expectDone, startCommand, startServer } from "./startCommand.ts";
+import { developmentToken, startDestination, temporaryFolder } from "../server/waypost.ts";
 
 const ids = (value: Record<string, unknown>, list: string, name: string): unknown[] =>
   (value[list] as Record<string, unknown>[]).map((row) => row[name]);

@@ -34,7 +34,7 @@ describe("a login", () => {
     expect(login).toMatchObject({
       code: 0,
       err: "",
-      out: expect.stringMatching(/as defaultUser \(publish, read, manage\)/),
+      out: expect.stringMatching(/as defaultUser \(publish, read, manage, receive\)/),
     });
     expect(login.out).not.toContain(developmentToken);
     const file = join(folder, "waypost/login.json");

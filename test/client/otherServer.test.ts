@@ -24,10 +24,11 @@ describe("a response without the fields that a command needs", () => {
     async (body) => {
       const server = await startDestination(() => ({ status: 200, body }));
       const { commands, run } = openCommands(server.url);
-      // These two read a token, and ask no server.
-      const tested = commands.filter(({ words }) => !["login", "logout"].includes(words[0] ?? ""));
+      // These ask no server. `apply` first reads its file.
+      const offline = new Set(["login", "logout", "outbox sql", "apply"]);
+      const tested = commands.filter(({ words }) => !offline.has(words.join(" ")));
       expect(tested.length).toBeGreaterThan(30);
-      for (const { words, argumentCount } of tested) {
+      for (const { words, argumentCount, needed } of tested) {
         const ofObjects = ["queues list", "flow-control list", "groups list", "schedules list"];
         if (body === "[{}]" && ofObjects.includes(words.join(" "))) continue;
         const isBulk = /^(messages cancel|dlq (retry|delete)|runs (resume|restart|cancel))$/.test(
@@ -35,7 +36,7 @@ describe("a response without the fields that a command needs", () => {
         );
         const given = /^(publish|trigger)$/.test(words[0] ?? "") ? "https://example.com" : "x";
         for (const args of [argumentCount > 0 ? [given] : [], ...(isBulk ? [["--all", "--yes"]] : [])]) {
-          const error = await run(...words, ...args);
+          const error = await run(...words, ...args, ...needed);
           expect(error, `${words.join(" ")} ${args.join(" ")}`).toBeInstanceOf(CommandFailed);
           expect(error).toMatchObject({
             exitCode: 1,
@@ -95,6 +96,24 @@ describe("a response that does not end", () => {
       exitCode: 2,
       message: expect.stringContaining("from 0 to 100000"),
     }));
+});
+
+test("a warning of the server is printed once for requests in turn, without control characters", async () => {
+  const noted = vi.spyOn(process.stderr, "write").mockReturnValue(true);
+  onTestFinished(() => noted.mockRestore());
+  let warning = "requests: 12 made today\u0080; 10 are included";
+  const url = await startServer((response) =>
+    response.writeHead(200, { "Waypost-Warning": warning }).end('{"ok":true}'),
+  );
+  const call = (): Promise<unknown> => callApi({ url, token: "x" }, { path: "/v2/x", needs: { one: {} } });
+  await call();
+  await call();
+  warning = "count: 2000 exceeds the limit of 1000";
+  await call();
+  expect(noted.mock.calls).toEqual([
+    ["waypost: warning: requests: 12 made today\\u{80}; 10 are included\n"],
+    ["waypost: warning: count: 2000 exceeds the limit of 1000\n"],
+  ]);
 });
 
 test("a list of 200,000 entries is printed", { tags: "long" }, async () => {

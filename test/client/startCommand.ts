@@ -1,11 +1,11 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { Command } from "commander";
-import { onTestFinished } from "vitest";
+import { expect, onTestFinished } from "vitest";
 import { addClientCommands } from "../../src/client/commands.ts";
 import { builtCommand } from "../server/builtProgram.ts";
 import type { Ended } from "../server/waypost.ts";
-import { developmentToken } from "../server/waypost.ts";
+import { developmentToken, startWaypost } from "../server/waypost.ts";
 
 type Started = {
   pid: number;
@@ -55,8 +55,36 @@ export const commandsFor =
   (...args: readonly string[]): Promise<Ended> =>
     startCommand(args, { WAYPOST_URL: url, WAYPOST_TOKEN: developmentToken, ...environment }).ended;
 
-/** A command of the program: its words, and how many arguments it takes. */
-type Listed = { words: readonly string[]; argumentCount: number };
+/** Runs a command that succeeds. */
+export async function expectDone(
+  run: (...args: readonly string[]) => Promise<Ended>,
+  ...args: readonly string[]
+): Promise<Ended> {
+  const ended = await run(...args);
+  expect(ended, args.join(" ")).toMatchObject({ code: 0 });
+  return ended;
+}
+
+/** Starts a server for development. `run` runs a command for it, and `runJson` reads what it prints. */
+export async function startServer() {
+  const server = await startWaypost(["dev", "--port", "0"]);
+  const run = commandsFor(server.url);
+  const runJson = async (...args: readonly string[]): Promise<Record<string, unknown>> =>
+    JSON.parse((await expectDone(run, ...args, "--json")).out) as Record<string, unknown>;
+  return { server, run, runJson };
+}
+
+/** A command of the program: its words, how many arguments it takes, and the options that it needs. */
+type Listed = { words: readonly string[]; argumentCount: number; needed: readonly string[] };
+
+/**
+ * Returns the options without which a command does not run. Each names an address, or a file, and this one
+ * exists.
+ */
+const listNeeded = ({ options }: Command): string[] =>
+  options.flatMap(({ mandatory, long = "" }) =>
+    mandatory ? [long, long === "--to" ? "http://127.0.0.1:9" : import.meta.filename] : [],
+  );
 
 /**
  * Returns all commands, and a function that runs one in this process. It returns the error, or null. Use it
@@ -71,7 +99,7 @@ export function openCommands(url: string) {
   };
   const list = (command: Command, words: readonly string[] = []): Listed[] =>
     command.commands.length === 0
-      ? [{ words, argumentCount: command.registeredArguments.length }]
+      ? [{ words, argumentCount: command.registeredArguments.length, needed: listNeeded(command) }]
       : command.commands.flatMap((one) => list(one, [...words, one.name()]));
   const run = (...words: readonly string[]): Promise<unknown> =>
     open()

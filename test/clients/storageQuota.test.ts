@@ -1,22 +1,14 @@
 // @module-tag long
-import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { describe, expect, test } from "vitest";
 import { eventually } from "./clientTestServer.ts";
-import type { WorkflowUser, WorkflowTestServer } from "./workflowTestServer.ts";
-import { ask, waitForResult, startWorkflowTestServer } from "./workflowTestServer.ts";
+import type { WorkflowUser } from "./workflowTestServer.ts";
+import { ask, waitForResult, shareWorkflowServer } from "./workflowTestServer.ts";
 
 const password = "operator-password";
 
 /** The published packages, unmodified, with an account above its storage quota. */
 describe.each(["SQLite", "PostgreSQL"] as const)("on %s", (store) => {
-  let house: WorkflowTestServer;
-  beforeAll(async () => {
-    for (const level of ["error", "warn"] as const) vi.spyOn(console, level).mockReturnValue(undefined);
-    house = await startWorkflowTestServer(store, { WAYPOST_OPERATOR_PASSWORD: password });
-  });
-  afterAll(async () => {
-    vi.restoreAllMocks();
-    await house.close();
-  });
+  const house = shareWorkflowServer(store, { WAYPOST_OPERATOR_PASSWORD: password });
 
   const setQuota = async ({ token }: WorkflowUser, storageBytes: number): Promise<void> => {
     const { UserID } = JSON.parse(Buffer.from(token, "base64").toString()) as { UserID: string };

@@ -1,25 +1,15 @@
 import { Client } from "workflow-0.2";
 import type { WorkflowContext } from "workflow-0.2";
 import { createWorkflow, serveMany } from "workflow-0.2/cloudflare";
-import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { describe, expect, test } from "vitest";
 import { eventually } from "./clientTestServer.ts";
-import type { WorkflowTestServer, WorkflowUser } from "./workflowTestServer.ts";
-import { findDeadLetter, startWorkflowTestServer, waitForEnd, waitForResult } from "./workflowTestServer.ts";
+import type { WorkflowUser } from "./workflowTestServer.ts";
+import { findDeadLetter, shareWorkflowServer, waitForEnd, waitForResult } from "./workflowTestServer.ts";
 
 // Clients before version 1 put the failure callback into every post of a step. A failure function that is
 // given only to `serve` is therefore not known to the run, but to the message that fails.
 
-let house: WorkflowTestServer;
-
-beforeAll(async () => {
-  for (const level of ["error", "warn"] as const) vi.spyOn(console, level).mockReturnValue(undefined);
-  house = await startWorkflowTestServer("SQLite");
-});
-
-afterAll(async () => {
-  vi.restoreAllMocks();
-  await house.close();
-});
+const house = shareWorkflowServer();
 
 type Route = (context: WorkflowContext<string>) => Promise<unknown>;
 

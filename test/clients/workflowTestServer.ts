@@ -5,6 +5,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { Client, serve } from "@upstash/workflow";
 import type { RouteFunction, WorkflowRunLog, WorkflowServeOptions } from "@upstash/workflow";
 import { createWorkflow, serveMany } from "@upstash/workflow/cloudflare";
+import { afterAll, beforeAll, vi } from "vitest";
 import type { TestUser } from "./clientTestServer.ts";
 import { eventually, startClientTestServer } from "./clientTestServer.ts";
 
@@ -48,6 +49,8 @@ type Invokable = ReturnType<typeof createWorkflow>;
 /** Returns a workflow by its name, for workflows that invoke it. It works only while one of them runs. */
 type WorkflowsByName = (name: string) => Invokable;
 
+type Store = "SQLite" | "PostgreSQL";
+
 /** A server for the published workflow client. */
 export type WorkflowTestServer = { url: string; createUser(): WorkflowUser; close(): Promise<void> };
 
@@ -55,7 +58,7 @@ export type WorkflowTestServer = { url: string; createUser(): WorkflowUser; clos
  * Starts the whole server, and a server for the workflows of all users. Close it when it is no longer needed.
  */
 export async function startWorkflowTestServer(
-  store: "SQLite" | "PostgreSQL",
+  store: Store = "SQLite",
   environment: Record<string, string> = {},
 ): Promise<WorkflowTestServer> {
   const [testServer, app] = await Promise.all([startClientTestServer(store, {}, environment), startApp()]);
@@ -66,6 +69,30 @@ export async function startWorkflowTestServer(
       await testServer.close();
       app.close();
     },
+  };
+}
+
+/**
+ * Starts a server for the tests of a file or a suite, and closes it after them. Meanwhile the console is
+ * silent, because the packages write every failure there.
+ */
+export function shareWorkflowServer(
+  ...given: [store?: Store, environment?: Record<string, string>]
+): Pick<WorkflowTestServer, "url" | "createUser"> {
+  let server: WorkflowTestServer;
+  beforeAll(async () => {
+    for (const level of ["error", "warn"] as const) vi.spyOn(console, level).mockReturnValue(undefined);
+    server = await startWorkflowTestServer(...given);
+  });
+  afterAll(async () => {
+    vi.restoreAllMocks();
+    await server.close();
+  });
+  return {
+    get url() {
+      return server.url;
+    },
+    createUser: () => server.createUser(),
   };
 }
 

@@ -1,8 +1,9 @@
+import { createHmac } from "node:crypto";
 import { expect, test } from "vitest";
 import { expectShown, findViolations } from "./measures.ts";
 import { describeConsole } from "./openConsole.ts";
 import { openPage } from "./pages.ts";
-import { call } from "./seed.ts";
+import { call, until } from "./seed.ts";
 
 describeConsole("actions in the console", (open) => {
   test("filters are in the address, and a bulk action is a dry run first", async () => {
@@ -47,15 +48,140 @@ describeConsole("actions in the console", (open) => {
 
   test("a dead letter is retried from its group, after a dry run", async () => {
     await openPage(open.page, open.server, "/dead-letters");
-    const group = open.page.locator("article.group").filter({ hasText: "422" });
+    const group = open.page.locator("article.group").filter({ hasText: "unknown sku" });
     await group.getByRole("button", { name: "Retry" }).click();
     await expectShown(open.page.getByRole("heading", { name: "Retry 2 dead letters" }));
     await open.page.getByRole("button", { name: "Retry 2", exact: true }).click();
-    await open.page.getByRole("dialog").getByRole("button", { name: "Retry 2", exact: true }).click();
     const bulk = open.page.getByRole("region", { name: "Retry dead letters" });
     // The destination still fails, so the job ends after its canary, and nothing else was sent.
     await expectShown(bulk.getByText("Failed", { exact: true }));
     await expectShown(bulk.getByText("1 unchanged"));
+  });
+
+  test("a whole group is changed and sent again, after a dry run", async () => {
+    const { page, server } = open;
+    const { url } = server.destinations;
+    for (const version of [1, 2])
+      await call(server, `POST /v2/publish/${url}/fail/changed`, {
+        headers: { "svc-retries": "0", "svc-label": "group-change" },
+        body: JSON.stringify({ version, keeps: "this" }),
+      });
+    const read = async (): Promise<{ messageId: string }[]> =>
+      ((await call(server, "GET /v2/dlq?label=group-change")) as { messages: { messageId: string }[] })
+        .messages;
+    await until("the dead letters", async () => (await read()).length === 2);
+    await openPage(page, server, "/dead-letters");
+    const group = page.locator("article.group").filter({ hasText: "/fail/changed" });
+    await group.getByRole("button", { name: /^Retry/ }).click();
+    await expectShown(page.getByRole("heading", { name: "Retry 2 dead letters" }));
+    await page.getByRole("button", { name: "Change and retry", exact: true }).click();
+    const bulk = page.locator(".bulk");
+    const retry = bulk.getByRole("button", { name: "Retry 2", exact: true });
+    const patch = bulk.getByRole("textbox", { name: /^JSON patch/ });
+    await patch.fill('{"op": "replace"}');
+    await expectShown(bulk.getByText("The JSON patch is not a list of operations."));
+    expect(await retry.getAttribute("aria-disabled")).toBe("true");
+    await patch.fill('[{"op": "replace", "path": "/version", "value": 3}]');
+    await bulk.getByRole("textbox", { name: /^New URL/ }).fill(`${url}/ok/changed`);
+    await bulk.getByRole("textbox", { name: /^Headers/ }).fill("X-Changed: yes");
+    // The request, as code to copy, has the whole change.
+    await bulk.getByText("As code").click();
+    await expectShown(bulk.locator("pre").filter({ hasText: "X-Changed" }).first());
+    expect(await findViolations(page)).toEqual([]);
+    await retry.click();
+    await expectShown(bulk.getByText("Done", { exact: true }));
+    await until("the dead letters are gone", async () => (await read()).length === 0);
+    const { events } = (await call(server, "GET /v2/logs?label=group-change&state=DELIVERED")) as {
+      events: { messageId: string; url: string; body: string }[];
+    };
+    expect(events).toHaveLength(2);
+    for (const event of events) {
+      expect(event.url).toBe(`${url}/ok/changed`);
+      const body = Buffer.from(event.body, "base64").toString();
+      expect(JSON.parse(body)).toEqual({ version: 3, keeps: "this" });
+    }
+  });
+
+  test("rejected calls of a source are sent once its secret is corrected", async () => {
+    const { page, server } = open;
+    const secret = "the-secret-of-the-sender";
+    const made = (await call(server, "POST /v2/sources", {
+      body: JSON.stringify({
+        ...{ name: "kept", destination: `${server.destinations.url}/ok/kept`, keepsRejected: true },
+        settings: { "Svc-Label": "kept-calls" },
+        verification: { scheme: "github", secret: "a-wrong-secret-of-it" },
+      }),
+    })) as { url: string };
+    for (const order of [1, 2]) {
+      const body = JSON.stringify({ order });
+      const signature = createHmac("sha256", secret).update(body).digest("hex");
+      const headers = { "x-hub-signature-256": `sha256=${signature}` };
+      expect((await fetch(made.url, { method: "POST", headers, body })).status).toBe(401);
+    }
+    await openPage(page, server, "/sources");
+    const row = page.getByRole("row").filter({ hasText: "kept" });
+    await expectShown(row.getByText(/^Rejected 2 calls within an hour/));
+    const sendKept = async (result: string): Promise<void> => {
+      await row.getByRole("button", { name: "Rejected" }).click();
+      await page.getByRole("button", { name: "Send rejected calls" }).click();
+      await expectShown(page.getByRole("dialog").getByText(result));
+      expect(await findViolations(page)).toEqual([]);
+      await page.keyboard.press("Escape");
+    };
+    await sendKept("0 sent, 0 repeated by the sender, 2 still rejected.");
+    await row.getByRole("button", { name: "Edit" }).click();
+    await page.getByRole("combobox", { name: /^Verification/ }).selectOption("GitHub");
+    await page.getByRole("textbox", { name: /^Secret/ }).fill(secret);
+    await page.getByRole("dialog").getByRole("button", { name: "Save" }).click();
+    await page.getByRole("dialog").waitFor({ state: "detached" });
+    await sendKept("2 sent, 0 repeated by the sender, 0 still rejected.");
+    await until("the calls are delivered", async () => {
+      const found = await call(server, "GET /v2/logs?label=kept-calls&state=DELIVERED");
+      return (found as { events: unknown[] }).events.length === 2;
+    });
+  });
+
+  test("the page of outboxes shows what waits, why one fails, and removes one", async () => {
+    const { page, server } = open;
+    const common = { schema: "waypost_outbox", tokenId: "tok_1", pooled: false, createdAt: Date.now() };
+    const outboxes = [
+      {
+        ...common,
+        name: "shop",
+        state: "running",
+        taken: 1_204,
+        takenAt: Date.now(),
+        waiting: 0,
+        rejected: 0,
+      },
+      {
+        ...{
+          ...common,
+          name: "billing",
+          state: "failing",
+          taken: 7,
+          waiting: 12,
+          oldestAt: Date.now() - 60_000,
+        },
+        ...{ rejected: 1, error: "the database does not answer <b>", errorAt: Date.now() },
+      },
+    ];
+    await page.route("**/v2/outboxes", (route) => route.fulfill({ json: { outboxes } }));
+    await openPage(page, server, "/outboxes");
+    const row = (name: string) => page.getByRole("row").filter({ hasText: name });
+    await expectShown(row("shop").getByText("Running"));
+    await expectShown(row("shop").getByText("1,204"));
+    await expectShown(row("billing").getByText("Failing"));
+    await expectShown(row("billing").getByText("the database does not answer <b>"));
+    await expectShown(row("billing").getByText(/^12 since/));
+    expect(await findViolations(page)).toEqual([]);
+    await row("billing").getByRole("button", { name: "Remove outbox billing" }).click();
+    const removed = page.waitForRequest(
+      (request) => request.method() === "DELETE" && request.url().endsWith("/v2/outboxes/billing"),
+    );
+    await page.getByRole("dialog").getByRole("button", { name: "Remove outbox" }).click();
+    expect((await (await removed).response())?.status()).toBe(200);
+    await page.unrouteAll({ behavior: "ignoreErrors" });
   });
 
   test("a job without a canary goes through, and the list of jobs has it", { tags: "long" }, async () => {
@@ -138,7 +264,7 @@ describeConsole("actions in the console", (open) => {
     await open.page.getByRole("dialog").getByRole("button", { name: "Save" }).click();
     await expectShown(row.getByText("shop of Maria"));
     await row.getByRole("button", { name: "Pause" }).click();
-    await expectShown(row.getByText("Paused"));
+    await expectShown(row.getByText("Paused", { exact: true }));
     const read = (
       (await call(open.server, "GET /v2/sources")) as { sources: { name: string; settings: object }[] }
     ).sources.find(({ name }) => name === "shop of Maria");

@@ -312,7 +312,7 @@ describeConsole("sessions and the main ways of the console", (open) => {
   test("a failed run is resumed, and the new run is watched until it succeeds", async () => {
     open.server.destinations.failsReceipt = false;
     await openPage(open.page, open.server, "/runs/order-48214");
-    await open.page.getByRole("button", { name: "Resume" }).click();
+    await open.page.getByRole("button", { name: "Resume", exact: true }).click();
     await expectShown(open.page.getByText("The run is resumed from the failed step"));
     await open.page.getByText("Resumed as").locator("..").getByRole("link").click();
     await expectShown(open.page.locator(".hero").getByText("Success"));

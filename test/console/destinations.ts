@@ -39,6 +39,14 @@ export async function startDestinations(server: { url: string; token: string }):
 
 type Order = { id: string; waits?: boolean };
 
+/** Returns an error as an application would throw it. Its stack is the same on every machine. */
+function makeApplicationError(message: string): Error {
+  const error = new Error(message);
+  const calls = ["sendReceipt (/app/receipt.ts:12:31)", "order (/app/order.ts:21:5)"];
+  error.stack = [`Error: ${message}`, ...calls.map((call) => `    at ${call}`)].join("\n");
+  return error;
+}
+
 function makeWorkflows(state: Destinations) {
   const invoice = createWorkflow(async (context: WorkflowContext<Order>) => {
     const { id } = context.requestPayload;
@@ -55,7 +63,8 @@ function makeWorkflows(state: Destinations) {
     if (waits) await context.waitForEvent("shipped", `shipped-${id}`, { timeout: "1d" });
     const { body } = await context.invoke("invoice", { workflow: invoice, body: { id } });
     await context.run("send receipt", () => {
-      if (state.failsReceipt) throw new Error("Cannot read properties of undefined (reading 'email')");
+      if (state.failsReceipt)
+        throw makeApplicationError("Cannot read properties of undefined (reading 'email')");
       return { sent: true, invoice: body };
     });
   });

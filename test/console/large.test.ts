@@ -20,7 +20,7 @@ describeConsole(
       await page.route("**/v2/workflows/logs?*", (route) => route.fulfill({ json: { runs: [run] } }));
       await page.addInitScript({ content: recordInputs });
       await openPage(page, server, "/runs/many-steps");
-      await expectShown(page.locator(".tl-detail").getByText("no response"));
+      await expectShown(page.locator(".tl-detail p.err").getByText("no response"));
       await page.locator(".tl-row.fold").first().click();
       expect(await page.locator(".tl-row").count()).toBeLessThan(200);
       for (let at = 0; at < 10; at++) {

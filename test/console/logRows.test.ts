@@ -4,6 +4,7 @@ import {
   groupByMessage,
   listAttempts,
   listEntries,
+  listPhases,
   toHistory,
 } from "../../console/src/pages/messages/logRows.ts";
 import type { LogEntry } from "../../console/src/pages/messages/states.ts";
@@ -48,6 +49,15 @@ test("a row of a retry shows the response of the attempt before it", () => {
   expect(fresh && findResponse(fresh).state).toBe("ACTIVE");
 });
 
+test("a row of a failed message shows the response of the last attempt", () => {
+  const failed = { ...entry("msg_1", "FAILED", 6), error: "the destination answered with status 500" };
+  const last = { ...entry("msg_1", "ERROR", 6), responseStatus: 500 };
+  const [row] = groupByMessage([failed, last, entry("msg_1", "ACTIVE", 4)]);
+  expect(row && findResponse(row)).toBe(last);
+  const [alone] = listEntries([failed]);
+  expect(alone && findResponse(alone)).toBe(failed);
+});
+
 test("a history has one entry for each attempt, and each explanation once", () => {
   const failed = (time: number): LogEntry => ({
     ...entry("msg_1", "ERROR", time),
@@ -63,11 +73,32 @@ test("a history has one entry for each attempt, and each explanation once", () =
     entry("msg_1", "CREATED", 1),
   ]);
   expect(history.map(({ state, time, explanation }) => [state, time, explanation])).toEqual([
-    ["FAILED", 6, undefined],
     ["ERROR", 6, "It is down."],
     ["ERROR", 3, undefined],
     ["CREATED", 1, undefined],
   ]);
+  expect(history.map(({ number, isLast }) => [number, isLast])).toEqual([
+    [2, true],
+    [1, undefined],
+    [undefined, undefined],
+  ]);
   const running = [entry("msg_1", "ACTIVE", 8), entry("msg_1", "RETRY", 6), failed(6)];
   expect(toHistory(running).map(({ state }) => state)).toEqual(["ACTIVE", "ERROR"]);
+});
+
+test("an attempt has its parts in their order, and only those that took time", () => {
+  const attempt = { startedAt: 0, duration: 100, node: "nod_1" };
+  const show = (more: object): string =>
+    listPhases({ ...attempt, ...more })
+      .map(({ name, span }) => `${name} ${span}`)
+      .join(", ");
+  expect(show({ connect: 30, lookup: 4, tcp: 12, tls: 14, firstByte: 60 })).toBe(
+    "name lookup 4, connect 12, TLS 14, first byte 60, body 10",
+  );
+  expect(show({ connect: 40, tcp: 12, firstByte: 60 })).toBe("connect 12, connection 28, first byte 60");
+  expect(show({ connect: 0, firstByte: 99 })).toBe("first byte 99, body 1");
+  expect(show({ connect: 10 })).toBe("connection 10, no response 90");
+  expect(show({})).toBe("connection 100");
+  // Another request had begun to open the connection.
+  expect(show({ connect: 10, lookup: 40, tcp: 9, firstByte: 90 })).toBe("connection 10, first byte 90");
 });

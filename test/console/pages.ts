@@ -62,6 +62,8 @@ export const listPages = (): Record<string, Opener> => ({
   "url groups": at("/url-groups"),
   schedule: at("/schedules?open=morning-report"),
   sources: at("/sources"),
+  "not published": at("/not-published"),
+  outboxes: at("/outboxes"),
   events: at("/events"),
   publish: at("/publish"),
   tail: at("/tail"),

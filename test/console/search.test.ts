@@ -49,7 +49,7 @@ describeConsole(
       await openPage(open.page, open.server, "/");
       await type("no such text anywhere");
       await expectShown(open.page.getByText(/^Searched \d+ messages, dead letters and runs$/));
-      expect(await open.page.getByRole("option").count()).toBe(1);
+      expect(await open.page.getByRole("dialog").getByRole("option").count()).toBe(1);
       await open.page.keyboard.press("Escape");
     });
   },

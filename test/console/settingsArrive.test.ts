@@ -45,6 +45,7 @@ const ofMessage: Readonly<Record<string, Row>> = {
   "redact-fields": ["body, header[X-One]", { redaction: expect.objectContaining({ body: true }) }],
   "keep-response": ["true", { keepResponse: true }],
   "hide-headers": ["true", { hideHeaders: true }],
+  "ack-timeout": ["2h", { ackTimeout: 2 * hour }],
 };
 
 const ofCallback: Readonly<Record<string, Row>> = { ...shared, method: ["PUT", { method: "PUT" }] };

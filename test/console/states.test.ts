@@ -21,6 +21,7 @@ const emptyPages: readonly (readonly [path: string, heading: string])[] = [
   ["/schedules", "No schedules yet"],
   ["/url-groups", "No URL groups yet"],
   ["/sources", "No sources yet"],
+  ["/outboxes", "No outboxes yet"],
   ["/events", "No run waits for an event"],
   ["/jobs", "No jobs yet"],
   ["/tail", "No entries yet"],

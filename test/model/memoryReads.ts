@@ -1,6 +1,7 @@
 import type { Rows } from "../../src/engine/core/decision/command.ts";
 import type { AccountId, Bytes, Millis } from "../../src/engine/core/values/basics.ts";
 import type { MessageState } from "../../src/engine/core/model/messageState.ts";
+import { listRunBounds } from "../../src/engine/core/model/stepId.ts";
 import { isUnfinished } from "../../src/engine/core/model/messageState.ts";
 import { noBytes } from "../../src/engine/core/values/basics.ts";
 import type { Usage } from "../../src/engine/core/model/counts.ts";
@@ -81,6 +82,12 @@ export function createStorageReads(memory: Memory): StorageReads {
       );
     },
     runMessages: async (account, run) => listOfRun(messages, { account, run }),
+    waitersOfRuns: async ({ account, runs, limit }) =>
+      runs.flatMap((run) => listRange(memory, "waiters", { account, ...listRunBounds(run), limit })),
+    stepIdsOfRuns: async ({ account, runs, limit }) =>
+      runs.flatMap((run) =>
+        listRange(memory, "steps", { account, ...listRunBounds(run), limit }).map(({ id }) => id),
+      ),
     eventWaiters: async (event, range) =>
       listRange(memory, "waiters", { ...range, limit: Infinity })
         .filter((row) => row.event === event)
@@ -96,6 +103,16 @@ export function createStorageReads(memory: Memory): StorageReads {
         oldestId: rows[0]?.id ?? "",
       }));
     },
+    tagSpans: async ({ account, start, end, width, after, before, limit }) => {
+      const tags = listRange(memory, "tags", { account, after: start, before: end, limit: Infinity });
+      const spans = [...Map.groupBy(tags, ({ id }) => id.slice(0, width))].slice(0, limit);
+      return spans.flatMap(([tag, rows]) => {
+        const ids = rows.map(({ id }) => id).filter((id) => id > tag + after && id < tag + before);
+        return ids.length === 0 ? [] : { tag, first: ids[0] ?? "", last: ids.at(-1) ?? "" };
+      });
+    },
+    countTags: async ({ account, ranges, limit }) =>
+      ranges.map((range) => listRange(memory, "tags", { account, ...range, limit }).length),
     sourceBySecret: async (hash) =>
       [...memory.tables.sources.values()].find(({ secretHash }) => secretHash === hash) ?? null,
     encryptionStatus: async () => [],
@@ -134,7 +151,8 @@ export function createStorageReads(memory: Memory): StorageReads {
           activeRuns: memory.tables.activeRuns.size,
           waiters: memory.tables.waiters.size,
         }),
-        leased: Math.min(leased.length, maxLeased),
+        leased: leased.slice(0, maxLeased).filter(({ leasedBy }) => leasedBy !== "receiver").length,
+        acknowledging: leased.slice(0, maxLeased).filter(({ leasedBy }) => leasedBy === "receiver").length,
         oldestDueAt: due.length === 0 ? null : Math.min(...due),
       };
     },

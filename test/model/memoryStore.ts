@@ -108,8 +108,20 @@ function apply<T extends TableName>(memory: Memory, table: T, { set, stored }: C
     if (now === undefined) rows.delete(text);
     else if (!loaded && rows.has(text) && !tables[table].idempotent)
       throw new Error(`${table}: the row ${text} exists already`);
-    else rows.set(text, now);
+    else {
+      checkConstant(table, rows.get(text), now);
+      rows.set(text, now);
+    }
   }
+}
+
+/** Databases do not write a constant column again, so a change of it would be lost there. */
+function checkConstant<T extends TableName>(table: T, before: Rows[T] | undefined, now: Rows[T]): void {
+  const { constant = [], write }: Table<Rows[T]> = tables[table];
+  if (!before || constant.length === 0) return;
+  const [old, columns] = [write(before), write(now)];
+  for (const column of constant)
+    if (old[column] !== columns[column]) throw new Error(`${table}: the constant column ${column} changed`);
 }
 
 function addUsage({ tables: { usage } }: Memory, rows: readonly Usage[]): void {
@@ -171,7 +183,7 @@ export function memoryLoader(memory: Memory): Loader {
       const isMeant = ({ leasedBy, dueAt }: MessageState): boolean =>
         membership
           ? leasedBy === node && dueAt !== null && dueAt > membership.after && dueAt <= membership.until
-          : leasedBy !== null && leasedBy !== node && dueAt !== serverEndedDueAt;
+          : leasedBy !== null && ![node, "receiver"].includes(leasedBy) && dueAt !== serverEndedDueAt;
       const leased = filterRows(messages, isMeant);
       return sortByDue(leased, (a, b) => compareText(a.id, b.id)).slice(0, limit);
     },

@@ -11,4 +11,6 @@ export { makeJobCommand } from "./jobs/simulated/jobCommands.ts";
 export { isContinuedByJob, isNamedByJob, listPortions } from "./jobs/simulated/jobEffects.ts";
 export type { Histories } from "./jobs/simulated/jobEntries.ts";
 export { NodeJobs } from "./jobs/simulated/nodeJobs.ts";
+export { makeOutboxCommands } from "./outbox/simulated.ts";
 export { makeSourceCommands } from "./sources/simulated.ts";
+export { makeSeriesCommand } from "./unpublished/simulated.ts";

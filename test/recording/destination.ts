@@ -37,6 +37,7 @@ const answers: Record<string, (count: number) => Answer> = {
   "500": () => ({ status: 500, headers: { ...plain, "x-why": "broken" }, body: '{"message":"broken"}' }),
   flaky: (count) => (count > 0 ? { status: 200, body: "recovered" } : { status: 503, body: "not yet" }),
   redirect: () => ({ status: 302, headers: { location: "/200/elsewhere" }, body: "" }),
+  later: () => ({ status: 202, headers: { "svc-ack": "later" } }),
   slow: () => ({ status: 200, body: "late", after: 1500 }),
   workflow: () => ({ status: 200, headers: workflowHeaders, body: "{}" }),
   "workflow-489": () => ({

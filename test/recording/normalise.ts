@@ -66,5 +66,8 @@ const dayShape = whole(day);
 const httpDateShape = whole(httpDate);
 
 /** Members whose values are measured: lengths of time, and sizes of rows that contain those. */
-const measured =
-  /(\\*"(?:took|latency|duration|connect|firstByte|uptime|age|storage_bytes|storedBytes)\\*":)\d+(?:\.\d+)?/g;
+const measured = new RegExp(
+  String.raw`(\\*"(?:took|latency|duration|connect|lookup|tcp|tls|firstByte|uptime|age` +
+    String.raw`|storage_bytes|storedBytes)\\*":)\d+(?:\.\d+)?`,
+  "g",
+);

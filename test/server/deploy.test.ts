@@ -1,6 +1,7 @@
 import { spawnSync } from "node:child_process";
 import { cpSync, existsSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { parseEnv } from "node:util";
 import { Deployment } from "kubernetes-models/apps/v1/Deployment";
 import { StatefulSet } from "kubernetes-models/apps/v1/StatefulSet";
 import { PodDisruptionBudget } from "kubernetes-models/policy/v1/PodDisruptionBudget";
@@ -8,8 +9,10 @@ import { Service } from "kubernetes-models/v1/Service";
 import { parse, parseAllDocuments } from "yaml";
 import { expect, test } from "vitest";
 import { z } from "zod";
-import { serverSettingNames, toVariable } from "../../src/settings/config.ts";
-import { temporaryFolder } from "./waypost.ts";
+import { readConfig, serverSettingNames, toVariable } from "../../src/settings/config.ts";
+import { fillIn } from "../../scripts/image/compose.ts";
+import { startCommand } from "../client/startCommand.ts";
+import { runWaypost, startWaypost, temporaryFolder } from "./waypost.ts";
 
 // The files by which the server is deployed. `image.test.ts` runs what the Dockerfile describes.
 
@@ -65,9 +68,12 @@ const compose = z.strictObject({
     z.strictObject({
       build: z.strictObject({ context: z.string(), args: z.record(z.string(), z.string()) }).optional(),
       image: z.string(),
+      profiles: z.array(z.string()).optional(),
+      command: z.array(z.string()).optional(),
       ports: z.array(z.string().regex(/^127\.0\.0\.1:\d+:\d+$/)).optional(),
       volumes: z.array(z.string().regex(/^[a-z]+:\/\S+$/)).optional(),
       environment: z.record(z.string(), z.string()),
+      extra_hosts: z.tuple([z.literal("host.docker.internal:host-gateway")]).optional(),
       depends_on: z
         .record(z.string(), z.strictObject({ condition: z.literal("service_healthy") }))
         .optional(),
@@ -78,12 +84,16 @@ const compose = z.strictObject({
       stop_grace_period: z.string().optional(),
       restart: z.literal("unless-stopped"),
       healthcheck: z
-        .strictObject({
-          test: z.array(z.string()),
-          interval: z.string(),
-          timeout: z.string(),
-          retries: z.int(),
-        })
+        .union([
+          z.strictObject({ disable: z.literal(true) }),
+          z.strictObject({
+            test: z.array(z.string()),
+            interval: z.string(),
+            timeout: z.string(),
+            retries: z.int(),
+            start_period: z.string().optional(),
+          }),
+        ])
         .optional(),
     }),
   ),
@@ -101,6 +111,67 @@ test.each(["compose.yaml", "compose.postgres.yaml"])("%s names only what it defi
     if (image === "waypost") expect(isReadOnly, service).toBe(true);
   }
 });
+
+test("the services of compose.yaml verify what they receive, with credentials of one file", async () => {
+  const { waypost, app } = compose.parse(parse(readText("compose.yaml"))).services;
+  const made = await startCommand(["credentials", "--new"], {}).ended;
+  const file = parseEnv(made.out);
+  const environment = fillIn(waypost?.environment ?? {}, file);
+  expect(environment).toMatchObject({ WAYPOST_EGRESS_ALLOW: "app" });
+  // No name server of the test knows the name of the service.
+  const rules = `${environment["WAYPOST_EGRESS_ALLOW"]},127.0.0.1`;
+  const server = await startWaypost(["start", "--port", "0", "--data", join(temporaryFolder(), "data")], {
+    ...environment,
+    WAYPOST_EGRESS_ALLOW: rules,
+  });
+  const variables = fillIn(app?.environment ?? {}, file);
+  const [command = "", , ...flags] = app?.command ?? [];
+  const receiver = runWaypost([command, "0", ...flags], variables);
+  const port = new URL(await receiver.ready).port;
+  const published = await fetch(`${server.url}/v2/publish/http://127.0.0.1:${port}/order`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${variables["QSTASH_TOKEN"]}` },
+    body: "tea",
+  });
+  expect(published.status).toBe(200);
+  await expect.poll(receiver.out, { timeout: 30_000 }).toMatch(/POST \/order[^]*valid/);
+  expect(receiver.out()).not.toMatch(/invalid|not valid/);
+});
+
+test.each(["postgres", "sqlite"])("the pods of %s serve metrics, and can have credentials", (name) => {
+  const container = readPod(name).containers[0];
+  const values = new Map(container?.env.map((one) => [one.name, one.value]));
+  const metrics = container?.ports.find((one) => one.name === "metrics");
+  expect(String(metrics?.containerPort)).toBe(values.get("WAYPOST_METRICS_PORT"));
+  const config = readConfig({}, Object.fromEntries(values));
+  expect(config).toMatchObject({ egressAllow: ["app", "app.default.svc.cluster.local"] });
+  expect(container?.envFrom.at(-1)?.secretRef).toMatchObject({ optional: true });
+});
+
+test.each(["postgres", "sqlite"])("Kubernetes sets no variable in the pods of %s by itself", (name) => {
+  expect(readPod(name)).toMatchObject({ enableServiceLinks: false });
+});
+
+test("the pods of postgres do not start without the URL of the database", () => {
+  const url = readPod("postgres").containers[0]?.env.find((one) => one.name === "WAYPOST_DATABASE_URL");
+  expect(url?.valueFrom).toEqual({ secretKeyRef: { name: "waypost", key: "WAYPOST_DATABASE_URL" } });
+});
+
+type Container = {
+  env: { name: string; value?: string; valueFrom?: object }[];
+  ports: { name: string; containerPort: number }[];
+  envFrom: { secretRef: object }[];
+};
+type Pod = { enableServiceLinks?: boolean; containers: Container[] };
+
+/** Returns the only pod of the manifests of a file. */
+function readPod(name: string): Pod {
+  const pods = parseAllDocuments(readText(`deploy/kubernetes/${name}.yaml`))
+    .map((document) => document.toJS() as { spec: { template?: { spec: Pod } } })
+    .flatMap(({ spec }) => spec.template?.spec ?? []);
+  expect(pods).toHaveLength(1);
+  return pods[0] ?? { containers: [] };
+}
 
 const hasSystemd = spawnSync("systemd-analyze", ["--version"]).status === 0;
 

@@ -84,7 +84,9 @@ test("a disk that fills up refuses new messages, sends accepted ones, and loses 
   expect(overview.conditions[0]).toMatchObject({
     kind: "server.refusing",
     level: "problem",
-    text: "The server refuses new messages: its disk is almost full",
+    text:
+      "The server refuses new messages: its disk is almost full; " +
+      "cancelled messages free space within seconds",
   });
   expect(accepted.length).toBeGreaterThan(20);
   expect((await send("GET", "/v2/health")).body).toMatchObject({ status: "ok", diskLow: true });

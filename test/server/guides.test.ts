@@ -15,6 +15,7 @@ import { createInterface } from "node:readline";
 import { setTimeout as pause } from "node:timers/promises";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { findFreePort } from "../freePort.ts";
+import { builtCommand } from "./builtProgram.ts";
 import type { Block } from "./documents.ts";
 import { parseBlocks, matchesOutput } from "./documents.ts";
 import { startDestination, temporaryFolder } from "./waypost.ts";
@@ -23,10 +24,14 @@ import { startDestination, temporaryFolder } from "./waypost.ts";
 // block. `documents.ts` explains how a document marks blocks that cannot be run.
 
 const home = join(import.meta.dirname, "../..");
-const documents = [
-  ...["README.md", "docs/quickstart.md", "docs/quickstart-workflow.md", "docs/production-checklist.md"],
-  ...readdirSync(join(home, "docs/guides")).map((name) => `docs/guides/${name}`),
+/** Documents whose commands run in the checkout, as for a first reader. */
+const first = [
+  "README.md",
+  "docs/quickstart.md",
+  "docs/quickstart-workflow.md",
+  "docs/production-checklist.md",
 ];
+const documents = [...first, ...readdirSync(join(home, "docs/guides")).map((name) => `docs/guides/${name}`)];
 /** Documents that `npm test` also follows. The long tests follow the others. */
 const quick = ["docs/guides/queues.md", "docs/guides/schedules.md"];
 
@@ -44,7 +49,7 @@ describe("the commands print what the document shows", () => {
   // Several hundred npm commands take long on a slow machine.
   const expectFollowed = async (name: string): Promise<void> => {
     const blocks = blocksIn(name);
-    const place = await freshPlace();
+    const place = await freshPlace({ isBuilt: !first.includes(name) });
     // The server and receiver of the quickstart, which guides rely on.
     const starts = blocks
       .filter(({ kind }) => kind === "terminal")
@@ -104,8 +109,11 @@ const copied = [
   ...["bench", "console", "docs", "site"],
 ];
 
-/** A separate copy of the project, with ports that are free here. */
-async function freshPlace(): Promise<Place> {
+/**
+ * A separate copy of the project, with ports that are free here. `isBuilt`: `npm run dev`, `npm start` and
+ * `npx waypost` start the built program, in a third of the time that the sources take.
+ */
+async function freshPlace({ isBuilt }: { isBuilt: boolean }): Promise<Place> {
   const folder = join(temporaryFolder(), "waypost");
   for (const name of copied) cpSync(join(home, name), join(folder, name), { recursive: true });
   symlinkSync(join(home, "node_modules"), join(folder, "node_modules"));
@@ -118,7 +126,7 @@ async function freshPlace(): Promise<Place> {
       [...free].map(([port, other]) => [other, port]),
     );
   const env = {
-    PATH: `${commandsThatInstallNothing()}${delimiter}${process.env.PATH}`,
+    PATH: `${commandsThatInstallNothing(isBuilt)}${delimiter}${process.env.PATH}`,
     HOME: folder,
     npm_config_offline: "true",
     NODE_COMPILE_CACHE: process.env["NODE_COMPILE_CACHE"],
@@ -161,15 +169,23 @@ const renumbered = (text: string, pairs: readonly (readonly [from: number, to: n
  * project. Its npx finds the project's command without searching, which takes npx longer than everything
  * else. (`launcher.test.ts` uses the real ones.)
  */
-function commandsThatInstallNothing(): string {
+function commandsThatInstallNothing(isBuilt: boolean): string {
   const folder = temporaryFolder();
   const npm = (process.env.PATH ?? "")
     .split(delimiter)
     .map((part) => join(part, "npm"))
     .find((path) => existsSync(path));
+  const waypost = `exec "${process.execPath}" "${isBuilt ? builtCommand() : "bin/waypost.js"}"`;
+  const starts = `case "$*" in start|start\\ *|run\\ dev|run\\ dev\\ *)
+[ "$1" = run ] && shift
+name=$1; shift
+[ "$1" = -- ] && shift
+${waypost} "$name" "$@";; esac`;
   const scripts = {
-    npm: `case "$1" in ci|i|install|add) echo "not here: npm $1" >&2; exit 1;; esac\nexec "${npm}" "$@"`,
-    npx: `[ "$1" = waypost ] || exit 1\nshift\nexec "${process.execPath}" bin/waypost.js "$@"`,
+    npm: `case "$1" in ci|i|install|add) echo "not here: npm $1" >&2; exit 1;; esac
+${isBuilt ? starts : ""}
+exec "${npm}" "$@"`,
+    npx: `[ "$1" = waypost ] || exit 1\nshift\n${waypost} "$@"`,
   };
   for (const [name, script] of Object.entries(scripts)) {
     writeFileSync(join(folder, name), `#!/bin/sh\n${script}\n`);

@@ -39,6 +39,18 @@ test("waypost config prints every setting with its value and its place, and hide
   expect(JSON.parse(json.out)).toContainEqual({ name: "port", value: "9001", from: `${file}: port` });
 });
 
+test.each([
+  ["WAYPOST_PORT", "tcp://10.96.0.7:8080"],
+  ["WAYPOST_METRICS_PORT", "tcp://10.96.0.8:9464"],
+  ["WAYPOST_SERVICE_HOST", "10.96.0.7"],
+  ["WAYPOST_SERVICE_PORT", "8080"],
+  ["WAYPOST_SERVICE_PORT_HTTP", "8080"],
+  ["WAYPOST_METRICS_SERVICE_HOST", "10.96.0.8"],
+])("the variable %s of a Kubernetes service is refused with its cause", (name, value) => {
+  const refused = new RegExp(`^${name}: is set by Kubernetes .*; set enableServiceLinks: false in the pod$`);
+  expect(() => readConfig({}, { WAYPOST_PORT_8080_TCP: value, [name]: value })).toThrow(refused);
+});
+
 test("origins of pages may be those of extensions, as the refusal of their requests advises", () => {
   const origins = [
     "https://app.example.com",

@@ -3,6 +3,7 @@ import type { BatchScheduler } from "./storage/batchScheduler.ts";
 import type { SimulatedHosts } from "./actors/destinations.ts";
 import type { Endpoints } from "./actors/endpoints.ts";
 import type { InvariantChecker } from "./checkers/invariantChecker.ts";
+import type { SimulatedReceivers } from "./actors/receivers.ts";
 import type { SimulatedNode } from "./actors/node.ts";
 import type { SharedMemberships } from "./actors/memberships.ts";
 import type { Storage } from "./storage/storage.ts";
@@ -51,6 +52,8 @@ export type Cluster = {
   holds: SharedMemberships | null;
   /** Clients create jobs, and every node continues them. */
   hasJobs: boolean;
+  /** Null: no receiver reports later. */
+  receivers: SimulatedReceivers | null;
   /** Lets every node look for jobs within the interval at which it does so. */
   lookForJobs(): void;
   /** Signals to every other node when something is due. */

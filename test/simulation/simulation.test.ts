@@ -7,8 +7,8 @@ import { memoryStorage, sqliteStorage } from "./storage/storage.ts";
 
 // A failure names its seed. `npm run simulate -- --seed N` runs the seed again and prints its trace.
 
-// The last seed has found a fault.
-const fixed = [...Array.from({ length: 30 }, (_, index) => index + 1), 5011];
+// The last two seeds have found faults.
+const fixed = [...Array.from({ length: 30 }, (_, index) => index + 1), 44, 5011];
 const quick = 2;
 const fresh = chooseSeed();
 
@@ -125,6 +125,8 @@ const wanted = [
   "RUN_CANCELED",
   "group",
   "posted twice",
+  "ran on",
+  "ran on in the short form",
   "posted astray",
   "settled by the next step",
   "settled by a plan",

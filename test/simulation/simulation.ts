@@ -13,6 +13,8 @@ import { SimulatedHosts } from "./actors/destinations.ts";
 import { Endpoints } from "./actors/endpoints.ts";
 import { InvariantChecker } from "./checkers/invariantChecker.ts";
 import { type Cluster, faultNames, noFaults } from "./cluster.ts";
+import { SimulatedPullers } from "./actors/pullers.ts";
+import { SimulatedReceivers } from "./actors/receivers.ts";
 import { SimulatedNode } from "./actors/node.ts";
 import { SharedMemberships } from "./actors/memberships.ts";
 import { BatchScheduler } from "./storage/batchScheduler.ts";
@@ -27,7 +29,9 @@ const hour: Millis = 3600 * second;
 /**
  * `runs` is the share of client requests about workflow runs. `meet`: batches of several nodes overlap.
  * `quota` is the storage limit of each account in bytes, while there are faults. `byHand`: people send
- * messages now and run schedules. `jobs` is the number of requests about jobs for each other request.
+ * messages now and run schedules. `receivers`: some receivers report outcomes later. `pulls`: the messages to
+ * some hosts are pulled. `jobs` is the number of
+ * requests about jobs for each other request.
  */
 export type Options = {
   seed: number;
@@ -36,6 +40,8 @@ export type Options = {
   meet?: boolean;
   quota?: number | null;
   byHand?: boolean;
+  receivers?: boolean;
+  pulls?: boolean;
   jobs?: number;
 } & {
   decisions?: Commands;
@@ -72,11 +78,13 @@ export async function simulate({
   meet = false,
   quota = null,
   byHand = false,
+  receivers = false,
+  pulls = false,
   jobs = defaultJobs(seed),
   decisions,
   storage = memoryStorage(decisions),
 }: Options): Promise<Report> {
-  const run = new Simulation(seed, storage, { runs, quota, byHand, jobs });
+  const run = new Simulation(seed, storage, { runs, quota, byHand, receivers, pulls, jobs });
   try {
     await run.runWithFaults(actions, meet);
     await run.quiet();
@@ -93,6 +101,7 @@ class Simulation {
   readonly #cluster: Cluster;
   readonly #checker: InvariantChecker;
   readonly #clients: SimulatedClients;
+  readonly #pullers: SimulatedPullers | null;
   #nodes: SimulatedNode[] = [];
   #nodeCount = 0;
   #steps = 0;
@@ -103,7 +112,14 @@ class Simulation {
   constructor(
     seed: number,
     storage: Storage,
-    { runs: runShare, quota, byHand, jobs }: Required<Pick<Options, "runs" | "quota" | "byHand" | "jobs">>,
+    {
+      runs: runShare,
+      quota,
+      byHand,
+      receivers,
+      pulls,
+      jobs,
+    }: Required<Pick<Options, "runs" | "quota" | "byHand" | "receivers" | "pulls" | "jobs">>,
   ) {
     this.#isLimited = seed % 3 === 0;
     const random = new RandomSource(seed);
@@ -145,10 +161,26 @@ class Simulation {
       meetings: new BatchScheduler({ virtualTime, storage }),
       holds: seed % 2 === 0 ? new SharedMemberships(storage) : null,
       hasJobs: jobs > 0,
+      receivers: receivers
+        ? new SimulatedReceivers({
+            random: new RandomSource(seed + 4_000_000),
+            virtualTime,
+            openNodes: () => this.#nodes.filter((node) => !node.closed),
+          })
+        : null,
       lookForJobs: () => this.#nodes.forEach((node) => node.jobs?.lookSoon()),
       signalWork: (from, at) => this.#nodes.forEach((node) => node.id !== from && node.receiveSignal(at)),
       kill: (node, why) => this.#kill(node, why),
     };
+    this.#pullers = pulls
+      ? new SimulatedPullers({
+          ...{ random: new RandomSource(seed + 5_000_000), virtualTime, endpoints },
+          hosts: destinations.hosts.slice(0, 2),
+          accounts: () => [...storage.tables.accounts.keys()],
+          openNodes: () => this.#nodes.filter((node) => !node.closed),
+          checker: this.#checker,
+        })
+      : null;
     this.#clients = new SimulatedClients({
       cluster: this.#cluster,
       random,
@@ -188,6 +220,7 @@ class Simulation {
     for (let started = 0; started < count; started++) this.#startNode();
     await this.#runFor(second);
     await this.#createAccounts();
+    this.#pullers?.start();
     const { hosts } = this.#cluster.destinations;
     const { quota } = this.#cluster;
     const setQuota =
@@ -225,6 +258,7 @@ class Simulation {
     this.#isQuiet = true;
     Object.assign(this.#cluster.faults, noFaults);
     this.#cluster.endpoints.failure = 0;
+    if (this.#pullers) this.#pullers.isCalm = true;
     this.#cluster.meetings.often = 0;
     this.#virtualTime.note("calm");
     await this.#runFor(600 * second);
@@ -238,6 +272,7 @@ class Simulation {
     // Clears the last waitlists and timers.
     await this.#runFor(60 * second);
     this.#checker.checkQuiet();
+    if (this.#pullers) this.#pullers.isOver = true;
   }
 
   async #untilFinished(max: Millis): Promise<void> {

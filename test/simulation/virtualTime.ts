@@ -1,5 +1,5 @@
 import type { Millis } from "../../src/engine/core/values/basics.ts";
-import type { Clock } from "../../src/engine/clock/clock.ts";
+import type { AlarmClock } from "../../src/engine/clock/clock.ts";
 import type { RandomSource } from "./randomSource.ts";
 
 /** A scheduled event. It does not happen if its owner has died. */
@@ -88,7 +88,7 @@ export class VirtualTime {
 export const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 /** The clock of one node. It may be wrong and jump, but sleeps for the right time. */
-export class NodeClock implements Clock {
+export class NodeClock implements AlarmClock {
   clockOffset: Millis = 0;
   readonly #virtualTime: VirtualTime;
   readonly #owner: string;
@@ -100,6 +100,10 @@ export class NodeClock implements Clock {
 
   now(): Millis {
     return this.#virtualTime.now + this.clockOffset;
+  }
+
+  alarm(delay: Millis, callback: () => void): () => void {
+    return this.#virtualTime.after(delay, { owner: this.#owner, what: "alarm" }, callback);
   }
 
   sleep(until: Millis, wake: AbortSignal): Promise<void> {

@@ -10,6 +10,8 @@ export type Session = {
   expiresAt: number | null;
   operator: boolean;
   hasOperator: boolean;
+  /** The version of the server. Null before a login. */
+  version: string | null;
 };
 
 /** A login: one of these. */

@@ -6,14 +6,18 @@ import { Field, useAction } from "../parts/dialog.tsx";
 import { Button } from "../parts/basics.tsx";
 import { readField } from "../parts/words.ts";
 import { Mark } from "../shell/brand.tsx";
+import { operatorPlace } from "../shell/places.ts";
 
 const ways = ["Account", "Token", "Operator"] as const;
 type Way = (typeof ways)[number];
 
+/** Reports whether the page of the operator was asked for. */
+const isAtOperator = (): boolean => location.pathname.endsWith(operatorPlace.to);
+
 /** The login: with an account's password, a token, or the operator's password. */
 export function LoginPage() {
   const { session, setSession } = useSession();
-  const [way, setWay] = useState<Way>("Account");
+  const [way, setWay] = useState<Way>(session.hasOperator && isAtOperator() ? "Operator" : "Account");
   const { isBusy, error, run, clear } = useAction();
   const submit = (event: SyntheticEvent<HTMLFormElement>): void => {
     event.preventDefault();

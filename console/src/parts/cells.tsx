@@ -38,11 +38,22 @@ export const MessageCell = ({ id, method, url, label, children }: MessageCellPro
   />
 );
 
+/** Why a delivery of a run has no response: its endpoint posted the next step before it responded. */
+export const settledText = "settled by its next step";
+
+/** Returns the error of an attempt, or nothing if it has only the status, which is shown already. */
+export const withoutStatus = (
+  error: string | null | undefined,
+  status: number | undefined,
+): string | undefined =>
+  status !== undefined && error?.endsWith(` status ${status}`) ? undefined : (error ?? undefined);
+
 /** A response, or the reason why there is none. */
 type Responded = {
   responseStatus?: number | undefined;
   error?: string | null | undefined;
   responseBody?: string | undefined;
+  settledBy?: "step" | undefined;
 };
 
 /** Returns the column with the last response. `isGood` reports whether a row is not a failure. */
@@ -58,7 +69,7 @@ export const responseColumn = <Row extends Responded>(
           {row.responseStatus !== undefined && (
             <b className={isGood(row) ? undefined : "code-bad"}>{row.responseStatus}</b>
           )}
-          <Shortened text={row.error} />
+          <Shortened text={row.settledBy ? settledText : withoutStatus(row.error, row.responseStatus)} />
         </>
       }
       second={<Shortened text={row.responseBody} />}

@@ -1,8 +1,10 @@
 import { useLocation, useNavigate, useSearch } from "@tanstack/react-router";
 import { Plus, Search, X } from "lucide-react";
 import type { SyntheticEvent } from "react";
-import { use, useEffect, useRef, useState } from "react";
+import { use, useState } from "react";
 import { Icon } from "./basics.tsx";
+import { PopButton } from "./popButton.tsx";
+import { SavedMenu } from "./savedMenu.tsx";
 import { SearchContext } from "../shell/search.ts";
 import { readField } from "./words.ts";
 import { Visible } from "./visible.tsx";
@@ -101,6 +103,7 @@ export function FilterBar({
         </span>
       ))}
       <AddFilter fields={fields.filter(({ name }) => values[name] === undefined)} set={set} />
+      <SavedMenu values={values} />
     </>
   );
 }
@@ -108,46 +111,12 @@ export function FilterBar({
 type AddFilterProps = { fields: readonly FilterField[]; set: Filters["set"] };
 
 /** Adds a filter by its name and its value. */
-function AddFilter({ fields, set }: AddFilterProps) {
-  const [isOpen, setIsOpen] = useState(false);
-  const place = useRef<HTMLSpanElement>(null);
-  const button = useRef<HTMLButtonElement>(null);
-  useEffect(() => {
-    if (!isOpen) return;
-    const close = (event: Event): void => {
-      const isOutside = event.target instanceof Node && !place.current?.contains(event.target);
-      const isEscape = event instanceof KeyboardEvent && event.key === "Escape";
-      if (isOutside || isEscape) setIsOpen(false);
-      if (isEscape) button.current?.focus();
-    };
-    document.addEventListener("pointerdown", close);
-    document.addEventListener("keydown", close);
-    return () => {
-      document.removeEventListener("pointerdown", close);
-      document.removeEventListener("keydown", close);
-    };
-  }, [isOpen]);
-  if (fields.length === 0) return null;
-  const done = (): void => {
-    setIsOpen(false);
-    button.current?.focus();
-  };
-  return (
-    <span className="pop-place" ref={place}>
-      <button
-        type="button"
-        ref={button}
-        className="btn sm ghost"
-        aria-expanded={isOpen}
-        onClick={() => setIsOpen(!isOpen)}
-      >
-        <Icon of={Plus} />
-        Filter
-      </button>
-      {isOpen && <FilterForm fields={fields} set={set} close={done} />}
-    </span>
+const AddFilter = ({ fields, set }: AddFilterProps) =>
+  fields.length === 0 ? null : (
+    <PopButton icon={Plus} text="Filter">
+      {(close) => <FilterForm fields={fields} set={set} close={close} />}
+    </PopButton>
   );
-}
 
 function FilterForm({ fields, set, close }: AddFilterProps & { close(): void }) {
   const [name, setName] = useState("");

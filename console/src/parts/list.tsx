@@ -1,7 +1,11 @@
 import type { ReactNode } from "react";
+import { Button } from "./basics.tsx";
+import { download } from "./download.ts";
+import { toCsvFile, toJsonFile } from "./exportRows.ts";
 import { Pager, useFilters } from "./filters.tsx";
 import { Panel } from "./panel.tsx";
-import type { Column } from "./table.tsx";
+import { useSorting } from "./sorting.ts";
+import type { Choice, Column } from "./table.tsx";
 import { Table } from "./table.tsx";
 import { formatMany } from "./words.ts";
 
@@ -29,12 +33,42 @@ type ListPanelProps<Row> = {
   /** The number of rows that wait until the person asks for them. */
   newCount?: number;
   showNew?: () => void;
+  /** With it, rows can be chosen. */
+  choice?: Choice | undefined;
+};
+
+/** Buttons that save the listed rows, as the API has them. */
+const ExportButtons = ({ label, rows }: { label: string; rows: readonly unknown[] }) => {
+  const name = label.toLowerCase().replaceAll(/[^a-z]+/g, "-");
+  return (
+    <span className="actions only-wide">
+      <Button
+        kind="ghost"
+        isSmall
+        aria-label={`Save as CSV: ${label}`}
+        onClick={() => download(toCsvFile(rows), `${name}.csv`)}
+      >
+        CSV
+      </Button>
+      <Button
+        kind="ghost"
+        isSmall
+        aria-label={`Save as JSON: ${label}`}
+        onClick={() => download(toJsonFile(rows), `${name}.json`)}
+      >
+        JSON
+      </Button>
+    </span>
+  );
 };
 
 /** A list in a panel: its rows, or why there are none, and the way to the next page. */
 export function ListPanel<Row>(props: ListPanelProps<Row>) {
-  const { label, title, sub, end, rows, empty, words, cursor, foot, newCount = 0, showNew } = props;
+  const { label, title, sub, end, empty, words, cursor, foot, newCount = 0, showNew } = props;
   const { values } = useFilters();
+  // Only a list that is loaded as a whole can be sorted here.
+  const isWhole = cursor === undefined && values["cursor"] === undefined;
+  const { rows, sorting } = useSorting(isWhole ? props.columns : [], props.rows);
   // A page can be empty, and still have one before it.
   const hasFoot = rows.length > 0 || cursor !== undefined || values["cursor"] !== undefined;
   const { columns, keyOf, nameOf, open, openKey, className = "two cards" } = props;
@@ -48,6 +82,7 @@ export function ListPanel<Row>(props: ListPanelProps<Row>) {
         hasFoot && (
           <>
             {foot ?? (words && <span role="status">{formatMany(rows.length, ...words)}</span>)}
+            {rows.length > 0 && <ExportButtons label={label} rows={rows} />}
             <Pager cursor={cursor} />
           </>
         )
@@ -69,6 +104,8 @@ export function ListPanel<Row>(props: ListPanelProps<Row>) {
           keyOf={keyOf}
           nameOf={nameOf}
           openKey={openKey}
+          sorting={sorting}
+          choice={props.choice}
           {...(open && { open })}
         />
       )}

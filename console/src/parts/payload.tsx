@@ -2,6 +2,7 @@ import { Download, Eye } from "lucide-react";
 import { useMemo, useState } from "react";
 import { Button, CopyButton, Icon } from "./basics.tsx";
 import { countHidden } from "./hidden.ts";
+import { download } from "./download.ts";
 import type { JsonLine, Token } from "./jsonText.ts";
 import { formatJson, readLink } from "./jsonText.ts";
 import { Visible } from "./visible.tsx";
@@ -48,7 +49,7 @@ export function Payload({ text, base64, label, isCut = false }: PayloadProps) {
             isSmall
             icon={Download}
             label={`Download: ${label}`}
-            onClick={() => download(bytes)}
+            onClick={() => download(bytes, "body.bin")}
           />
         </span>
       </header>
@@ -130,16 +131,6 @@ function toHex(bytes: Uint8Array): string[] {
     lines.push(`${at.toString(16).padStart(6, "0")}  ${hex.padEnd(47)}  ${text}`);
   }
   return lines;
-}
-
-/** Saves bytes as a file that no program opens by itself. */
-function download(bytes: Uint8Array<ArrayBuffer>, name = "body.bin"): void {
-  const url = URL.createObjectURL(new Blob([bytes], { type: "application/octet-stream" }));
-  const link = document.createElement("a");
-  link.href = url;
-  link.download = name;
-  link.click();
-  URL.revokeObjectURL(url);
 }
 
 /** The headers of a request or a response, as text. */

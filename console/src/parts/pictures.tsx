@@ -51,6 +51,9 @@ export type Series = {
   values: readonly (number | null)[];
 };
 
+/** A mark at a part of the width, from 0 to 1: something changed then. */
+export type ChartMark = { part: number; kind: string; text: string };
+
 const height = 176;
 const width = 960;
 
@@ -62,14 +65,16 @@ export function Chart({
   label,
   series,
   times,
+  marks = [],
 }: {
   label: string;
   series: readonly Series[];
   times: readonly string[];
+  marks?: readonly ChartMark[];
 }) {
   const top = niceTop(Math.max(1, ...times.map((_, at) => Math.max(...sums(series, at)))));
   const ticks = [4, 3, 2, 1, 0].map((part) => (top * part) / 4);
-  const marks = [0, 0.25, 0.5, 0.75, 1].map((part) => times[Math.round((times.length - 1) * part)] ?? "");
+  const labels = [0, 0.25, 0.5, 0.75, 1].map((part) => times[Math.round((times.length - 1) * part)] ?? "");
   return (
     <div className="chart">
       <div className="y" aria-hidden="true">
@@ -84,11 +89,20 @@ export function Chart({
         {series.map((one, index) => (
           <Drawn key={one.name} series={series} index={index} top={top} />
         ))}
+        {marks.map(({ part, kind, text }, at) => (
+          <path
+            key={at}
+            className={`ch-line dash ${kind === "pause" ? "warn" : "gate"}`}
+            d={`M${(width * part).toFixed(1)} 0V${height}`}
+          >
+            <title>{text}</title>
+          </path>
+        ))}
       </svg>
       <div className="x" aria-hidden="true">
-        {marks.map((mark, at) => (
+        {labels.map((text, at) => (
           <span key={at} className={at % 2 === 1 ? "only-wide" : undefined}>
-            {mark}
+            {text}
           </span>
         ))}
       </div>
@@ -142,17 +156,21 @@ function Drawn({ series, index, top }: { series: readonly Series[]; index: numbe
     const toX = (at: number): string => (at * step).toFixed(1);
     return listStretches(one.values, begin).map(({ from, values }) => {
       // A single value is a line of one step, because a point cannot be seen.
-      const around = values.length === 1 ? [from - 0.5, from + 0.5] : values.map((_, at) => from + at);
+      const last = one.values.length - 1;
+      const around =
+        values.length === 1
+          ? [Math.max(0, from - 0.5), Math.min(last, from + 0.5)]
+          : values.map((_, at) => from + at);
       const line = around
         .map((at, index) => `${toX(at)} ${toY(values[index] ?? values[0] ?? 0).toFixed(1)}`)
         .join("L");
       return (
         <g key={from}>
           <path
-            className="ch-area"
+            className={`ch-area ${one.dot}`}
             d={`M${line}L${toX(around.at(-1) ?? 0)} ${height}H${toX(around[0] ?? 0)}Z`}
           />
-          <path className="ch-line" d={`M${line}`} />
+          <path className={`ch-line ${one.dot}`} d={`M${line}`} />
         </g>
       );
     });

@@ -1,10 +1,29 @@
+import { ArrowDown, ArrowUp } from "lucide-react";
 import type { ReactNode, RefObject } from "react";
 import { memo, useCallback, useEffect, useRef, useState } from "react";
 import { isTyping } from "../shell/shortcuts.tsx";
+import { Icon } from "./basics.tsx";
 import { showHidden } from "./hidden.ts";
 
-/** One column. `className` sets its width, its side, and when it disappears as the table gets narrow. */
-export type Column<Row> = { head: ReactNode; className?: string; cell(row: Row): ReactNode };
+/**
+ * One column. `className` sets its width, its side, and when it disappears as the table gets narrow. `sortBy`
+ * is that by which a press on the head sorts the rows of a list that is loaded as a whole.
+ */
+export type Column<Row> = {
+  head: ReactNode;
+  className?: string;
+  sortBy?(row: Row): number | string;
+  cell(row: Row): ReactNode;
+};
+
+/** The order of a table: the head of the column, and how to change it. Null: the order of the page. */
+export type Sorting = {
+  order: { head: string; isDescending: boolean } | null;
+  sortBy(head: string): void;
+};
+
+/** The rows that the person has chosen, by their keys. */
+export type Choice = { keys: ReadonlySet<string>; toggle(key: string): void };
 
 type TableProps<Row> = {
   label: string;
@@ -18,6 +37,9 @@ type TableProps<Row> = {
   /** The key of the row that is open. */
   openKey?: string | undefined;
   className?: string;
+  sorting?: Sorting | undefined;
+  /** With it, rows can be chosen: by `x`, or by the box at the beginning of a row. */
+  choice?: Choice | undefined;
 };
 
 /**
@@ -25,7 +47,18 @@ type TableProps<Row> = {
  * which only the keyboard and a screen reader find.
  */
 export function Table<Row>(props: TableProps<Row>) {
-  const { label, columns, rows, keyOf, nameOf = keyOf, open, openKey, className = "" } = props;
+  const {
+    label,
+    columns,
+    rows,
+    keyOf,
+    nameOf = keyOf,
+    open,
+    openKey,
+    className = "",
+    sorting,
+    choice,
+  } = props;
   const body = useRef<HTMLTableSectionElement>(null);
   const cursor = useCursor(props, body);
   const latest = useRef(props);
@@ -34,16 +67,26 @@ export function Table<Row>(props: TableProps<Row>) {
     const row = latest.current.rows[at];
     if (row !== undefined) latest.current.open?.(row);
   }, []);
+  const toggle = useCallback((key: string): void => latest.current.choice?.toggle(key), []);
   return (
     <div className="wrap">
       <table className={`table ${className}`} aria-label={label}>
         <thead>
           <tr>
-            {columns.map(({ head, className: name }, at) => (
-              <th key={at} className={name} scope="col">
-                {head}
+            {choice && (
+              <th className="pick" scope="col">
+                <span className="vh">Chosen</span>
               </th>
-            ))}
+            )}
+            {columns.map(({ head, className: name, sortBy }, at) =>
+              sortBy && sorting && typeof head === "string" ? (
+                <SortedHead key={at} head={head} className={name} sorting={sorting} />
+              ) : (
+                <th key={at} className={name} scope="col">
+                  {head}
+                </th>
+              ),
+            )}
           </tr>
         </thead>
         <tbody ref={body}>
@@ -54,11 +97,14 @@ export function Table<Row>(props: TableProps<Row>) {
                 key={key}
                 row={row}
                 at={at}
-                name={open && showHidden(nameOf(row))}
+                name={showHidden(nameOf(row))}
                 columns={columns}
                 isCursor={at === cursor}
                 isOpen={key === openKey}
                 open={open ? openAt : undefined}
+                choiceKey={choice && key}
+                isChosen={choice?.keys.has(key) ?? false}
+                toggle={toggle}
               />
             );
           })}
@@ -68,25 +114,46 @@ export function Table<Row>(props: TableProps<Row>) {
   );
 }
 
+type SortedHeadProps = { head: string; className: string | undefined; sorting: Sorting };
+
+/** The head of a column that sorts the table. */
+function SortedHead({ head, className, sorting: { order, sortBy } }: SortedHeadProps) {
+  const isDescending = order?.head === head ? order.isDescending : null;
+  const sorted = isDescending === null ? undefined : isDescending ? "descending" : "ascending";
+  return (
+    <th className={className} scope="col" aria-sort={sorted}>
+      <button type="button" className="sort" title={`Sort by ${head}`} onClick={() => sortBy(head)}>
+        {head}
+        {isDescending !== null && <Icon of={isDescending ? ArrowDown : ArrowUp} size="s" />}
+      </button>
+    </th>
+  );
+}
+
 type TableRowProps = {
   row: unknown;
   at: number;
-  /** The name of a row that opens. */
-  name: string | undefined;
+  /** The name of the row for a screen reader. */
+  name: string;
   columns: readonly Column<unknown>[];
   isCursor: boolean;
   isOpen: boolean;
   open: ((at: number) => void) | undefined;
+  /** The key of a row that can be chosen. */
+  choiceKey: string | undefined;
+  isChosen: boolean;
+  toggle(key: string): void;
 };
 
 /** A row. It is drawn again only if it changes, so that a long table responds to every key at once. */
-const TableRow = memo(({ row, at, name, columns, isCursor, isOpen, open }: TableRowProps) => (
+const TableRow = memo(({ row, at, name, columns, isCursor, isOpen, open, ...choice }: TableRowProps) => (
   <tr
     className={isCursor || isOpen ? "cursor" : undefined}
     aria-selected={isOpen || undefined}
     onClick={(event) => open && !isControl(event.target) && open(at)}
     data-opens={open ? "" : undefined}
   >
+    {choice.choiceKey !== undefined && <PickCell name={name} {...choice} choiceKey={choice.choiceKey} />}
     {columns.map(({ head, cell, className }, column) => (
       <td key={column} className={className} {...(typeof head === "string" && { "data-head": head })}>
         {column === 0 && open && (
@@ -98,6 +165,23 @@ const TableRow = memo(({ row, at, name, columns, isCursor, isOpen, open }: Table
   </tr>
 ));
 
+type PickProps = { name: string; choiceKey: string; isChosen: boolean; toggle(key: string): void };
+
+/** The box that chooses a row. */
+const PickCell = ({ name, choiceKey, isChosen, toggle }: PickProps) => (
+  <td className="pick">
+    <label>
+      <input
+        className="check"
+        type="checkbox"
+        aria-label={`Choose ${name}`}
+        checked={isChosen}
+        onChange={() => toggle(choiceKey)}
+      />
+    </label>
+  </td>
+);
+
 /** Reports whether a press on a row is meant for a button or another control in it. */
 export const isControl = (target: EventTarget): boolean =>
   target instanceof Element &&
@@ -105,12 +189,12 @@ export const isControl = (target: EventTarget): boolean =>
 
 /** Moves a cursor over the rows by the keyboard. Returns the index of its row, or -1. */
 function useCursor<Row>(
-  { rows, keyOf, open, openKey }: TableProps<Row>,
+  { rows, keyOf, open, openKey, choice }: TableProps<Row>,
   body: RefObject<HTMLTableSectionElement | null>,
 ): number {
   const [at, setAt] = useState(-1);
-  const latest = useRef({ rows, keyOf, open, openKey, at });
-  latest.current = { rows, keyOf, open, openKey, at };
+  const latest = useRef({ rows, keyOf, open, openKey, choice, at });
+  latest.current = { rows, keyOf, open, openKey, choice, at };
   useEffect(() => {
     const act = (event: KeyboardEvent): void => {
       if (event.metaKey || event.ctrlKey || event.altKey || isTyping(event)) return;
@@ -127,6 +211,10 @@ function useCursor<Row>(
         const shown = body.current?.rows[next];
         shown?.scrollIntoView({ block: "nearest" });
         shown?.querySelector<HTMLElement>(".row-open")?.focus({ preventScroll: true });
+      } else if (event.key === "x" && now.choice) {
+        // The row at the cursor, or the row that is open beside the list.
+        const chosen = row ?? now.rows.find((one) => now.keyOf(one) === now.openKey);
+        if (chosen !== undefined) now.choice.toggle(now.keyOf(chosen));
       } else if (event.key === "Enter" && row !== undefined && !isControl(event.target ?? document))
         now.open?.(row);
     };

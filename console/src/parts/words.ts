@@ -60,9 +60,9 @@ const millisClock = new Intl.DateTimeFormat("en-GB", {
 /** Returns a time of day with its milliseconds. */
 export const formatTimeOfDay = (time: number): string => millisClock.format(time);
 
-/** Returns a time of day, with the date if it is not near `now`. */
+/** Returns a time of day, with the date if it is half a day away: the same time tomorrow is not now. */
 export const formatClock = (time: number, now: number): string =>
-  Math.abs(now - time) < day ? clock.format(time) : dayAndClock.format(time);
+  Math.abs(now - time) < day / 2 ? clock.format(time) : dayAndClock.format(time);
 
 /** Returns a time exactly, for a title. */
 export const formatExact = (time: number): string => exact.format(time);
@@ -75,10 +75,13 @@ export const formatAhead = (time: number, now: number): string | null =>
   time - now < day ? formatRelative(time, now) : null;
 
 /** Returns how long ago or ahead a time is, up to a day, and then its date. */
-export function formatRelative(time: number, now: number): string {
+export const formatRelative = (time: number, now: number): string =>
+  Math.abs(time - now) < day ? formatDistance(time, now) : dayAndClock.format(time);
+
+/** Returns how long ago or ahead a time is. */
+export function formatDistance(time: number, now: number): string {
   const distance = time - now;
   if (Math.abs(distance) < second) return "now";
-  if (Math.abs(distance) >= day) return dayAndClock.format(time);
   return distance > 0 ? `in ${formatSpan(distance)}` : `${formatSpan(-distance)} ago`;
 }
 

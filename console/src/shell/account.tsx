@@ -1,22 +1,46 @@
 import { useQueryClient } from "@tanstack/react-query";
-import { LogOut } from "lucide-react";
+import { useNavigate } from "@tanstack/react-router";
+import { LogOut, ShieldCheck } from "lucide-react";
 import { useRead } from "../api/queries.ts";
 import { logIn, logOut, useSession } from "../api/session.ts";
 import { Button, Time } from "../parts/basics.tsx";
 import { Dialog, useAction } from "../parts/dialog.tsx";
 import { Refused } from "../parts/trouble.tsx";
+import { operatorPlace } from "./places.ts";
 
-/** The account of the session: its rights, a switch for the operator, and the log-out. */
-export function AccountMenu({ isOpen, close }: { isOpen: boolean; close(): void }) {
+/** Ends the session, which shows the login. */
+function useLeave(): { error: unknown; isBusy: boolean; leave(): Promise<boolean> } {
   const { session, setSession } = useSession();
   const client = useQueryClient();
   const { error, isBusy, run } = useAction();
-  const leave = (): void =>
-    void run(async () => {
+  const leave = (): Promise<boolean> =>
+    run(async () => {
       const ended = await logOut();
       client.clear();
       setSession({ ...ended, hasOperator: session.hasOperator });
     });
+  return { error, isBusy, leave };
+}
+
+/** Ends the session and shows the login of the operator. */
+export function OperatorLogin() {
+  const navigate = useNavigate();
+  const { isBusy, leave } = useLeave();
+  const open = async (): Promise<void> => {
+    await navigate({ to: operatorPlace.to });
+    await leave();
+  };
+  return (
+    <Button icon={ShieldCheck} onClick={() => void open()} disabled={isBusy}>
+      Log in as operator
+    </Button>
+  );
+}
+
+/** The account of the session: its rights, a switch for the operator, and the log-out. */
+export function AccountMenu({ isOpen, close }: { isOpen: boolean; close(): void }) {
+  const { session } = useSession();
+  const { error, isBusy, leave } = useLeave();
   const rights =
     session.rights === "all" ? "everything" : session.rights === "read" ? "read" : session.rights?.join(", ");
   return (
@@ -44,7 +68,8 @@ export function AccountMenu({ isOpen, close }: { isOpen: boolean; close(): void 
         <Refused error={error} />
       </div>
       <footer>
-        <Button icon={LogOut} onClick={leave} disabled={isBusy}>
+        {session.hasOperator && !session.operator && <OperatorLogin />}
+        <Button icon={LogOut} onClick={() => void leave()} disabled={isBusy}>
           Log out
         </Button>
       </footer>

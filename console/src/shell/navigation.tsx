@@ -3,6 +3,7 @@ import { BookOpen, ChevronDown, CircleQuestionMark, Sun } from "lucide-react";
 import type { ReactNode } from "react";
 import { useEffect, useRef, useState } from "react";
 import { consoleBase } from "../api/client.ts";
+import { pace, useRead } from "../api/queries.ts";
 import { useSession } from "../api/session.ts";
 import { Button, Icon } from "../parts/basics.tsx";
 import { AccountMenu } from "./account.tsx";
@@ -13,6 +14,7 @@ import type { Place } from "./places.ts";
 import { operatorPlace, places } from "./places.ts";
 import { toggleTheme } from "./theme.ts";
 import { Visible } from "../parts/visible.tsx";
+import { formatMany } from "../parts/words.ts";
 
 /** The navigation: all pages, the account, help and the theme. */
 export function Navigation({ help, isOpen, close }: { help(): void; isOpen: boolean; close(): void }) {
@@ -67,6 +69,7 @@ export function Navigation({ help, isOpen, close }: { help(): void; isOpen: bool
           Documentation
         </a>
       </div>
+      <Version />
       <div className="side-foot">
         <Person />
         <Button kind="ghost" isSmall icon={CircleQuestionMark} label="Keys (?)" onClick={help} />
@@ -123,6 +126,23 @@ function Account() {
       </button>
       <AccountMenu isOpen={isOpen} close={() => setIsOpen(false)} />
     </>
+  );
+}
+
+/** The version of the server and, for the operator, how many servers run. */
+function Version() {
+  const { session } = useSession();
+  const found = useRead("GET /v2/admin/nodes", {}, { every: pace.slow, enabled: session.operator });
+  const running = found.data?.nodes.filter(({ state }) => state === "running" || state === "unknown").length;
+  return (
+    session.version !== null && (
+      <p className="side-version">
+        <span className="ellipsis">
+          <Visible text={session.version} />
+        </span>
+        {running !== undefined && `, ${formatMany(running, "node")}`}
+      </p>
+    )
   );
 }
 

@@ -50,8 +50,9 @@ export const commandKey = /Mac|iP/.test(navigator.platform) ? "⌘" : "Ctrl";
 const keys: readonly (readonly [keys: string, does: string])[] = [
   [`${commandKey} K`, "search, or paste an id of any kind"],
   ["/", "filter the list"],
-  ["j k", "move in a list"],
+  ["j k", "move in a list, also while a row is open"],
   ["Enter", "open the row"],
+  ["x", "choose the row for a bulk action"],
   ["Esc", "close"],
   ["f", "next failure in a timeline"],
   ["p", "pause updates"],

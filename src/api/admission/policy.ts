@@ -20,6 +20,7 @@ import { createAccessCounters } from "../auth/accessCounters.ts";
 import type { BodyOwner } from "../http/requestBodyLimits.ts";
 import { RequestBodyLimits, maxReservedBytes } from "../http/requestBodyLimits.ts";
 import { ResponseLimits } from "../http/responseLimits.ts";
+import { findAttempt } from "../publishing/attempt.ts";
 import { assertHook, parseHookParams } from "../publishing/hookUrl.ts";
 import { findSourceBySecret } from "../publishing/sourceUrl.ts";
 import { assertOperator } from "../route/operator.ts";
@@ -60,6 +61,8 @@ export type Credentials = {
   address: string | null;
   /** Returns the value of a header. Absent if the page that sent the request was already checked. */
   header?: PageRequest["header"];
+  /** The token of an attempt. Only its route reads it. */
+  attemptToken?: string | undefined;
   /** Present if the request may belong to a session of the console, or is for a route of the console. */
   browser?: BrowserRequest | undefined;
 };
@@ -173,6 +176,11 @@ export class AdmissionPolicy {
         const named = parseHookParams(params);
         return assertHook(store, named).then(() => ({ ...nobody, sender: named.userId }));
       }
+      case "attempt":
+        return findAttempt(store, credentials.attemptToken).then(({ account }) => ({
+          ...nobody,
+          sender: account,
+        }));
       case "account":
         if (route.takesTokens && /^bearer /i.test(authorization ?? ""))
           return this.#bearer

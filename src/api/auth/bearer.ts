@@ -6,7 +6,10 @@ import { type Scope, type Token, toScope } from "../../engine/core/model/rights.
 import type { Millis } from "../../engine/core/values/basics.ts";
 import { Refusal } from "../../engine/core/values/errors.ts";
 import type { Store } from "../../engine/store/store.ts";
+import { findRevoked } from "../../engine/core/accounts/revokedTokens.ts";
 import type { AttemptOrigin, Attempts } from "./lockout.ts";
+import type { RefusedToken } from "./tokenRefusal.ts";
+import { TokenRefusal } from "./tokenRefusal.ts";
 import { parseAccountId, hashToken, isSameSecret, makeReadOnlyToken } from "./token.ts";
 import { BoundedMap } from "../../engine/core/caches/boundedMap.ts";
 import { minute, second } from "../../engine/core/values/time.ts";
@@ -84,11 +87,13 @@ export function createAuthenticator({ store, now }: { store: Store; now(): Milli
   const prove = async (bearer: string | undefined, tokens: RequestTokens): Promise<Proof> => {
     const { parameter, from, attempts, isFresh } = tokens;
     const byHeader = bearer === undefined ? null : await tokenCache.find(bearer, isFresh);
-    if (byHeader && bearer !== undefined) return { ...byHeader, by: "header", token: bearer };
+    if (isHolder(byHeader) && bearer !== undefined) return { ...byHeader, by: "header", token: bearer };
     const byQuery = parameter === null ? null : await tokenCache.find(parameter, isFresh);
-    if (byQuery && parameter !== null) return { ...byQuery, by: "query", token: parameter };
+    if (isHolder(byQuery) && parameter !== null) return { ...byQuery, by: "query", token: parameter };
     if (bearer === undefined && parameter === null) throw new Refusal("unauthorized", missingTokenMessage);
-    throw attempts.recordFailure(from(), new Refusal("unauthorized", unknownTokenMessage));
+    const refused = [byHeader, byQuery].find(isRefused);
+    const refusal = attempts.recordFailure(from(), new Refusal("unauthorized", unknownTokenMessage));
+    throw refused ? new TokenRefusal(refusal, refused) : refusal;
   };
   return {
     getCached: (authorization) => {
@@ -113,11 +118,30 @@ const unknownTokenMessage =
 const missingTokenMessage =
   "token: missing; send the header Authorization: Bearer <token>, or the query parameter svc_token";
 
+/** Reports whether a request was refused because it has no token. */
+export const isWithoutToken = (error: unknown): boolean =>
+  error instanceof Refusal && error.message === missingTokenMessage;
+
 /**
  * The account of a token and its rights. `usedToken`: present if the token has its own scope; has the last
  * use of the token as far as this node knows.
  */
 type Holder = Pick<Proof, "account" | "right"> & { usedToken?: Pick<Token, "account" | "id" | "usedAt"> };
+
+/** The holder of a token. If it has none: what is known of the token, or null if it names no account. */
+type Found = Holder | RefusedToken | null;
+
+const isHolder = (found: Found): found is Holder => found !== null && "right" in found;
+const isRefused = (found: Found): found is RefusedToken => found !== null && !isHolder(found);
+
+/** Returns what is known of a token without a holder. `named` is the account that the token names. */
+function describeRefused(named: Account | null, tokenHash: string): RefusedToken | null {
+  if (!named || named.deletedAt !== undefined) return null;
+  const revoked = findRevoked(named, tokenHash);
+  return revoked
+    ? { account: named.id, id: revoked.id, reason: "revoked" }
+    : { account: named.id, id: "unknown", reason: "unauthorized" };
+}
 
 /** Caches valid tokens only, so a new token is valid at once. */
 class TokenCache {
@@ -131,7 +155,7 @@ class TokenCache {
    */
   readonly #hashes = new BoundedMap<string, string>(maxCachedTokens);
   /** Look-ups in flight. All requests with one token share one look-up. */
-  readonly #pending = new Map<string, Promise<Holder | null>>();
+  readonly #pending = new Map<string, Promise<Found>>();
   /**
    * Incremented when the cache is cleared. A look-up that began before the cache was cleared is out of date
    * and must not be cached.
@@ -175,17 +199,17 @@ class TokenCache {
   }
 
   /**
-   * Returns the holder of a token, from the cache unless `isFresh`, or from the store. Returns null if the
-   * token is unknown. Throws `Refusal`: "unavailable" if the storage does not answer and no recent look-up is
-   * cached.
+   * Returns the holder of a token, from the cache unless `isFresh`, or from the store. If there is none,
+   * returns what is known of the token, or null if it names no account. Throws `Refusal`:
+   * "unavailable" if the storage does not answer and no recent look-up is cached.
    */
-  async find(token: string, isFresh: boolean): Promise<Holder | null> {
+  async find(token: string, isFresh: boolean): Promise<Found> {
     const tokenHash = hashToken(token);
     const known = isFresh ? null : this.get(tokenHash);
     if (known) return known;
     try {
       const found = await this.#lookUpOnce(token, tokenHash);
-      return found && this.#checkHolder(found);
+      return isHolder(found) ? this.#checkHolder(found) : found;
     } catch (error) {
       const recent =
         error instanceof Refusal && error.code === "unavailable"
@@ -196,7 +220,7 @@ class TokenCache {
     }
   }
 
-  #lookUpOnce(token: string, tokenHash: string): Promise<Holder | null> {
+  #lookUpOnce(token: string, tokenHash: string): Promise<Found> {
     const asking = this.#pending.get(tokenHash);
     if (asking) return asking;
     const lookUp = this.#lookUpAndCache(token, tokenHash).finally(() => {
@@ -206,13 +230,13 @@ class TokenCache {
     return lookUp;
   }
 
-  async #lookUpAndCache(token: string, tokenHash: string): Promise<Holder | null> {
+  async #lookUpAndCache(token: string, tokenHash: string): Promise<Found> {
     const generation = this.#generation;
     const holder = await this.#lookUp(token, tokenHash);
     if (generation !== this.#generation) return holder;
-    if (!holder) {
+    if (!isHolder(holder)) {
       this.#cached.delete(tokenHash);
-      return null;
+      return holder;
     }
     this.#cached.renew(tokenHash, { holder, at: this.#now() });
     return holder;
@@ -222,7 +246,7 @@ class TokenCache {
    * Looks up a token in the store. A token that is not stored may be the read-only token of the account that
    * it names.
    */
-  async #lookUp(token: string, tokenHash: string): Promise<Holder | null> {
+  async #lookUp(token: string, tokenHash: string): Promise<Found> {
     const { read } = this.#store;
     const account = await read.accountByToken(tokenHash);
     if (account) return isSameSecret(account.token, token) ? { account, right: "all" } : null;
@@ -234,7 +258,7 @@ class TokenCache {
     const owner = scoped && (scoped.account === named?.id ? named : await read.account(scoped.account));
     return scoped && owner && owner.deletedAt === undefined
       ? { account: owner, right: toScope(scoped), usedToken: scoped }
-      : null;
+      : describeRefused(named, tokenHash);
   }
 
   /**
@@ -245,11 +269,11 @@ class TokenCache {
     const { right, usedToken } = holder;
     if (usedToken === undefined || typeof right !== "object") return holder;
     const now = this.#now();
-    if (right.expiresAt !== null && right.expiresAt <= now)
-      throw new Refusal(
-        "unauthorized",
-        `token: expired at ${new Date(right.expiresAt).toISOString()}; create another`,
-      );
+    if (right.expiresAt !== null && right.expiresAt <= now) {
+      const message = `token: expired at ${new Date(right.expiresAt).toISOString()}; create another`;
+      const { account, id } = usedToken;
+      throw new TokenRefusal(new Refusal("unauthorized", message), { account, id, reason: "expired" });
+    }
     if (!shouldNoteUse(usedToken, now)) return holder;
     holder.usedToken = { ...usedToken, usedAt: now };
     // The request succeeds even if the use could not be recorded.

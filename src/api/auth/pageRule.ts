@@ -4,10 +4,10 @@ import { assertOwnHost, hasSameName, isLoopback } from "./ownHosts.ts";
 
 /**
  * Who may use a route: the holder of a token, of an account's password, or of the operator's; or any caller.
- * Some routes are for callers that know the secret of a source or the webhook of a run. Others are for the
- * web console, signed in or not.
+ * Some routes are for callers that know the secret of a source, the webhook of a run or the token of an
+ * attempt. Others are for the web console, signed in or not.
  */
-export type Access = "token" | "account" | "operator" | "open" | "source" | "hook" | "console";
+export type Access = "token" | "account" | "operator" | "open" | "source" | "hook" | "attempt" | "console";
 
 /** The parts of a request that show which page, if any, has sent it. */
 export type PageRequest = {

@@ -1,12 +1,6 @@
 import { createHmac, hash, randomBytes, timingSafeEqual } from "node:crypto";
 import type { Account } from "../../engine/core/model/account.ts";
-
-/**
- * Returns a token: the base64 of a JSON object with `UserID` and `Password`. Existing clients read the user
- * id from a token, so it must have this form.
- */
-export const makeToken = (id: string, password: string): string =>
-  Buffer.from(JSON.stringify({ UserID: id, Password: password })).toString("base64");
+import { makeToken } from "../../engine/core/values/tokenText.ts";
 
 /** Returns a new token of an account, in the same form, with 192 random bits. */
 export const makeRandomToken = (id: string): string => makeToken(id, randomBytes(24).toString("base64url"));

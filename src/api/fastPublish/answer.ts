@@ -12,6 +12,7 @@ import { problemBody, toProblem } from "../http/problems.ts";
 import type { Target } from "../http/target.ts";
 import { splitQuery, splitTarget } from "../http/target.ts";
 import { withActor, isAudited } from "../route/actor.ts";
+import { noteRefused } from "../route/unpublished.ts";
 import type { RequestCounter, RequestLine } from "../route/requestLog.ts";
 import { shownPath } from "../route/requestLog.ts";
 import type { RouteResponse, RouteContext } from "../route/route.ts";
@@ -164,8 +165,11 @@ class AdmittedRequest implements AdmittedBody, TimedRequest {
   #refuse(error: unknown): LoggedResponse {
     const problem = toProblem(error);
     const { status, fault } = problem;
-    const { rawHeaders } = this.#admitted.head;
-    const { brand } = this.#fast.parts;
+    const { head, match, proof, callerIp } = this.#admitted;
+    const { rawHeaders } = head;
+    const { parts } = this.#fast;
+    const { brand } = parts;
+    noteRefused(parts, { error, route: match.route, proof, source: null, address: callerIp });
     return {
       status,
       fault,

@@ -13,6 +13,20 @@ const timeFields: FieldsOf<LoggedAttempt> = {
       "Absent if no connection was ready.",
     ({ connect }) => connect,
   ),
+  lookup: optional(integer)(
+    "The time of the lookup of the name, in milliseconds. Like tcp and tls, it is only present for an " +
+      "attempt that opened its connection, and that failed or took longer than 1 second. With a forward " +
+      "proxy, lookup and tcp are those of the proxy.",
+    ({ opening }) => opening?.lookup,
+  ),
+  tcp: optional(integer)(
+    "The time until the TCP connection was open, after the lookup, in milliseconds.",
+    ({ opening }) => opening?.tcp,
+  ),
+  tls: optional(integer)(
+    "The time of the TLS handshake, in milliseconds. Absent for plain HTTP.",
+    ({ opening }) => opening?.tls,
+  ),
   firstByte: optional(integer)(
     "The time from the request until the response began, in milliseconds. Absent if it did not begin.",
     ({ firstByte }) => firstByte,

@@ -1,3 +1,4 @@
+import { refusedAddress } from "../../engine/core/explain/hostConditions.ts";
 import type { DestinationResponse } from "../../engine/core/model/attempt.ts";
 import type { Redaction } from "../../engine/core/model/sendSettings.ts";
 import { forbidsRetry } from "../../engine/core/sending/retry.ts";
@@ -36,10 +37,11 @@ const serverErrors: readonly KnownFailure[] = [
   },
   {
     shown: "address … is not public",
-    error: /^address .*is not public/,
+    error: refusedAddress,
     explanation:
       "The server does not call private and local addresses, so that messages cannot reach its own " +
-      "network. Use a public URL, or have the operator allow the address with WAYPOST_EGRESS_ALLOW.",
+      "network. Use a public URL, or have the operator allow the address or the name with " +
+      "WAYPOST_EGRESS_ALLOW.",
   },
   {
     shown: "name not found: the name server did not respond",
@@ -111,6 +113,14 @@ const serverErrors: readonly KnownFailure[] = [
     shown: "connecting timed out",
     error: /^(connecting timed out|address unreachable)/,
     explanation: "The host does not respond. Check its address, its firewall, and the network between.",
+  },
+  {
+    shown: "timed out: the receiver acknowledged the attempt …",
+    error: /^timed out: the receiver acknowledged/,
+    explanation:
+      "The endpoint answered that it reports the outcome later, and no report came in time. The work may " +
+      "have been done. Check the worker, extend the time while it works, or give more of it with " +
+      "Svc-Ack-Timeout.",
   },
   {
     shown: "timed out after …",

@@ -20,7 +20,7 @@ export type Field<Row> = {
  */
 export type Shape = (
   | { kind: "text"; isLong?: true }
-  | { kind: "flag" | "mark" | "time" | "number" | "texts" | "times" | "headers" | "settings" }
+  | { kind: "flag" | "mark" | "time" | "number" | "texts" | "times" | "counts" | "headers" | "settings" }
   | { kind: "reason" | "reasons" }
   | { kind: "integer"; min?: number; max?: number }
   | { kind: "word" | "words" | "wordMap"; of: readonly string[] }
@@ -59,6 +59,8 @@ export const status = makeKind<number>({ kind: "integer", min: 200, max: 999 });
 export const texts = makeKind<readonly string[]>({ kind: "texts" });
 /** A list of times, in Unix milliseconds. */
 export const times = makeKind<readonly number[]>({ kind: "times" });
+/** A list of whole numbers of at least 0. */
+export const counts = makeKind<readonly number[]>({ kind: "counts" });
 /** Headers: names to lists of values. */
 export const headers = makeKind<Readonly<Record<string, readonly string[]>>>({ kind: "headers" });
 /** Settings: names to values. */

@@ -17,12 +17,18 @@ type Event = { time: Millis; state: LogState; message: StoredMessage; row: LogRo
 
 /** Returns the row of an event with which an attempt ended. */
 const readEnd = ({ state, row }: Event): LogRow | null =>
-  state === "ERROR" || state === "CANCELLED" || state === "DELIVERED" ? row : null;
+  state === "ERROR" || state === "CANCELLED" || state === "DELIVERED" || state === "ACKNOWLEDGING"
+    ? row
+    : null;
 
 /** Returns the row of an event that has the response to its attempt. */
 function readResponse(event: Event): LogRow | null {
   const row = readEnd(event);
-  return row?.status === null || (event.state === "DELIVERED" && !event.message.keepResponse) ? null : row;
+  return row?.status === null ||
+    event.state === "ACKNOWLEDGING" ||
+    (event.state === "DELIVERED" && !event.message.keepResponse)
+    ? null
+    : row;
 }
 
 function readError({ state, row }: Event): string | null {
@@ -60,6 +66,7 @@ const { callback, failureCallback, callerIP, label, labels, ...retryFields } = s
 export const messageEventStates = [
   "CREATED",
   "ACTIVE",
+  "ACKNOWLEDGING",
   "RETRY",
   "ERROR",
   "DELIVERED",
@@ -73,9 +80,10 @@ export const eventFields: FieldsOf<Event> = {
   time: time("When the message reached the state, in Unix milliseconds.", (event) => event.time),
   messageId,
   state: word(messageEventStates)(
-    "CREATED: accepted. ACTIVE: an attempt started. ERROR: an attempt failed. RETRY: another attempt is " +
-      "planned. DELIVERED: delivered. FAILED: failed for good. CANCEL_REQUESTED: cancellation requested " +
-      "while in flight. CANCELLED: cancelled.",
+    "CREATED: accepted. ACTIVE: an attempt started. ACKNOWLEDGING: the receiver has taken the attempt over " +
+      "and reports its outcome later. ERROR: an attempt failed. RETRY: another attempt is planned. " +
+      "DELIVERED: delivered. FAILED: failed for good. CANCEL_REQUESTED: cancellation requested while in " +
+      "flight. CANCELLED: cancelled.",
     ({ state }) => state,
   ),
   ...destinationFields,
@@ -89,7 +97,8 @@ export const eventFields: FieldsOf<Event> = {
   ),
   nextDeliveryTime: optional(time)("When the next attempt is due, in Unix milliseconds.", readNextTime),
   responseStatus: optional(status)(
-    "The HTTP status of the response. Present for ERROR, DELIVERED and CANCELLED if there was a response.",
+    "The HTTP status of the response. Present for ERROR, DELIVERED, CANCELLED and ACKNOWLEDGING if there " +
+      "was a response.",
     (event) => readEnd(event)?.status,
   ),
   settledBy: settledByField(

@@ -1,7 +1,8 @@
 import { parseGate } from "../../engine/core/admission/gate.ts";
 import type { Limiter } from "../../engine/core/model/limiter.ts";
 import type { FieldsOf } from "./field.ts";
-import { count, flag, text, time } from "./field.ts";
+import { count, flag, optional, text, time } from "./field.ts";
+import { formatDuration } from "../../engine/core/values/duration.ts";
 
 /** The fields of a queue. */
 export const queueFields = {
@@ -17,6 +18,10 @@ export const queueFields = {
     ({ parallelism }) => parallelism ?? 0,
   ),
   paused: flag("Whether the queue is paused, so that it sends no messages.", ({ paused }) => paused),
+  ackTimeout: optional(text)(
+    "How long receivers may hold an attempt of a message that sets no Ack-Timeout, such as 2h.",
+    ({ ackTimeout }) => (ackTimeout === undefined ? null : formatDuration(ackTimeout)),
+  ),
   lag: count(
     "Number of messages in the queue: those that wait for a slot, and those that hold one. " +
       "A message holds its slot while it is being sent, waits for a retry, or has unfinished callbacks. " +

@@ -1,3 +1,6 @@
+import { gateKinds } from "../../engine/core/admission/gate.ts";
+import type { BriefReason, ListedProgress } from "../../engine/core/explain/runProgress.ts";
+import { briefReasonNames } from "../../engine/core/explain/runProgress.ts";
 import { formatRunFailure } from "../../engine/core/model/failureText.ts";
 import type { Run } from "../../engine/core/model/run.ts";
 import type { RunLineage } from "../../engine/core/workflows/log/view.ts";
@@ -34,6 +37,36 @@ export const referenceFields: FieldsOf<Pick<Run, "runId" | "url" | "createdAt">>
   workflowRunId: text("The id of the run.", ({ runId }) => runId),
   workflowUrl: text("The URL of its workflow.", ({ url }) => url),
   workflowRunCreatedAt: time("When the run was created, in Unix milliseconds.", ({ createdAt }) => createdAt),
+};
+
+const briefReasonFields: FieldsOf<BriefReason> = {
+  reason: word(briefReasonNames)(
+    "Why the run waits. event: for an event. webhook: for a call to its webhook. run: for the end of a run " +
+      "that it invoked. sleep: for the end of a sleep. retry: for the next attempt of a call that failed. " +
+      "held: for a gate. sending: for the response to a call.",
+    ({ reason }) => reason,
+  ),
+  stepName: optional(text)("The name of the step that waits, if it is known.", ({ stepName }) => stepName),
+  eventId: optional(text)("For event and webhook, the id of the event.", ({ event }) => event),
+  workflowRunId: optional(text)("For run, the id of the invoked run.", ({ runId }) => runId),
+  since: optional(time)("When the wait began, in Unix milliseconds.", ({ since }) => since),
+  until: optional(time)("When the wait ends at the latest, in Unix milliseconds.", ({ until }) => until),
+  gate: optional(word(gateKinds))("For held, the gate.", ({ gate }) => gate),
+};
+
+const progressFields: FieldsOf<ListedProgress> = {
+  stepsDone: optional(count)(
+    "The number of steps that have a result. Absent if the history has more than 100 entries.",
+    ({ steps }) => steps?.done,
+  ),
+  stepsOpen: optional(count)(
+    "The number of steps that were planned and have no result. Absent like stepsDone.",
+    ({ steps }) => steps?.open,
+  ),
+  waitingOn: optional(object(briefReasonFields))(
+    "For an active run, why it waits. If several steps wait, the one that has waited longest.",
+    ({ reason }) => reason,
+  ),
 };
 
 /** The fields of a run in a list, without its steps and its result. */
@@ -79,8 +112,13 @@ export const runEntryFields = {
       "an invoked run.",
     ({ active }) => active?.waiting,
   ),
+  progress: optional(object(progressFields))(
+    "How far the run is. Present only with progress=true.",
+    ({ progress }) => progress,
+  ),
 } satisfies FieldsOf<{
   run: Run;
   active: { steps: number; waiting: number } | null;
   lineage: RunLineage;
+  progress?: ListedProgress;
 }>;

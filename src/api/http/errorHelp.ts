@@ -55,6 +55,25 @@ export const errorHelp: Readonly<Record<ErrorCode, ErrorHelp>> = {
     remedy: "Use a method of the response header `Allow`.",
     retry: "no",
   },
+  "attempt-ended": {
+    causes: [
+      "The time in which the receiver had to report has passed, and the message is sent again.",
+      "The message was cancelled, or an operator ended the attempt.",
+      "The endpoint answered without `Svc-Ack: later`, so its response was the outcome.",
+    ],
+    remedy: "Stop the work, or keep its result: the next attempt repeats it. Extend the time while you work.",
+    retry: "no",
+  },
+  "attempt-reported": {
+    causes: ["Two workers have reported different outcomes of one attempt."],
+    remedy: "Report each attempt once. The first report counts.",
+    retry: "no",
+  },
+  "attempt-running": {
+    causes: ["The outcome was reported before the endpoint had answered with status 202."],
+    remedy: "Answer the delivery first, then report again.",
+    retry: "later",
+  },
   conflict: {
     causes: [
       "An account with this name exists, or one with this id was deleted and its log is still kept.",

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { Refusal } from "../../engine/core/values/errors.ts";
 import { describeIssue } from "./schemaErrors.ts";
-import { findNearest } from "./nearest.ts";
+import { findNearest } from "../../engine/core/values/nearest.ts";
 import { readParameters } from "./target.ts";
 
 /** The maximum number of values of one filter. Each row is compared with all of them. */

@@ -27,7 +27,8 @@ export const warningHelp: readonly { header: string; text: string; meaning: stri
     text: "destination: …",
     meaning:
       "Deliveries to this host are refused at present, because its address is not public. The message " +
-      "was accepted, and fails unless the operator allows the address (`WAYPOST_EGRESS_ALLOW`).",
+      "was accepted, and fails unless the operator allows the address or the name " +
+      "(`WAYPOST_EGRESS_ALLOW`). The field `warnings` of the response says the same.",
   },
   {
     header: "Waypost-Warning",

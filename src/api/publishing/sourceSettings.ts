@@ -6,6 +6,8 @@ import { noBytes } from "../../engine/core/values/basics.ts";
 import { findSendingRefusal } from "../../engine/core/limits/sendingLimits.ts";
 import { pickBrand } from "../http/brand.ts";
 import { listKeptSettings, readPublishRequest } from "./read.ts";
+import type { Destination } from "./refusedHosts.ts";
+import { listDestinations } from "./refusedHosts.ts";
 import type { IncomingRequest, RouteContext } from "../route/route.ts";
 
 /** Returns settings in the form in which the API shows them: a setting that occurs repeatedly has a list. */
@@ -44,16 +46,16 @@ type SourceTarget = Pick<WebhookSource, "destination" | "headers"> & { owner: Ac
 /**
  * Reads the settings of a source as a call to it would, and throws the same `Refusal`. The owner who sets an
  * invalid setting thus sees the refusal, and not the sender that calls. Returns the names of the unknown
- * settings of the other brand.
+ * settings of the other brand, and where a call would be delivered to.
  */
 export async function checkSourceTarget(
   incoming: IncomingRequest,
   context: RouteContext,
   sourceTarget: SourceTarget,
-): Promise<string[]> {
+): Promise<{ ignored: string[]; destinations: Destination[] }> {
   const query = { token: null, tokenName: null, settings: [], rest: null };
   const empty = { ...incoming, query, rawHeaders: [], body: noBytes, proof: null };
-  const { input, ignored } = await readPublishRequest(empty, {
+  const { input, ignored, group } = await readPublishRequest(empty, {
     destination: sourceTarget.destination,
     account: sourceTarget.owner.id,
     store: context.store,
@@ -70,5 +72,6 @@ export async function checkSourceTarget(
     );
   const refusal = findSendingRefusal(sourceTarget.owner, input, context.now());
   if (refusal) throw toRefusal({ ...refusal, message: `settings: ${refusal.message}` });
-  return ignored;
+  const endpoints = group?.endpoints.map(({ url }) => url) ?? [];
+  return { ignored, destinations: listDestinations(input, endpoints) };
 }

@@ -37,6 +37,12 @@ export function toRunInput(input: MessageInput, settings: MessageSettings): Mess
     );
   assertCallbackRunIds(settings, runId);
   const { values, writtenNames } = settings.workflow;
+  if (input.ackTimeout !== undefined && values["workflow-calltype"] !== "toCallback")
+    throw new Refusal(
+      "invalid",
+      `${shortenSetting(settings.writtenNames["ack-timeout"])}: not valid for a call to the endpoint of a ` +
+        "workflow run, which posts its steps; remove it",
+    );
   assertNoSettings(
     settings.workflow,
     triggerOnlySettings,
@@ -102,7 +108,7 @@ function toContinueInput(input: MessageInput, workflow: WorkflowSettings, runId:
         "callback: not valid for a step of a workflow run; for a third-party call, give Workflow-CallType: " +
           "toCallback",
       );
-    return { ...input, post: { kind: "step", runId, head: readStepHead(input.body) } };
+    return { ...input, post: makeStepPost(runId, readStepHead(input.body), workflow) };
   }
   if (!input.callback)
     throw new Refusal(
@@ -111,6 +117,12 @@ function toContinueInput(input: MessageInput, workflow: WorkflowSettings, runId:
     );
   return { ...input, post: { kind: "call", runId, head: readCallStepHead(input.callback.headers) } };
 }
+
+const makeStepPost = (runId: string, head: StepHead | null, { values }: WorkflowSettings): RunPost => ({
+  ...{ kind: "step", runId, head },
+  ...(head && head.concurrent > 1 && values["feature-set"] ? { features: values["feature-set"] } : {}),
+  ...(values["workflow-run-on"] ? { runOn: values["workflow-run-on"] } : {}),
+});
 
 /**
  * Throws `Refusal` for a message of a run that goes to a URL group or through a queue, or that is

@@ -14,8 +14,10 @@ import type { Filter } from "../../engine/core/search/filter.ts";
 import type { AccountId, Brand, Bytes, Millis, NodeId } from "../../engine/core/values/basics.ts";
 import { type ErrorCode, Refusal } from "../../engine/core/values/errors.ts";
 import { limits } from "../../engine/core/values/limits.ts";
-import type { FindHostRefusal } from "../../engine/core/values/refusedHost.ts";
+import type { FindHostRefusal, RefusedHost } from "../../engine/core/values/refusedHost.ts";
+import type { Pullers } from "../../engine/delivery/pullers.ts";
 import type { Store } from "../../engine/store/store.ts";
+import type { ReportedEgress } from "../fields/egress.ts";
 import type { Proof } from "../auth/bearer.ts";
 import type { Access } from "../auth/pageRule.ts";
 import type { BrowserRequest } from "../auth/consoleRequest.ts";
@@ -26,6 +28,7 @@ import type { Deprecation } from "../http/responseHeaders.ts";
 import type { Query, Target } from "../http/target.ts";
 import type { WorkflowSettingName } from "../settings/workflow.ts";
 import { addWarning } from "../http/warnings.ts";
+import type { UnpublishedCounter } from "./unpublishedCounter.ts";
 
 /** The operator's actions on accounts. Deleted accounts count as unknown. All methods throw `Refusal`. */
 export type AccountAdmin = {
@@ -39,7 +42,7 @@ export type AccountAdmin = {
 };
 
 /** The services and options that routes use. An operation adds what its routes need. */
-export interface RouteContext {
+export interface RouteContext extends UnpublishedCounter {
   store: Store;
   now(): Millis;
   /** A monotonic clock. */
@@ -48,6 +51,8 @@ export interface RouteContext {
   longWork: LongWork;
   /** Calls `wake` once after a time, unless the returned function is called before. */
   wakeAfter(after: Millis, wake: () => void): () => void;
+  /** The clients that wait to pull messages. Default: none can. */
+  pullers?: Pick<Pullers, "pull">;
   /** The tails of the log that are open on this port. */
   logTails: { open(account: AccountId, filter: Filter): Promise<LineStream> };
   retention: Retention;
@@ -55,6 +60,8 @@ export interface RouteContext {
   maxQueues?: number;
   /** See `BodyLimit`. */
   maxBody?: number;
+  /** The bytes of a response that a dead letter keeps. Default: `maxBody`. */
+  responseBytes?: number;
   /** The brand of messages whose publish request shows none. Default: the neutral brand. */
   brand?: Brand;
   /** The region of this server and the networks that its deliveries come from. The API reports them. */
@@ -68,10 +75,14 @@ export interface RouteContext {
   operator?: { password: string; accountAdminFor(by: Actor): AccountAdmin };
   /** The hosts to which deliveries are refused, so that a publish can warn about them. Default: none. */
   findHostRefusal?: FindHostRefusal;
+  /** Called with a host, and its port, that a request names and that is refused. */
+  onRefusedHost?(account: AccountId, host: string, refused: RefusedHost): void;
   /** The version of the server. */
   version?: string;
   /** This node, and when it started. Default: the nodes of the store are all that is known. */
   thisNode?: { id: NodeId; startedAt: Millis };
+  /** The settings of the outgoing connections of this server. */
+  egress: ReportedEgress;
   /** Returns the bytes of the disk that has the data folder. Default: there is none. */
   disk?(): Promise<{ free: number; total: number } | null>;
   /** Returns the metrics of the server, in a format that a client with this Accept header can read. */
@@ -99,6 +110,8 @@ export type IncomingRequest = {
   source: WebhookSource | null;
   /** The name that the operator gave when opening a session of the console. */
   operatorName?: string;
+  /** Aborted when the client has gone. Only routes that wait receive it. */
+  hasLeft?: AbortSignal;
   /** The page that sent the request. Only routes of the console receive it. */
   browser?: BrowserRequest;
   /** The public URL of this server, without a path: as configured, or as the request was addressed. */
@@ -107,7 +120,8 @@ export type IncomingRequest = {
 
 /**
  * The response of a route. `ignored`: unknown settings of the other brand, which are named in a response
- * header. A body that is a string is sent unchanged.
+ * header. A body that is a string is sent unchanged. `onSent`: called once, with whether the whole response
+ * was sent. Only routes that wait may have it.
  */
 export type RouteResponse = {
   status: number;
@@ -116,6 +130,7 @@ export type RouteResponse = {
   headers?: Readonly<Record<string, string>>;
   /** Cookies to set: the values of Set-Cookie. */
   cookies?: readonly string[];
+  onSent?(wasSent: boolean): void;
 };
 
 /** The schema of a route's parameters, in its path or in its query. */
@@ -172,6 +187,8 @@ export type RouteDescription = {
    * may take longer than others.
    */
   runsManyBatches?: true;
+  /** Marks a route that waits up to this time for something to happen before it responds. */
+  waits?: Millis;
   /**
    * Overrides what the method says: true for a GET that changes something, false for a POST that changes
    * nothing.

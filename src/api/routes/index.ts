@@ -1,8 +1,10 @@
 import type { Route } from "../route/route.ts";
 import { accounts } from "./accounts/accounts.ts";
 import { admin } from "./accounts/admin.ts";
+import { attempts } from "./messages/attempts.ts";
 import { batch } from "./messages/batch.ts";
 import { dlq } from "./deadLetters/dlq.ts";
+import { egress } from "./server/egress.ts";
 import { enqueue } from "./messages/enqueue.ts";
 import { flowControl } from "./queues/flowControl.ts";
 import { groups } from "./groups/groups.ts";
@@ -14,8 +16,10 @@ import { log } from "./logs/log.ts";
 import { messages } from "./messages/messages.ts";
 import { publish } from "./messages/publish.ts";
 import { queues } from "./queues/queues.ts";
+import { pulls } from "./messages/pull.ts";
 import { runList } from "./workflows/runList.ts";
 import { runLogs } from "./workflows/runLogs.ts";
+import { runOnInCall } from "./workflows/runOn.ts";
 import { runs } from "./workflows/runs.ts";
 import { runStatus } from "./workflows/runStatus.ts";
 import { schedules } from "./schedules/schedules.ts";
@@ -35,6 +39,8 @@ export const engineRoutes: readonly Route[] = [
   batch,
   ...groups,
   ...messages,
+  ...attempts,
+  ...pulls,
   ...unfinishedMessages,
   me,
   ...dlq,
@@ -47,6 +53,7 @@ export const engineRoutes: readonly Route[] = [
   ...tokens,
   ...trigger,
   ...runs,
+  runOnInCall,
   runList,
   ...runLogs,
   runStatus,
@@ -57,5 +64,6 @@ export const engineRoutes: readonly Route[] = [
   ...accounts,
   ...admin,
   nodes,
+  egress,
   ...healthReports,
 ];

@@ -2,7 +2,9 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { Millis } from "../../engine/core/values/basics.ts";
 import { Refusal } from "../../engine/core/values/errors.ts";
 import { limits } from "../../engine/core/values/limits.ts";
+import { readAttemptToken } from "../publishing/attempt.ts";
 import type { AdmissionPolicy, Caller, Credentials, Leave } from "../admission/policy.ts";
+import { TokenRefusal } from "../auth/tokenRefusal.ts";
 import type { BrowserParts } from "./browser.ts";
 import { readBrowser } from "./browser.ts";
 import { answerInTime } from "../http/answerTime.ts";
@@ -26,6 +28,8 @@ declare module "fastify" {
     /** Null until the sender is known. */
     caller: Caller | null;
     fault: string | null;
+    /** The refusal of the token, if its account is known. */
+    refusedToken: TokenRefusal | null;
     /** How long the request took until its response began. Only for a response without an end. */
     beganAfter: Millis | null;
     /** How long the request waited until it was admitted. Its body may arrive after that. */
@@ -35,6 +39,10 @@ declare module "fastify" {
     route?: Route;
   }
 }
+
+const decorations = [
+  ...["target", "split", "caller", "fault", "refusedToken", "beganAfter", "admittedAfter"],
+] as const;
 
 type Door = {
   parts: { corsOrigins?: readonly string[] } & BrowserParts & Pick<RouteContext, "wakeAfter">;
@@ -47,8 +55,7 @@ type Door = {
  * route exists and its sender may use it.
  */
 export function admitRequests(api: FastifyInstance, { parts, admission, routes }: Door): void {
-  for (const name of ["target", "split", "caller", "fault", "beganAfter", "admittedAfter"] as const)
-    api.decorateRequest<unknown>(name, null);
+  for (const name of decorations) api.decorateRequest<unknown>(name, null);
   receive(api, admission);
   api.addHook("preClose", async () => admission.close());
   const look = (request: FastifyRequest, reply: FastifyReply): void => {
@@ -112,11 +119,13 @@ export const readCredentials = (request: FastifyRequest, route: Route, parts: Br
     return Array.isArray(value) ? value.join() : value;
   },
   browser: readBrowser(request, route, parts),
+  ...(route.access === "attempt" && { attemptToken: readAttemptToken(request.raw.rawHeaders) }),
 });
 
 type Refused = { request: FastifyRequest; reply: FastifyReply; admission: AdmissionPolicy };
 
 function reasonFor(error: unknown, { request, reply, admission }: Refused): Error {
+  if (error instanceof TokenRefusal) request.refusedToken = error;
   const { reason, isExcess } = admission.reasonFor(error, {
     proof: request.caller?.proof ?? null,
     address: readCallerIp(request),

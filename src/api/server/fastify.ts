@@ -6,6 +6,7 @@ import { readRequestId, requestIdHeader } from "../http/requestId.ts";
 import { limits } from "../../engine/core/values/limits.ts";
 import type { AccountId, Brand, Millis } from "../../engine/core/values/basics.ts";
 import { noBytes } from "../../engine/core/values/basics.ts";
+import { second } from "../../engine/core/values/time.ts";
 import type { ConsoleSessions } from "../auth/consoleSessions.ts";
 import type { AdmissionParts } from "../admission/policy.ts";
 import { AdmissionPolicy } from "../admission/policy.ts";
@@ -21,7 +22,7 @@ import { isLargeBodyComing } from "../http/requestBodyLimits.ts";
 import { splitTarget } from "../http/target.ts";
 import { withActor, isAudited } from "../route/actor.ts";
 import { withEnd } from "../route/bulkStore.ts";
-import { afterResponses } from "../route/pipelining.ts";
+import { PacedSocket, afterResponses } from "../route/pipelining.ts";
 import { RefusedBodies } from "../route/refusedBodies.ts";
 import type { RequestCounter, RequestLine } from "../route/requestLog.ts";
 import { shownPath } from "../route/requestLog.ts";
@@ -31,6 +32,7 @@ import { routerPath, routeTable, routingPath } from "../route/routeTable.ts";
 import type { BrowserParts } from "./browser.ts";
 import { readBrowser } from "./browser.ts";
 import { addSessionHeaders } from "../auth/sessionHeaders.ts";
+import { noteRefused } from "../route/unpublished.ts";
 import { isUnchanged } from "./unchanged.ts";
 import { LogTails } from "../routes/logs/logTails.ts";
 import { admitRequests, readCallerIp, readCredentials, readParams } from "./admitRequests.ts";
@@ -81,6 +83,7 @@ export function createApi(options: ApiOptions): FastifyInstance {
   const { maxBody = limits.messageBytes } = options;
   const refuse = (error: unknown, request: FastifyRequest, reply: FastifyReply): void => {
     const problem = toProblem(error, request.routeOptions?.bodyLimit ?? maxBody);
+    noteProblem(error, request, options);
     sendProblem(request, reply, { problem, brand: options.brand });
   };
   const api = Fastify({
@@ -215,7 +218,10 @@ function addRoute(api: FastifyInstance, row: Route, { options, context, admissio
     config: { route: row },
     ...(row.deprecated && { onSend: addHeaders(deprecationHeaders(row.deprecated)) }),
     handler: async (request, reply) => {
-      const incoming = toIncoming(request, options);
+      const incoming = {
+        ...toIncoming(request, options),
+        ...(row.waits !== undefined && { hasLeft: watchClient(reply) }),
+      };
       const reader = findReader(request);
       const admittedAfter = request.admittedAfter ?? 0;
       const make = async (isLate: () => boolean): Promise<RouteResponse> => {
@@ -232,15 +238,26 @@ function addRoute(api: FastifyInstance, row: Route, { options, context, admissio
         ignored = [],
         headers = {},
         cookies = [],
+        onSent,
       } = await answerInTime(work, {
         wakeAfter: options.wakeAfter,
-        time: (row.runsManyBatches ? bulkAnswerTime : answerTime) - admittedAfter,
+        time: (row.runsManyBatches ? bulkAnswerTime : answerTime) + (row.waits ?? 0) - admittedAfter,
         outcome: row.runsManyBatches ? "bulk" : changesAnything(row) ? "unknown" : "read",
         isInDoubt: () => context.store.isInDoubt(),
-        dropLate: (late) => void (late.body instanceof LineStream && late.body.destroy()),
+        dropLate: (late) => {
+          if (late.body instanceof LineStream) late.body.destroy();
+          late.onSent?.(false);
+        },
       });
+      const recheck = () => admission.recheck(row, readCredentials(request, row, options));
+      // The token may have been revoked while the request waited.
+      if (row.waits !== undefined)
+        await recheck().catch((error: unknown) => {
+          onSent?.(false);
+          throw error;
+        });
+      if (onSent) reportSent(reply, { onSent, ...options });
       if (body instanceof LineStream) {
-        const recheck = () => admission.recheck(row, readCredentials(request, row, options));
         return sendLines(request, reply.code(status).headers(headers), { ...options, body, recheck });
       }
       // Other requests may have been admitted before the first of them was answered.
@@ -254,6 +271,37 @@ function addRoute(api: FastifyInstance, row: Route, { options, context, admissio
         .send(await toJsonText(body, reader, responseLimits));
     },
   });
+}
+
+/** Returns a signal that is aborted when the client of a response has gone, or has received it. */
+function watchClient({ raw }: FastifyReply): AbortSignal {
+  const gone = new AbortController();
+  raw.once("close", () => gone.abort());
+  if (raw.destroyed) gone.abort();
+  if (raw.socket instanceof PacedSocket) raw.socket.watchForEnd();
+  return gone.signal;
+}
+
+/** How long a client may take to receive a response that somebody waits for. */
+const sendTime: Millis = 30 * second;
+
+/** Reports whether a response was sent. Ends a response that its client does not read in time. */
+function reportSent(
+  { raw }: FastifyReply,
+  { onSent, wakeAfter }: Pick<ApiOptions, "wakeAfter"> & { onSent(wasSent: boolean): void },
+): void {
+  if (raw.destroyed) return onSent(false);
+  const stop = wakeAfter(sendTime, () => void raw.destroy());
+  const end = (wasSent: boolean): void => {
+    raw.off("close", fail);
+    raw.off("finish", succeed);
+    stop();
+    onSent(wasSent);
+  };
+  const fail = (): void => end(false);
+  const succeed = (): void => end(true);
+  raw.once("close", fail);
+  raw.once("finish", succeed);
 }
 
 /** Returns the context of a bulk action that was admitted after this time. */
@@ -289,6 +337,15 @@ function toIncoming(request: FastifyRequest, options: ApiOptions): IncomingReque
     body: body instanceof Uint8Array ? body : noBytes,
     callerIp: readCallerIp(request),
   };
+}
+
+function noteProblem(error: unknown, request: FastifyRequest, options: ApiOptions): void {
+  const { proof = null, source = null } = request.caller ?? {};
+  noteRefused(options, {
+    ...{ route: request.routeOptions?.config?.route ?? null, proof, source },
+    error: request.refusedToken ?? error,
+    address: readCallerIp(request),
+  });
 }
 
 function sendProblem(

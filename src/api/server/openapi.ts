@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { brandNames, tagline } from "../../engine/core/values/brand.ts";
+import { deliveryHeaders } from "../../engine/core/values/deliveryHeaders.ts";
 import type { ErrorCode } from "../../engine/core/values/errors.ts";
 import { errorCodes } from "../../engine/core/values/errors.ts";
 import { formatHeaderName } from "../http/brand.ts";
@@ -65,6 +66,12 @@ export function openApi(routes: readonly Route[]): Json {
           type: "http",
           scheme: "basic",
           description: "The user name operator, and the password of WAYPOST_OPERATOR_PASSWORD.",
+        },
+        attempt: {
+          type: "apiKey",
+          in: "header",
+          name: `${brandNames.svc.prefix}-${deliveryHeaders.attempt.name}`,
+          description: "The token of an attempt, from the header of its delivery.",
         },
         svcToken: {
           type: "apiKey",
@@ -146,6 +153,7 @@ const describeDeprecation = ({ about, deprecated }: Route): Json => {
 const describeSecurity = ({ access, takesTokens, headerOnly }: Route): Json[] => {
   if (access === "account") return takesTokens ? [{ basic: [] }, { bearer: [] }] : [{ basic: [] }];
   if (access === "operator") return [{ operator: [] }];
+  if (access === "attempt") return [{ attempt: [] }];
   if (access !== "token") return [];
   return [{ bearer: [] }, ...(headerOnly ? [] : [{ svcToken: [] }, { upstashToken: [] }])];
 };

@@ -8,6 +8,8 @@ import { problemHeaders } from "../http/responseHeaders.ts";
 import { corsHeaders } from "../http/cors.ts";
 import { isLargeBodyComing } from "../http/requestBodyLimits.ts";
 import { problemBody, toProblem } from "../http/problems.ts";
+import type { UnpublishedCounter } from "../route/unpublishedCounter.ts";
+import { noteRefused } from "../route/unpublished.ts";
 import type { RequestCounter, RequestLine } from "../route/requestLog.ts";
 import { shownPath } from "../route/requestLog.ts";
 import type { RouteTable } from "../route/routeTable.ts";
@@ -18,7 +20,8 @@ type EarlyRefusalContext = {
     corsOrigins?: readonly string[];
     brand?: Brand;
     log(status: number, line: () => RequestLine): void;
-  } & RequestCounter;
+  } & RequestCounter &
+    UnpublishedCounter;
   admission: AdmissionPolicy;
   routes: RouteTable;
 };
@@ -70,7 +73,10 @@ export function refuseEarly(
     ms: 0,
     account: null,
   }));
-  context.count?.(routes.at(target.path).find((one) => one.method === method) ?? null, problem.status, 0);
+  const route = routes.at(target.path).find((one) => one.method === method) ?? null;
+  context.count?.(route, problem.status, 0);
+  const address = findAddress(request.socket.remoteAddress);
+  noteRefused(context, { error: refusal, route, proof: null, source: null, address });
   return true;
 }
 

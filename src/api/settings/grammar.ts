@@ -5,7 +5,7 @@ import { readForwardedHeader } from "./forward.ts";
 import type { RawSetting, SettingTarget } from "./rawSetting.ts";
 import { isCallback, parseTarget, shortenSetting } from "./rawSetting.ts";
 import { mergeLayers } from "./layers.ts";
-import { findNearest } from "../http/nearest.ts";
+import { findNearest } from "../../engine/core/values/nearest.ts";
 import type { MessageSettingName, SettingValues } from "./table.ts";
 import { settingRows } from "./table.ts";
 import type { Parameter } from "../http/target.ts";

@@ -75,6 +75,8 @@ export function toMessageInput({
     callerIp,
   };
   copyValues(input, messageFields, values);
+  const deduplicationId = values["deduplication-id"];
+  if (deduplicationId !== undefined) input.deduplicationId = deduplicationId;
   if (values["keep-response"]) input.keepResponse = true;
   if (values["hide-headers"]) input.hideHeaders = true;
   if (query !== null) input.query = query;

@@ -4,7 +4,7 @@ import { limits } from "../../engine/core/values/limits.ts";
 import type { FlowControl } from "../../engine/core/model/sendSettings.ts";
 import type { Millis } from "../../engine/core/values/basics.ts";
 import { memoize } from "../../engine/core/caches/memoize.ts";
-import { day } from "../../engine/core/values/time.ts";
+import { day, second } from "../../engine/core/values/time.ts";
 import { assertUrl } from "../http/target.ts";
 
 // The values that the texts of settings mean. All functions throw `Refusal` for any other text.
@@ -49,6 +49,20 @@ export function readWindow(text: string): Millis {
   const window = readDuration(text);
   if (window > 0 && window <= limits.deduplicationWindow) return window;
   return refuseText(text, `is not between 1ms and ${limits.deduplicationWindow / day}d`);
+}
+
+/** Returns the time in which a receiver must report an outcome, in milliseconds. */
+export function readAckTimeout(text: string): Millis {
+  const timeout = readDuration(text);
+  return isAckTimeout(text)
+    ? timeout
+    : refuseText(text, `is not between 1s and ${formatDuration(limits.ackTimeout)}`);
+}
+
+/** Reports whether a string is a duration for which a receiver may hold an attempt. */
+export function isAckTimeout(text: string): boolean {
+  const timeout = parseDuration(text);
+  return timeout !== null && timeout >= second && timeout <= limits.ackTimeout;
 }
 
 /** Reads a Unix time in seconds, up to the year 9999. Fractions are rounded to a second, as clients do. */

@@ -12,6 +12,7 @@ import {
   checkNameLength,
   parseFlowControlValue,
   parseKey,
+  readAckTimeout,
   readBoolean,
   readDuration,
   readLabels,
@@ -44,6 +45,7 @@ export type SettingValues = {
   "redact-fields": Redaction;
   "keep-response": boolean;
   "hide-headers": boolean;
+  "ack-timeout": Millis;
   cron: string;
   "schedule-id": string;
   "queue-name": string;
@@ -286,6 +288,21 @@ export const settingRows: { readonly [N in MessageSettingName]: SettingRow<Setti
     forRetries: true,
     read: readBoolean,
   },
+  "ack-timeout": {
+    field: "ackTimeout",
+    about:
+      "Lets the receiver report the outcome of an attempt later. Each delivery then has the header " +
+      "Svc-Attempt. After a response with status 202 and `Svc-Ack: later`, the receiver has this time for " +
+      `its report (POST /v2/attempts): from 1s to ${limits.ackTimeout / hour}h, for example 2h. The ` +
+      "message keeps its slots meanwhile. Without a report in time, the attempt has failed. Not for " +
+      "messages of workflow runs, except calls to third parties, and not with Hide-Headers. " +
+      "Default: the ackTimeout of the queue.",
+    example: "2h",
+    text: z.string(),
+    forCallbacks: messagesOnly,
+    forRetries: true,
+    read: readAckTimeout,
+  },
   cron: {
     about:
       "For a schedule, the times at which it fires: a cron expression of five fields (minute, hour, day of " +
@@ -329,4 +346,4 @@ export const settingRows: { readonly [N in MessageSettingName]: SettingRow<Setti
  * publish path of another.
  */
 export const ignoredSettings =
-  /^(telemetry-.*|signature|message-id|retried|region|caller-ip|topic-name|workflow-invoke-count)$/;
+  /^(telemetry-.*|signature|message-id|attempt|retried|region|caller-ip|topic-name|workflow-invoke-count)$/;

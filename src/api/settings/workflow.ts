@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { Refusal } from "../../engine/core/values/errors.ts";
 import { limits } from "../../engine/core/values/limits.ts";
-import type { RunFeatures } from "../../engine/core/model/runPost.ts";
+import type { RunFeatures, RunOnRequest } from "../../engine/core/model/runPost.ts";
 import { readBoolean, parseKey, readUrl, refuseText } from "./settingTexts.ts";
 import { shorten } from "../http/target.ts";
 
@@ -16,6 +16,7 @@ export type WorkflowValues = {
   "workflow-invoke": boolean;
   "workflow-trigger-by-sdk": boolean;
   "workflow-unknown-sdk": boolean;
+  "workflow-run-on": RunOnRequest;
 };
 
 /** The name of a setting of a workflow run, without a prefix. */
@@ -120,7 +121,30 @@ export const workflowSettingRows: {
     forCallbacks: false,
     read: readBoolean,
   },
+  "workflow-run-on": {
+    about:
+      "For a step, the call in which it is posted, if the endpoint can continue with the next step in the " +
+      "same call: the id of the message, its attempt (Retried), and an id of 1 to 64 letters, digits, _ " +
+      "and - that the endpoint has made for the call, separated by periods.",
+    example: "msg_7YoJxFpwk.0.k3J9fQ",
+    text: z.string().max(180),
+    forCallbacks: false,
+    read: readRunOn,
+  },
 };
+
+/** Returns the call in which a step is posted, or null if the text is not one. */
+export function parseRunOn(text: string): RunOnRequest | null {
+  const [, messageId, attempt, call] = /^([\w-]{1,100})\.(\d{1,7})\.([\w-]{1,64})$/.exec(text) ?? [];
+  return messageId === undefined || call === undefined ? null : { messageId, attempt: Number(attempt), call };
+}
+
+/** The rule that `parseRunOn` checks. */
+export const runOnRule = "must be a message id, an attempt and an id of the call, separated by periods";
+
+function readRunOn(text: string): RunOnRequest {
+  return parseRunOn(text) ?? refuseText(text, runOnRule);
+}
 
 /** The names of all settings of a workflow run. */
 export const workflowSettingNames = Object.keys(workflowSettingRows) as WorkflowSettingName[];

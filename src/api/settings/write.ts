@@ -13,7 +13,7 @@ type Texts = Partial<Record<MessageSettingName, string | null>>;
  * out. Nothing is redacted.
  */
 export function writeScheduleSettings({ cron, messageInput: input }: Omit<Schedule, "body">): HeaderList {
-  const { queue, delay, labels, redaction, keepResponse, hideHeaders } = input;
+  const { queue, delay, labels, redaction, keepResponse, hideHeaders, ackTimeout } = input;
   return [
     ...writeTexts("", {
       cron,
@@ -23,6 +23,7 @@ export function writeScheduleSettings({ cron, messageInput: input }: Omit<Schedu
       "redact-fields": redaction && writeRedaction(redaction),
       "keep-response": keepResponse ? "true" : null,
       "hide-headers": hideHeaders ? "true" : null,
+      "ack-timeout": ackTimeout === undefined ? null : formatDuration(ackTimeout),
     }),
     ...writeSendSettings("", input),
   ];

@@ -45,6 +45,8 @@ function toShapeSchema(shape: Shape): z.ZodType {
       return z.record(z.string(), toWordSchema(shape.of));
     case "times":
       return z.array(z.int());
+    case "counts":
+      return z.array(z.int().min(0));
     case "headers":
       return z.record(z.string(), z.array(z.string()));
     case "settings":

@@ -16,7 +16,7 @@ export function messageStatusJson(
   { now, isOnHold }: { now: Millis; isOnHold: boolean },
 ): Record<string, unknown> {
   const { state } = view;
-  if (!state || !waitState) return toJson(messageStatusFields, { ...view, waiting: null });
+  if (!state || !waitState) return toJson(messageStatusFields, { ...view, now, waiting: null });
   const limiters = [waitState.queue, waitState.key];
   const paused = new Set(limiters.flatMap((limiter) => (limiter?.paused ? limiter.id : [])));
   const waiting = {
@@ -25,5 +25,5 @@ export function messageStatusJson(
     attempts: state.attempts,
     on: listShownReasons(waitState, now, isOnHold),
   };
-  return toJson(messageStatusFields, { ...view, waiting });
+  return toJson(messageStatusFields, { ...view, now, waiting });
 }

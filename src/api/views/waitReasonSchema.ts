@@ -23,19 +23,23 @@ export const waitReasonSchema = z.object({
         "key-parallelism, key-rate: its flow-control key is at its limit of deliveries in flight or per " +
         "period. queue-paused, key-paused: its queue or flow-control key is paused. account, " +
         "account-endpoint: the account is at its limit of deliveries in flight, in all or to this " +
-        "endpoint. host: there is no free delivery capacity for its host. turn: it was held, and nothing " +
-        "holds it any more. " +
-        "sending: it is in flight. lease-over: the node that was sending it has stopped; it is sent " +
+        "endpoint. host: there is no free delivery capacity for its host. puller: no client has pulled it " +
+        "yet. turn: it was held, and nothing holds it any more. " +
+        "sending: it is in flight. acknowledging: its receiver has taken the attempt over and has not " +
+        "reported the outcome. lease-over: the node that was sending it has stopped; it is sent " +
         "again.",
     ),
   text: z.string().describe("The reason as a sentence, with its numbers."),
   since: millis("When the reason began to apply"),
-  until: millis("When the reason ends, if that is known. For sending, when the attempt times out"),
+  until: millis(
+    "When the reason ends, if that is known. For sending, when the attempt times out. For acknowledging, " +
+      "when the receiver must have reported",
+  ),
   attempt: z
     .int()
     .min(0)
     .optional()
-    .describe("For sending and lease-over, the number of the attempt. The first one is 0."),
+    .describe("For sending, acknowledging and lease-over, the number of the attempt. The first one is 0."),
   ending: z
     .literal(true)
     .optional()
@@ -52,6 +56,7 @@ export const waitReasonSchema = z.object({
         "than 512 characters.",
     ),
   host: z.string().optional().describe("The host of the destination."),
+  origin: z.string().optional().describe("For puller, the pulled origin."),
   node: z
     .string()
     .optional()

@@ -45,6 +45,10 @@ function pickFacts(waiting: WaitReason): Record<string, unknown> {
       const isEnding = waiting.reason === "sending" && waiting.isEnding;
       return { attempt, node, since, until, ...(isEnding && { ending: true }) };
     }
+    case "acknowledging": {
+      const { attempt, since, until } = waiting;
+      return { attempt, since, until };
+    }
     case "due":
       return { since: waiting.since };
     case "not-due":
@@ -73,6 +77,8 @@ function pickFacts(waiting: WaitReason): Record<string, unknown> {
     }
     case "host":
       return { host: waiting.host };
+    case "puller":
+      return { origin: waiting.origin };
   }
 }
 
@@ -84,6 +90,8 @@ function formatReason(waiting: WaitReason): string {
     case "sending":
     case "lease-over":
       return formatSending(waiting);
+    case "acknowledging":
+      return `held by a receiver since ${iso(waiting.since)}, until ${iso(waiting.until)}`;
     case "due":
       return `due since ${iso(waiting.since)}; the next node that checks claims it`;
     case "not-due":
@@ -115,6 +123,8 @@ function formatReason(waiting: WaitReason): string {
       return formatAccountLimit(waiting);
     case "host":
       return `no free delivery capacity for host ${waiting.host}`;
+    case "puller":
+      return `waits for a client that pulls from ${waiting.origin}`;
     case "turn":
       return `${formatGate(waiting.gate)} is open; the next node that checks claims it`;
   }
@@ -168,6 +178,7 @@ function formatBlocking({ messageId, callbackId, holder }: BlockingMessage): str
 function formatActivity(message: MessageState): string {
   const { state, dueAt, leasedBy, waitlist } = message;
   if (isBeingSent(message)) return `being sent by node ${leasedBy ?? "?"}`;
+  if (state === "acknowledging") return `held by a receiver until ${iso(dueAt ?? 0)}`;
   if (state === "cancelling") return `cancelled, but its request by node ${leasedBy ?? "?"} still runs`;
   if (state === "settled") return `delivered, but its request by node ${leasedBy ?? "?"} still runs`;
   if (state === "held") return `in the waitlist of ${formatGate(readWaitlist({ waitlist }))}`;

@@ -14,8 +14,14 @@ export interface Clock {
   sleep(until: Millis, wake: AbortSignal): Promise<void>;
 }
 
+/** A clock with alarms, which cost less than waiting. */
+export interface AlarmClock extends Clock {
+  /** Calls `callback` once after `delay`. Returns a function that cancels the call. */
+  alarm(delay: Millis, callback: () => void): () => void;
+}
+
 /** The clock of this machine. */
-export const systemClock: Clock = { now: () => Date.now(), sleep };
+export const systemClock: AlarmClock = { now: () => Date.now(), sleep, alarm };
 
 function sleep(until: Millis, wake: AbortSignal): Promise<void> {
   // Measured by a monotonic clock too, so that setting the system clock back does not prolong the wait.

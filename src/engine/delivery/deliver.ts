@@ -7,7 +7,8 @@ import { noBytes } from "../core/values/basics.ts";
 import { parseUrl, type ParsedUrl } from "../core/values/url.ts";
 import type { AccountId, HeaderList, IdKind, Millis } from "../core/values/basics.ts";
 import type { Delivery } from "../core/model/delivery.ts";
-import type { Outcome } from "../core/model/attempt.ts";
+import type { OpeningTiming, Outcome } from "../core/model/attempt.ts";
+import { slowAttempt } from "../core/model/attempt.ts";
 import type { ResponseRoom } from "./http/bodyBytes.ts";
 import { unlimitedRoom } from "./http/bodyBytes.ts";
 import { alarm, type Clock } from "../clock/clock.ts";
@@ -93,6 +94,8 @@ class DeliveryAttempt implements RequestCaller {
   /** When the request was sent for the first time; it may be resent within the attempt. */
   #sentAt: Millis | null = null;
   #respondedAt: Millis | null = null;
+  /** How long it took to open the connection. Null if an open one was used. */
+  #opening: OpeningTiming | null = null;
   #cancelTimeout: (() => void) | null = null;
   #cancelRequest: (() => void) | null = null;
   #connection: HttpConnection | null = null;
@@ -104,6 +107,8 @@ class DeliveryAttempt implements RequestCaller {
   #discardedBytes = 0;
   /** Whether some header fields, or a part of the body, were dropped. */
   #isCut = false;
+  /** Whether the connection had carried an earlier request, and ended without a response. */
+  #isUnanswered = false;
 
   constructor({ delivery, host, options, resolve, room }: AttemptOptions) {
     this.#delivery = delivery;
@@ -150,7 +155,9 @@ class DeliveryAttempt implements RequestCaller {
 
   onSent(connection: HttpConnection): void {
     this.#connection = connection;
-    this.#sentAt ??= this.#options.clock.now();
+    if (this.#sentAt !== null) return;
+    this.#sentAt = this.#options.clock.now();
+    this.#opening = connection.opening;
   }
 
   onResponse(status: number, fields: () => HeaderList, length: number | null): void {
@@ -215,6 +222,16 @@ class DeliveryAttempt implements RequestCaller {
     this.end(null);
   }
 
+  /**
+   * A call to the endpoint of a run carries the history. The endpoint may have posted a step in the request
+   * without a response, so the store sends the message again, with the history as it is then.
+   */
+  mayResend(): boolean {
+    const kind = this.#delivery.message.run?.kind;
+    this.#isUnanswered = kind === "step" || kind === "result";
+    return !this.#isUnanswered;
+  }
+
   onFailure(error: unknown): void {
     this.#connection = null;
     this.end(toErrorText(error));
@@ -259,8 +276,13 @@ class DeliveryAttempt implements RequestCaller {
         duration: Math.max(0, endedAt - this.#beganAt),
       },
     };
+    const isSlow = endedAt - this.#beganAt > slowAttempt;
+    // A plain success is stored without any further detail.
+    if (this.#opening && outcome.timing && (isSlow || !isSuccessStatus(response.status)))
+      outcome.timing.opening = this.#opening;
     const { responseBytes: keptBytes } = this.#options.limits;
     if (error === null && this.#isCut) outcome.cut = true;
+    if (this.#isUnanswered) outcome.unanswered = true;
     if (message.keepResponse) outcome.keepsInLog = true;
     if (response.body.byteLength > keptBytes) outcome.keptBytes = keptBytes;
     if (response.body.byteLength > Math.min(keptBytes, logBodyBytes))
@@ -287,13 +309,14 @@ const noResponse = { status: null, headers: [], body: noBytes };
 
 /**
  * Reports whether the response must be read. A success needs no response unless a callback, a run or the log
- * uses it.
+ * uses it, or its headers may say that the outcome is reported later.
  */
 const isResponseNeeded = ({ message }: Delivery, status: number): boolean =>
   !isSuccessStatus(status) ||
   message.callback !== null ||
   message.reportsOn !== null ||
   message.run?.first !== undefined ||
+  message.ackKey !== undefined ||
   message.keepResponse === true;
 
 /**

@@ -9,6 +9,7 @@ import { type ParsedUrl, requestPath } from "../core/values/url.ts";
 import type { Clock } from "../clock/clock.ts";
 import { Unsendable } from "./deliveryError.ts";
 import type { HttpRequest } from "./http/connection.ts";
+import { makeAttemptToken } from "./attemptToken.ts";
 import { hashBody, signJwt, signStandard } from "./signature.ts";
 
 /** Sources for a request besides the message: the time, the server's region and new ids for signatures. */
@@ -129,6 +130,7 @@ function makeOwnHeaders(
     );
   }
   headers.push(names.messageId, message.id, names.retried, String(attempt));
+  if (message.ackKey !== undefined) headers.push(names.attempt, makeAttemptToken(message, attempt));
   if (message.callerIp !== null) headers.push(names.callerIp, message.callerIp);
   if (message.group !== null) headers.push(names.topicName, message.group);
   if (message.scheduleId !== null) headers.push(names.scheduleId, message.scheduleId);

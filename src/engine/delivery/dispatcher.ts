@@ -7,17 +7,22 @@ import type { Delivery } from "../core/model/delivery.ts";
 import type { Millis } from "../core/values/basics.ts";
 import type { Outcome } from "../core/model/attempt.ts";
 import { parseHost } from "../core/values/url.ts";
-import type { Settled } from "../core/commands/settle.ts";
+import type { Settled } from "../core/attempts/applyOutcome.ts";
 import type { Claimed } from "../core/commands/claim.ts";
 import type { Store, Unsubscribe } from "../store/store.ts";
 import { Claimer } from "./claimer.ts";
-import type { Clock } from "../clock/clock.ts";
+import type { AlarmClock } from "../clock/clock.ts";
 import { LeaseRenewal } from "./leaseRenewal.ts";
-import type { Deliver } from "./deliver.ts";
+import type { Deliver, DeliveryCall } from "./deliver.ts";
+import { abortedError } from "./deliveryError.ts";
+import { beginAfter } from "./followingCall.ts";
+import { Pullers } from "./pullers.ts";
 import { WaitingHosts } from "./waitingHosts.ts";
-import { failUnsendable } from "./unsendable.ts";
+import { failUnsendable, makeUnsentOutcome } from "./unsendable.ts";
 import { MembershipGuard } from "./membershipGuard.ts";
 import { minute } from "../core/values/time.ts";
+
+const noPulling = { region: "", newId: () => "", isShared: false };
 
 /** Where the dispatcher reports attempts and failures. */
 export type DispatcherLog = {
@@ -29,8 +34,10 @@ export type DispatcherLog = {
 export type DispatcherOptions = {
   store: Store;
   deliver: Deliver;
-  clock: Clock;
+  clock: AlarmClock;
   log: DispatcherLog;
+  /** Parts for `Pullers`. Default: no message is pulled. */
+  pulling?: Pick<ConstructorParameters<typeof Pullers>[0], "region" | "newId" | "isShared">;
   /** Deliveries that may run at once: in total and per host. */
   capacity: { total: number; perHost: number; bytes?: DispatcherBytes };
 };
@@ -66,6 +73,8 @@ export class Dispatcher {
   readonly deliveries: RunningDeliveries;
   readonly #leaseRenewal: LeaseRenewal;
   readonly #waitingHosts: WaitingHosts;
+  /** The clients that wait to pull messages. */
+  readonly pullers: Pullers;
   /**
    * When an outcome last could not be stored because the storage was unavailable. Storing it is retried soon
    * after.
@@ -91,11 +100,13 @@ export class Dispatcher {
   #loop: Promise<void> | null = null;
   #unsubscribe: Unsubscribe = () => undefined;
   #resolveEmpty: () => void = () => undefined;
+  #resolveCallsEnded: () => void = () => undefined;
 
   constructor(options: DispatcherOptions) {
     this.#options = options;
     this.deliveries = new RunningDeliveries(options.capacity.bytes?.total ?? memory.sending);
-    const { store, clock, log } = options;
+    const { store, clock, log, pulling = noPulling } = options;
+    this.pullers = new Pullers({ store, clock, ...pulling });
     this.#leaseRenewal = new LeaseRenewal({ store, clock, log, running: this.deliveries });
     // If waking a waitlist fails, a claim serves it a little later, when it is due.
     this.#waitingHosts = new WaitingHosts((account, hosts) =>
@@ -122,7 +133,10 @@ export class Dispatcher {
       deliver: (delivery) => this.#send(delivery),
       abort: (lease) => this.deliveries.abort(lease),
       renewLeases: () => void this.#leaseRenewal.renewNow(),
-      settled: (lease) => this.deliveries.settle(lease),
+      settled: (lease) => {
+        this.deliveries.settle(lease);
+        this.#checkEmpty();
+      },
       fault: (message) => this.#options.log.failure("the stored data is inconsistent", new Error(message)),
     });
     this.#unsubscribe = store.onDue((at) => this.#claimAt(at));
@@ -131,11 +145,28 @@ export class Dispatcher {
   }
 
   /**
+   * Starts nothing more, and waits up to `grace` until no endpoint of a run posts anything more. The API must
+   * be open until then: a step whose post is refused is executed a second time.
+   */
+  async endCallsOfRuns(grace: Millis): Promise<void> {
+    const { clock } = this.#options;
+    this.pullers.close();
+    this.#isStopping = true;
+    this.#wake.abort();
+    if (!this.deliveries.hasCallsOfRuns) return;
+    const cancelGrace = new AbortController();
+    const ended = new Promise<void>((resolve) => (this.#resolveCallsEnded = resolve));
+    await Promise.race([ended, clock.sleep(clock.now() + grace, cancelGrace.signal)]);
+    cancelGrace.abort();
+  }
+
+  /**
    * Stops claiming, waits up to `grace` for running deliveries, then aborts the rest and gives their leases
    * back. The aborted messages are sent again, by this server or another. An aborted attempt does not count.
    */
   async stop(grace: Millis): Promise<void> {
     const { clock } = this.#options;
+    this.pullers.close();
     this.#isStopping = true;
     this.#unsubscribe();
     this.#wake.abort();
@@ -158,12 +189,15 @@ export class Dispatcher {
   readCapacity(): DeliveryCapacity {
     const { total, perHost, bytes: { perBatch } = { perBatch: memory.batch } } = this.#options.capacity;
     const { bodyBytes, failingLanes } = this.deliveries;
-    const free = this.#isStopping || this.#isOnHold || !this.#maySend ? 0 : total - this.deliveries.count;
+    const pulls = this.pullers.room;
+    const beginsNone = this.#beginsNone;
     return {
-      free,
+      free: beginsNone ? 0 : total - this.deliveries.count,
+      beginsNone,
       perHost,
       backlog: this.#backlog,
       runningByLane: new Map(this.deliveries.byLane),
+      ...(pulls && { pulls }),
       bytes: { free: bodyBytes.free, perBatch, byLane: bodyBytes.byLane },
       heldByAccount: {
         deliveries: { total, byAccount: new Map(this.deliveries.byAccount) },
@@ -197,6 +231,10 @@ export class Dispatcher {
 
   get #maySend(): boolean {
     return this.#leaseGuard.maySend;
+  }
+
+  get #beginsNone(): boolean {
+    return this.#isStopping || this.#isOnHold || !this.#maySend;
   }
 
   /**
@@ -294,11 +332,24 @@ export class Dispatcher {
     if (!this.#maySend) return this.#leaseGuard.returnLeases([toLeaseRef(delivery)]);
     const lane = laneName(delivery.message.account, parseHost(delivery.message.url));
     const responseRoom = this.deliveries.bodyBytes.openRoom(lane);
-    const call =
-      delivery.unsendable === undefined
-        ? this.#options.deliver(delivery, responseRoom)
-        : failUnsendable(delivery);
+    const begin = (): DeliveryCall =>
+      delivery.unsendable !== undefined
+        ? failUnsendable(delivery)
+        : delivery.pullKey !== undefined
+          ? this.pullers.take(delivery, lane)
+          : this.#options.deliver(delivery, responseRoom);
     const now = this.#options.clock.now();
+    const followed = delivery.pullKey === undefined ? this.deliveries.findFollowed(delivery) : undefined;
+    const call = followed
+      ? beginAfter(followed, this.#options.clock, {
+          begin,
+          mayBegin: () => !this.#beginsNone,
+          end: (why) => {
+            if (why === "held") this.#leaseGuard.returnLeases(this.deliveries.giveBack(running));
+            return makeUnsentOutcome(delivery, abortedError);
+          },
+        })
+      : begin();
     const running: Running = {
       delivery,
       lane,
@@ -356,6 +407,8 @@ export class Dispatcher {
   }
 
   #checkEmpty(): void {
+    if (!this.#isStopping) return;
+    if (!this.deliveries.hasCallsOfRuns) this.#resolveCallsEnded();
     if (this.deliveries.count + this.deliveries.ended === 0) this.#resolveEmpty();
   }
 

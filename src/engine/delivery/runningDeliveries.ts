@@ -16,7 +16,7 @@ import { BodyByteBudget } from "./http/bodyBytes.ts";
  * A running delivery. `sentAt` is when it began, and `leasedAt` when its lease was last taken or renewed, by
  * this node's clock. `index` is its position in the list of running deliveries, or `notRunning`.
  * `responseRoom` is the memory of its response. `isSettled`: its message has finished, and its outcome need
- * not be stored.
+ * not be stored. `followedAt` is when this node first had a step to send that was posted in it.
  */
 export type Running = {
   delivery: Delivery;
@@ -27,6 +27,7 @@ export type Running = {
   index: number;
   responseRoom: { close(): void };
   isSettled: boolean;
+  followedAt?: Millis;
 };
 
 const nothingTaken: TakenCapacity = { all: 0, lane: 0, bytes: 0, laneBytes: 0 };
@@ -79,6 +80,13 @@ export class RunningDeliveries {
     return this.#byAccount;
   }
 
+  /** Whether a call to the endpoint of a run is running, in which the endpoint may still post. */
+  get hasCallsOfRuns(): boolean {
+    for (const { index, isSettled, delivery } of this.#ofRuns.values())
+      if (index !== notRunning && !isSettled && delivery.message.run?.kind !== "call") return true;
+    return false;
+  }
+
   /** Returns a copy of the list. */
   list(): Running[] {
     return [...this.#list];
@@ -94,12 +102,12 @@ export class RunningDeliveries {
   }
 
   /**
-   * Stops counting a delivery whose request has ended. A request that this node aborted counts neither as a
-   * failure nor as a success of its host.
+   * Stops counting a delivery whose request has ended. A request that this node aborted, or that may not have
+   * arrived, counts neither as a failure nor as a success of its host. Nor does an attempt that is pulled.
    */
-  uncount(running: Running, { status, error }: Outcome, now: Millis): void {
+  uncount(running: Running, { status, error, unanswered }: Outcome, now: Millis): void {
     this.#count(running, -1);
-    if (error !== abortedError)
+    if (error !== abortedError && unanswered !== true && running.delivery.pullKey === undefined)
       this.failingLanes.count(running.lane, { hasSucceeded: isSuccessStatus(status), now });
   }
 
@@ -139,9 +147,24 @@ export class RunningDeliveries {
     running.index = notRunning;
   }
 
+  /** Removes a delivery that does not begin, so that it is not settled. Returns its lease. */
+  giveBack(running: Running): LeaseRef[] {
+    this.remove(running);
+    this.#forget(running);
+    return running.isSettled ? [] : [toLeaseRef(running.delivery)];
+  }
+
   #forget(running: Running): void {
     const { id } = running.delivery.message;
     if (this.#ofRuns.get(id) === running) this.#ofRuns.delete(id);
+  }
+
+  /** Returns the running call that a delivery follows, if this node is making it. */
+  findFollowed({ follows, message: { account } }: Delivery): Running | undefined {
+    const running = follows === undefined ? undefined : this.#ofRuns.get(follows);
+    return running?.delivery.message.account === account && running.index !== notRunning
+      ? running
+      : undefined;
   }
 
   /** Marks a delivery as settled. */

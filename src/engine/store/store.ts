@@ -5,6 +5,7 @@ import type { Remedy } from "../core/values/remedy.ts";
 import type { DeliveryCapacity } from "../core/admission/capacity.ts";
 import type { Delivery } from "../core/model/delivery.ts";
 import type { LeaseRef } from "../core/model/messageState.ts";
+import type { ClientChoice } from "../core/model/runPost.ts";
 import type { IdKind, Millis, NodeId } from "../core/values/basics.ts";
 import type { NodeRecord } from "../core/cluster/nodeState.ts";
 import type { Queries } from "./catalog/queries.ts";
@@ -97,6 +98,8 @@ export type StoreUpkeep = {
 export type StoreDisk = {
   /** Reports whether new content is refused because the disk is almost full. */
   isLow(): boolean;
+  /** Returns how many bytes must be free for new content. */
+  needed(): number;
   /**
    * Reports whether history should be removed before its retention ends, because the disk has little room. It
    * looks at the disk at each call.
@@ -213,5 +216,9 @@ export type MomentSource = {
   isDiskLow?(): boolean;
   /** See `BodyLimit`. */
   maxBody?: number | undefined;
+  /** See `Moment`. */
+  skipsCallsOf?: ClientChoice | undefined;
+  /** Reports whether steps may run on. Default: they may. */
+  runsOn?(): boolean;
   newId(kind: IdKind, now: Millis): string;
 };

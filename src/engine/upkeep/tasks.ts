@@ -1,6 +1,7 @@
 import type { systemClock } from "../clock/clock.ts";
 import { createContentCheckTask } from "./checkContents.ts";
 import { createSpaceTask } from "./giveBackSpace.ts";
+import { createCauseTask } from "./tagCauses.ts";
 import { createSpendingDuty } from "./meterSpending.ts";
 import { createPromptRetentionTask, createRetentionTask } from "./scheduler.ts";
 import { createStorageTask } from "./weighStorage.ts";
@@ -21,4 +22,5 @@ export const createTasks = ({ store, clock, retention, prices }: TaskOptions) =>
   createStorageTask({ store, clock }),
   createSpaceTask({ store, clock }),
   createContentCheckTask({ store, clock }),
+  createCauseTask({ store, clock }),
 ];

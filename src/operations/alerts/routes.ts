@@ -2,8 +2,7 @@ import { z } from "zod";
 import { defaultAlertAfter, maxKeptAlerts } from "./pickAlerts.ts";
 import { alertEvents } from "./alert.ts";
 import { Refusal } from "../../engine/core/values/errors.ts";
-import { makeHostWarnings } from "../../api/publishing/refusedHosts.ts";
-import { warningHeader } from "../../api/http/warnings.ts";
+import { makeHostWarnings, showWarnings, warningsField } from "../../api/publishing/refusedHosts.ts";
 import { readObject } from "../../api/route/readObject.ts";
 import { aboutSecret, alertSecret, alertUrl, assertHttpUrl } from "./request.ts";
 import { route } from "../../api/route/route.ts";
@@ -70,7 +69,9 @@ const put = route({
     required: true,
     maxBytes: 64 * 1024,
   },
-  answers: { 200: { about: "The new setting.", schema: toSchema(settingFields) } },
+  answers: {
+    200: { about: "The new setting.", schema: toSchema(settingFields).extend(warningsField) },
+  },
   refusals: [],
   handle: async ({ account, incoming, context }) => {
     const { url, after, events = alertEvents, secret } = readObject(requestSchema, incoming);
@@ -83,8 +84,9 @@ const put = route({
       ...(secret !== undefined && { secret }),
     };
     await context.store.execute("setAlerts", { account: account.id, alerts });
-    const warnings = makeHostWarnings({ incoming, context }, [{ url, group: null }]);
-    return { status: 200, body: toJson(settingFields, alerts), headers: warningHeader(warnings) };
+    const destinations = [{ url, group: null }];
+    const { field, headers } = showWarnings(makeHostWarnings({ incoming, context }, destinations));
+    return { status: 200, body: { ...toJson(settingFields, alerts), ...field }, headers };
   },
 });
 

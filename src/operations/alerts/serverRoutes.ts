@@ -3,8 +3,7 @@ import { maxKeptAlerts } from "./pickAlerts.ts";
 import { serverAlertEvents } from "./alert.ts";
 import { serverAccount } from "../../engine/core/values/basics.ts";
 import { Refusal } from "../../engine/core/values/errors.ts";
-import { warningHeader } from "../../api/http/warnings.ts";
-import { makeHostWarnings } from "../../api/publishing/refusedHosts.ts";
+import { makeHostWarnings, showWarnings, warningsField } from "../../api/publishing/refusedHosts.ts";
 import { operatorRoute } from "../../api/route/operator.ts";
 import { readObject } from "../../api/route/readObject.ts";
 import type { Route } from "../../api/route/route.ts";
@@ -60,15 +59,18 @@ const put = operatorRoute({
     required: true,
     maxBytes: 64 * 1024,
   },
-  answers: { 200: { about: "The new setting.", schema: toSchema(serverSettingFields) } },
+  answers: {
+    200: { about: "The new setting.", schema: toSchema(serverSettingFields).extend(warningsField) },
+  },
   refusals: [],
   handle: async ({ incoming, context }) => {
     const { url, events = serverAlertEvents, secret } = readObject(requestSchema, incoming);
     assertHttpUrl(url);
     const alerts = { url, events: serverAlertEvents.filter((event) => events.includes(event)), secret };
     await context.store.execute("setServerAlerts", { alerts });
-    const warnings = makeHostWarnings({ incoming, context }, [{ url, group: null }]);
-    return { status: 200, body: toJson(serverSettingFields, alerts), headers: warningHeader(warnings) };
+    const destinations = [{ url, group: null }];
+    const { field, headers } = showWarnings(makeHostWarnings({ incoming, context }, destinations));
+    return { status: 200, body: { ...toJson(serverSettingFields, alerts), ...field }, headers };
   },
 });
 

@@ -80,12 +80,12 @@ function makeRoute(
       if (!incoming.browser) throw new Refusal("forbidden", "session: only for the console");
       const { shown, cookies = [] } = await handle(incoming.browser, incoming, context);
       const headers = { "Cache-Control": "no-store" };
-      return { status: 200, body: toJson(shown, sessions.hasOperator), headers, cookies };
+      return { status: 200, body: toJson(shown, sessions.hasOperator, context), headers, cookies };
     },
   };
 }
 
-const toJson = ({ account, operator }: Shown, hasOperator: boolean) => ({
+const toJson = ({ account, operator }: Shown, hasOperator: boolean, { version }: RouteContext) => ({
   account: account && { id: account.account.id, name: account.account.name },
   rights: account && (typeof account.right === "object" ? account.right.verbs : account.right),
   name: account?.session.name ?? operator?.name ?? "",
@@ -93,6 +93,8 @@ const toJson = ({ account, operator }: Shown, hasOperator: boolean) => ({
   expiresAt: account?.session.expiresAt ?? operator?.expiresAt ?? null,
   operator: operator !== null,
   hasOperator,
+  // A stranger does not learn it.
+  version: account || operator ? (version ?? null) : null,
 });
 
 type Login = z.output<typeof loginSchema>;

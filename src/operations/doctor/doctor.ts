@@ -6,6 +6,7 @@ import { systemClock } from "../../engine/clock/clock.ts";
 import type { TableName } from "../../engine/core/decision/command.ts";
 import { tables } from "../../engine/store/catalog/tables.ts";
 import type { FoundServer } from "../../settings/foundServer.ts";
+import type { FindConditions } from "../operation.ts";
 import type { Finding, Verdict } from "./finding.ts";
 import { runChecks } from "./finding.ts";
 import { listMachineChecks, sumStoreBytes } from "./machine.ts";
@@ -20,6 +21,8 @@ export class BundleRefused extends Error {}
 type DiagnoseOptions = {
   /** Finds the running server of a data folder. */
   findServer(data: string): Promise<FoundServer>;
+  /** Returns the functions that find what is wrong with the things of operations. */
+  loadFinders(): Promise<readonly FindConditions[]>;
   also?(view: StoreView): Promise<void>;
 };
 
@@ -29,14 +32,14 @@ type DiagnoseOptions = {
  */
 export async function diagnose(
   settings: ServerConfig,
-  { findServer, also }: DiagnoseOptions,
+  { findServer, loadFinders, also }: DiagnoseOptions,
 ): Promise<Finding[]> {
   const server = settings.databaseUrl === "" ? await findServer(settings.data) : "none";
   // Nodes on PostgreSQL are not known here, so it is assumed that one runs.
   const isServed = server !== "none" || settings.databaseUrl !== "";
   return [
     ...(await runChecks([...listMachineChecks(settings), ...listNetworkChecks()])),
-    ...(await checkStore(settings, { isServed, ...(also && { also }) })),
+    ...(await checkStore(settings, { isServed, finders: await loadFinders(), ...(also && { also }) })),
     ...(await runChecks(listServerChecks(settings, server))),
   ];
 }
@@ -69,14 +72,14 @@ export async function writeBundle(
   {
     settings,
     explained,
-    findServer,
-  }: { settings: ServerConfig; explained: readonly ExplainedSetting[] } & Pick<DiagnoseOptions, "findServer">,
+    ...finds
+  }: { settings: ServerConfig; explained: readonly ExplainedSetting[] } & Omit<DiagnoseOptions, "also">,
 ): Promise<Finding[]> {
   const opened = openNew(file);
   try {
     let rows: Record<string, number> = {};
     const findings = await diagnose(settings, {
-      findServer,
+      ...finds,
       also: async (view) => void (rows = await countRows(view)),
     });
     const content = {
@@ -87,7 +90,7 @@ export async function writeBundle(
         ...{ platform: process.platform, arch: process.arch, release: release() },
         ...{ cores: availableParallelism(), memory: totalmem(), freeMemory: freemem() },
       },
-      settings: explained,
+      settings: explained.map(withoutHosts),
       findings,
       rows,
       storeBytes: settings.databaseUrl === "" ? readStoreBytes(settings.data) : null,
@@ -98,6 +101,13 @@ export async function writeBundle(
   } finally {
     closeSync(opened);
   }
+}
+
+/** Replaces the destinations that are allowed by their number. */
+function withoutHosts(setting: ExplainedSetting): ExplainedSetting {
+  if (setting.name !== "egressAllow" || setting.value === "") return setting;
+  const { length } = setting.value.split(",");
+  return { ...setting, value: `(${length} ${length === 1 ? "entry" : "entries"})` };
 }
 
 function openNew(file: string): number {

@@ -6,16 +6,26 @@ import type { ExplainedSetting, ServerConfig } from "../../settings/config.ts";
 import { toFlag } from "../../settings/config.ts";
 import type { EgressSettings } from "../../settings/egressSettings.ts";
 import { type FoundServer, silence } from "../../settings/foundServer.ts";
-import { egressNames, formatProxy, openEgress, proxyWarning } from "../../settings/egressSettings.ts";
+import {
+  egressNames,
+  formatEgressAllow,
+  formatProxy,
+  openEgress,
+  proxyWarning,
+} from "../../settings/egressSettings.ts";
 import { toErrorText as toDeliveryErrorText } from "../../engine/delivery/deliveryError.ts";
 import { lookUpWithSystem } from "../../engine/delivery/http/dns.ts";
 import type { Egress } from "../../engine/delivery/http/egress.ts";
+import type { FindConditions } from "../operation.ts";
 import type { CheckResult, Finding } from "./finding.ts";
+import { askForEgress } from "./servedEgress.ts";
 import { formatSpan, ok, problem, runChecks, skipped, toErrorText, warning } from "./finding.ts";
 
 /** Requests to the running server of a data folder. */
 export type ServerReads = {
   findServer(data: string): Promise<FoundServer>;
+  /** Returns the functions that find what is wrong with the things of operations. */
+  loadFinders(): Promise<readonly FindConditions[]>;
   /** Returns the settings of its outgoing connections. Rejects if it does not report them. */
   readEgress(data: string): Promise<EgressSettings>;
 };
@@ -47,16 +57,20 @@ async function findSettings({ own, explained, runningServer }: EgressOptions): P
   const { data, databaseUrl } = own;
   const ofCommand = "these are the settings of the command";
   const use = (about: CheckResult, settings: EgressSettings = own): FoundSettings => ({ settings, about });
-  if (databaseUrl !== "") return use(skipped(`whether a node has others is not known; ${ofCommand}`));
+  const flags = egressNames.map(toFlag).filter((flag) => explained.some(({ from }) => from === flag));
+  const tried = `with ${flags.join(" and ")}, ${ofCommand}`;
+  if (databaseUrl !== "") {
+    if (flags.length > 0) return use(ok(`${tried}, not of a server`));
+    const served = await askForEgress(own, ofCommand);
+    return use(served.about, served.settings ?? own);
+  }
   const server = await runningServer.findServer(data);
   if (server === "none") return use(skipped(`no server runs on ${data}; ${ofCommand}`));
   if (server === "silent")
     return use(
       warning(`the server that uses ${data} ${silence}; ${ofCommand}`, "continue or restart its process"),
     );
-  const flags = egressNames.map(toFlag).filter((flag) => explained.some(({ from }) => from === flag));
-  if (flags.length > 0)
-    return use(ok(`with ${flags.join(" and ")}, ${ofCommand}, not of the server that runs on ${data}`));
+  if (flags.length > 0) return use(ok(`${tried}, not of the server that runs on ${data}`));
   const served = await runningServer.readEgress(data).catch(() => null);
   return served === null
     ? use(
@@ -74,7 +88,8 @@ async function explainWith(settings: EgressSettings, target: ParsedUrl): Promise
   const findings = await runChecks([
     {
       name: "addresses",
-      run: () => (proxy === null ? checkAddresses(target, egress) : checkUrlAlone(target, egress)),
+      run: () =>
+        proxy === null ? checkAddresses(target, egress, settings) : checkUrlAlone(target, egress, settings),
     },
   ]);
   if (findings.some(({ verdict }) => verdict === "problem")) return findings;
@@ -84,32 +99,39 @@ async function explainWith(settings: EgressSettings, target: ParsedUrl): Promise
   ];
 }
 
-async function checkAddresses({ hostname }: ParsedUrl, egress: Egress): Promise<CheckResult> {
+async function checkAddresses(
+  { hostname }: ParsedUrl,
+  egress: Egress,
+  settings: EgressSettings,
+): Promise<CheckResult> {
   const name = hostname.replace(/^\[|\]$/g, "");
   const addresses = await lookUpWithSystem(name).catch((error: unknown) => toErrorText(error));
   if (typeof addresses === "string")
     return problem(`${name} has no address (${addresses})`, "correct the name, or the name servers");
-  const refused = addresses.filter((address) => !egress.mayCall(address));
+  const refused = addresses.filter((address) => !egress.mayCall(address, name));
   if (refused.length === 0) return ok(`${name} is ${addresses.join(", ")}, which deliveries may call`);
   const [first = ""] = refused;
   const found = first === name ? name : `${name} is ${refused.join(", ")}, which`;
-  return makeRefusalProblem(found, egress.findHostRefusal(first)?.allow ?? null);
+  const entry = egress.findAllowEntry(first, name);
+  return makeRefusalProblem(found, entry && formatEgressAllow(settings, entry));
 }
 
 /** Checks a URL that goes to a proxy, which resolves the name. */
-function checkUrlAlone({ hostname }: ParsedUrl, egress: Egress): CheckResult {
+function checkUrlAlone({ hostname }: ParsedUrl, egress: Egress, settings: EgressSettings): CheckResult {
   const refused = egress.findHostRefusal(hostname);
   return refused
-    ? makeRefusalProblem(hostname.replace(/^\[|\]$/g, ""), refused.allow)
+    ? makeRefusalProblem(
+        hostname.replace(/^\[|\]$/g, ""),
+        refused.allow && formatEgressAllow(settings, refused.allow),
+      )
     : warning(proxyWarning, "set the proxy up so that it refuses private addresses");
 }
 
-function makeRefusalProblem(found: string, allow: string | null): CheckResult {
+/** `fix`: the setting that would allow it, or null. */
+function makeRefusalProblem(found: string, fix: string | null): CheckResult {
   return problem(
     `${found} is not public, so deliveries to it are refused`,
-    allow === null
-      ? "use another address: link-local and metadata addresses should never be allowed"
-      : `WAYPOST_EGRESS_ALLOW=${allow}`,
+    fix ?? "use another address: link-local and metadata addresses should never be allowed",
   );
 }
 

@@ -11,20 +11,30 @@ import { assertSchema } from "../../engine/store/sql/schema.ts";
 import { findClockRefusal } from "../../engine/store/sqlite/acceptedClock.ts";
 import type { ServerConfig } from "../../settings/config.ts";
 import { hasStore } from "../../settings/dataFolder.ts";
+import { assertGivenAccount } from "../../settings/givenAccount.ts";
 import { assertKeys } from "../../settings/encryptionKeys.ts";
+import type { FindConditions } from "../operation.ts";
+import { checkConditions } from "./conditions.ts";
 import type { Check, Finding, CheckResult } from "./finding.ts";
 import { formatSpan, ok, problem, runChecks, toErrorText, warning } from "./finding.ts";
 import type { StoreView } from "./openForChecks.ts";
 import { openForChecks } from "./openForChecks.ts";
 import { listPostgresChecks } from "./postgres.ts";
 
+/** `finders`: find what is wrong with the things of operations. `also` reads more while the store is open. */
+type StoreCheckOptions = {
+  isServed: boolean;
+  finders: readonly FindConditions[];
+  also?: (view: StoreView) => Promise<void>;
+};
+
 /**
  * Checks the store of the settings, and changes nothing in it. Its server may be running; `isServed` says
- * whether one does. `also` reads more of the store while it is open.
+ * whether one does.
  */
 export async function checkStore(
   settings: ServerConfig,
-  { isServed, also }: { isServed: boolean; also?: (view: StoreView) => Promise<void> },
+  { isServed, finders, also }: StoreCheckOptions,
 ): Promise<Finding[]> {
   const { data, databaseUrl } = settings;
   if (databaseUrl === "" && !hasStore(data))
@@ -42,7 +52,7 @@ export async function checkStore(
   try {
     const schema = await runChecks([{ name: "schema", run: () => checkSchema(view) }]);
     if (schema.some(({ verdict }) => verdict === "problem")) return schema;
-    const found = await runChecks(listStoreChecks(view, { isServed }));
+    const found = await runChecks(listStoreChecks(view, { settings, isServed, finders }));
     await also?.(view);
     return [...schema, ...found];
   } finally {
@@ -57,16 +67,21 @@ function openAdvice({ databaseUrl }: ServerConfig, error: unknown): string {
     : "check WAYPOST_DATABASE_URL with psql, and that PostgreSQL runs";
 }
 
-const listStoreChecks = (view: StoreView, { isServed }: { isServed: boolean }): Check[] => [
+const listStoreChecks = (
+  view: StoreView,
+  { settings, isServed, finders }: Omit<StoreCheckOptions, "also"> & { settings: ServerConfig },
+): Check[] => [
   ...(view.database === "postgres"
     ? listPostgresChecks(view)
     : [{ name: "times", run: () => checkTimes(view) }]),
   { name: "moved", run: () => checkMoved(view) },
   { name: "keys", run: () => checkStoredKeys(view) },
+  { name: "credentials", run: () => checkGivenAccount(view, settings) },
   { name: "integrity", run: () => checkIntegrity(view) },
   { name: "due", run: () => checkDue(view, isServed) },
   { name: "waiters", run: () => checkWaiters(view) },
   { name: "quarantine", run: () => checkQuarantine(view) },
+  { name: "conditions", run: () => checkConditions(view, finders) },
 ];
 
 async function checkSchema({ connection, database }: StoreView): Promise<CheckResult> {
@@ -106,6 +121,19 @@ async function checkStoredKeys({ reads, keys, database }: StoreView): Promise<Ch
         "waypost keys new, then WAYPOST_KEYS, then waypost keys reseal",
       )
     : ok("every secret can be decrypted");
+}
+
+/** Finds a rotation after which the credentials of the settings refuse the next start. */
+async function checkGivenAccount({ reads }: StoreView, settings: ServerConfig): Promise<CheckResult> {
+  try {
+    assertGivenAccount(settings, await reads.accounts());
+  } catch (error) {
+    return problem(
+      `the next start will be refused: ${toErrorText(error)}`,
+      "set the credentials of the settings to those of waypost credentials",
+    );
+  }
+  return ok("the settings have no credentials, or those of the store");
 }
 
 /** Above this size of a file, only rows are sampled: reading all pages would take long. */

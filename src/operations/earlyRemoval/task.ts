@@ -1,9 +1,9 @@
 import type { Clock } from "../../engine/clock/clock.ts";
 import { type Retention, retentionFor } from "../../engine/core/accounts/retention.ts";
 import type { Account } from "../../engine/core/model/account.ts";
-import { shortenRetention } from "../../engine/core/node/diskGuard.ts";
+import { leastHistory, shortenRetention } from "../../engine/core/node/diskGuard.ts";
 import type { Millis } from "../../engine/core/values/basics.ts";
-import { minute, second } from "../../engine/core/values/time.ts";
+import { second } from "../../engine/core/values/time.ts";
 import type { Store } from "../../engine/store/store.ts";
 import type { MaintenanceTask } from "../../engine/upkeep/scheduler.ts";
 import { WorkSignal } from "../../engine/upkeep/workSignal.ts";
@@ -21,8 +21,6 @@ const stepsPerRun = 20;
  */
 const checkInterval: Millis = second;
 const idleInterval: Millis = 10 * second;
-/** After all that may be removed is gone, more is looked for after this time. */
-const passPause: Millis = minute;
 
 type EarlyRemovalOptions = {
   store: Store;
@@ -50,12 +48,14 @@ export function createEarlyRemovalTask({
   let lookedAt: Millis = Number.NEGATIVE_INFINITY;
   const workSignal = new WorkSignal({ store, clock });
   const pause = (): Promise<void> => clock.sleep(clock.now() + slicePause, neverAborted);
-  const mayBegin = (now: Millis): boolean =>
-    passEndedAt === null || now >= passEndedAt + passPause || now < passEndedAt;
+  /** After all that may be removed is gone, more is looked for when what was younger has the age. */
+  const mayBegin = (now: Millis, least: Millis): boolean =>
+    passEndedAt === null || now >= passEndedAt + least || now < passEndedAt;
   const removeWhileShort = async (): Promise<void> => {
     const end = clock.now() + runTime;
-    if (pass === null && mayBegin(clock.now()))
-      pass = new Pass(store, await store.read.accounts(), retention);
+    const least = leastHistory(disk?.isLow() === true);
+    if (pass === null && mayBegin(clock.now(), least))
+      pass = new Pass(store, { accounts: await store.read.accounts(), retention, least });
     while (pass !== null && clock.now() < end && disk?.isShort()) {
       const removed = await pass.removeSlice(clock.now());
       if (removed > 0) onRemoved(removed);
@@ -94,16 +94,21 @@ class Pass {
   readonly #store: Store;
   readonly #accounts: readonly Account[];
   readonly #retention: Retention;
+  readonly #least: Millis;
   #round = 0;
   #account = 0;
   /** Whether an account has a shorter retention in this round. */
   #shortens = false;
   isOver = false;
 
-  constructor(store: Store, accounts: readonly Account[], retention: Retention) {
+  constructor(
+    store: Store,
+    { accounts, retention, least }: { accounts: readonly Account[]; retention: Retention; least: Millis },
+  ) {
     this.#store = store;
     this.#accounts = accounts;
     this.#retention = retention;
+    this.#least = least;
   }
 
   /** Removes the oldest rows of the next account that has old ones. Returns their number. */
@@ -124,7 +129,7 @@ class Pass {
 
   #shorten(account: Account): Required<Retention> | null {
     const own = retentionFor(account, this.#retention);
-    const log = shortenRetention(own.log, this.#round);
+    const log = shortenRetention(own.log, this.#round, this.#least);
     if (log === null) return null;
     this.#shortens = true;
     return { ...own, log };

@@ -21,6 +21,7 @@ import {
 } from "./job.ts";
 import type { Account } from "../../engine/core/model/account.ts";
 import type { AccountId, Millis } from "../../engine/core/values/basics.ts";
+import type { GroupChange } from "../../engine/core/deadLetters/groupChange.ts";
 import type { NotDone } from "../../engine/core/values/errors.ts";
 import { Refusal } from "../../engine/core/values/errors.ts";
 import { firstIdAt } from "../../engine/core/values/ids.ts";
@@ -33,6 +34,7 @@ type JobRequest = {
   last: string | null;
   rate: number | null;
   canary: number | null;
+  change?: GroupChange;
   logRetention: Millis;
   /** The ids of jobs that may be replaced if they have ended, as the caller has read them. */
   known: readonly string[];
@@ -50,9 +52,7 @@ export const createJob: Decision<JobRequest, Job> = {
     makeRoom(draft, account, known);
     const job: Job = {
       ...request,
-      last:
-        request.last ??
-        firstIdAt(bulkActions[request.action].list === "runs" ? "run" : "msg", moment.now + 1),
+      last: findLast(request, moment.now),
       account,
       id: moment.newId("job"),
       dueAt: moment.now,
@@ -76,11 +76,21 @@ export const createJob: Decision<JobRequest, Job> = {
   },
 };
 
-/** Throws `Refusal` for a large filter, because each portion of the job writes it again. */
-function assertFilter({ filter }: BulkSelection): void {
-  const { length } = JSON.stringify(filter);
-  if (length > limits.jobFilter)
-    throw new Refusal("invalid", `filter: ${length} characters, the limit is ${limits.jobFilter}`);
+/** Returns the highest id of a job. Ids of messages and runs are never later than the clock of the store. */
+function findLast({ action, last }: Pick<JobRequest, "action" | "last">, now: Millis): string {
+  const { list } = bulkActions[action];
+  if (list === "deadLetters" && last !== null) return last;
+  const newest = firstIdAt(list === "runs" ? "run" : "msg", now + 1);
+  return last === null || last > newest ? newest : last;
+}
+
+/** Throws `Refusal` for a large filter or change, because each portion of the job writes it again. */
+function assertFilter({ filter, change }: BulkSelection & { change?: GroupChange }): void {
+  for (const [name, part] of Object.entries({ filter, change })) {
+    const { length } = JSON.stringify(part ?? null);
+    if (length > limits.jobFilter)
+      throw new Refusal("invalid", `${name}: ${length} characters, the limit is ${limits.jobFilter}`);
+  }
 }
 
 function makeRoom(draft: Draft, account: AccountId, known: readonly string[]): void {

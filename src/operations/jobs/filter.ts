@@ -1,26 +1,23 @@
-import type { z } from "zod";
+import { z } from "zod";
 import { bulkActions, selectsDeadLetters } from "../../engine/core/bulk/actions.ts";
 import type { BulkActionName, BulkSelection } from "../../engine/core/bulk/entries.ts";
-import { isId } from "../../engine/core/values/ids.ts";
+import { firstIdAt, isDlqId, readIdTime } from "../../engine/core/values/ids.ts";
+import { readEntryName } from "../../engine/core/bulk/entries.ts";
+import { readSelection } from "../../engine/store/queries/selection.ts";
 import { Refusal } from "../../engine/core/values/errors.ts";
 import type { AccountId } from "../../engine/core/values/basics.ts";
-import { dryRun } from "../../api/publishing/dryRun.ts";
+import { dryRun, dryRunSchema } from "../../api/publishing/dryRun.ts";
 import { choice, mergeParameters, readFields } from "../../api/http/parameters.ts";
 import type { RouteContext } from "../../api/route/route.ts";
-import { countSelection } from "../../api/routes/lists/bulk.ts";
 import {
   continuedRunFilters,
   failedRunFilters,
   toFailedRunFilter,
 } from "../../api/routes/lists/failedRunLists.ts";
-import {
-  actionKeyFilters,
-  deadLetterFilters,
-  messageFilters,
-  toFilter,
-} from "../../api/routes/lists/filters.ts";
+import { actionKeyFilters, deadLetterFilters } from "../../api/routes/lists/filters.ts";
 import { findNewestId, readSweep } from "../../api/routes/lists/sweep.ts";
 import { toMessageFilter } from "../../api/routes/deadLetters/deadLetterSelection.ts";
+import { chosenMessageFilters, toChosenFilter } from "../../api/routes/messages/unfinished.ts";
 import { runSelectionSchema, toRunFilter } from "../../api/routes/workflows/runs.ts";
 
 const deadLetters = deadLetterFilters.extend(actionKeyFilters);
@@ -36,7 +33,7 @@ const filterSchemas = {
   "runs.resume": continuedRunFilters,
   "runs.restart": continuedRunFilters,
   "runs.cancel": runSelectionSchema.omit({ count: true, dryRun: true, details: true }),
-  "messages.cancel": messageFilters,
+  "messages.cancel": chosenMessageFilters,
 } as const satisfies Record<BulkActionName, z.ZodObject>;
 
 /** Returns what a job selects, from the filter of its request. Throws `Refusal` for an unknown field. */
@@ -60,31 +57,71 @@ export function readJobFilter(action: BulkActionName, members: unknown): BulkSel
     case "runs.cancel":
       return { action, filter: toRunFilter({ ...read(filterSchemas[action]), count: 0 }) };
     case "messages.cancel": {
-      const parameters = read(filterSchemas[action]);
-      const chosen = parameters.messageIds
-        ? { messageIds: parameters.messageIds.filter(isId) }
-        : toFilter(parameters);
+      const chosen = toChosenFilter(read(filterSchemas[action]));
       return { action, filter: { ...chosen, belongsToRun: false } };
     }
   }
 }
 
 /**
- * Returns the highest id that an entry of a new job may have. A dead letter that fails again during the job
- * has a higher one. Null: the store sets the highest id, because its clock makes the ids of messages and
- * runs.
+ * Returns the highest id that an entry of a new job may have: `last`, or that of the newest entry. A dead
+ * letter that fails again during the job has a higher one. Null: the store sets the highest id, because its
+ * clock makes the ids of messages and runs. Throws `Refusal` if `last` cannot be such an id.
  */
 export async function findLastJobId(
   context: RouteContext,
   account: AccountId,
-  action: BulkActionName,
+  { action, last = null }: { action: BulkActionName; last?: string | undefined | null },
 ): Promise<string | null> {
-  if (bulkActions[action].list !== "deadLetters") return null;
-  return (await findNewestId(context, account)) ?? "";
+  const { list } = bulkActions[action];
+  if (last !== null && last !== "" && !isIdOf[list](last))
+    throw new Refusal("invalid", "last: not the field last of a dry run of this action");
+  if (list !== "deadLetters") return last;
+  const newest = (await findNewestId(context, account)) ?? "";
+  return last !== null && last < newest ? last : newest;
 }
 
-/** Counts the entries that a job would have. */
-export const countJobEntries = (context: RouteContext, account: AccountId, selection: BulkSelection) =>
-  selectsDeadLetters(selection)
-    ? dryRun((cursor, count) => readSweep(context, account, { filter: selection.filter, cursor, count }))
-    : countSelection(context, { account, ...selection });
+const isIdOf = {
+  deadLetters: isDlqId,
+  messages: (id: string) => /^msg_\w{1,40}$/.test(id),
+  runs: (id: string) => /^run_\w{1,40}$/.test(id),
+};
+
+/**
+ * Counts the entries that a job would have. `last`: the id of the newest one, so that a job with the same
+ * bound has no entries that are added meanwhile.
+ */
+export async function countJobEntries(
+  context: RouteContext,
+  account: AccountId,
+  selection: BulkSelection,
+): Promise<z.output<typeof jobDryRunSchema>> {
+  if (selectsDeadLetters(selection)) {
+    const last = (await findNewestId(context, account)) ?? "";
+    const filter = { ...selection.filter, to: Math.min(selection.filter.to ?? Infinity, readIdTime(last)) };
+    const found = await dryRun(async (cursor, count) => {
+      const page = await readSweep(context, account, { filter, cursor, count });
+      return { ...page, ids: page.ids.filter((id) => id <= last) };
+    });
+    return { ...found, last };
+  }
+  let last = "";
+  const found = await dryRun(async (cursor, count) => {
+    const page = await readSelection(context.store.read, { ...selection, account }, { cursor, count });
+    for (const { id } of page.entries) if (id > last) last = id;
+    return { ids: page.entries.map(readEntryName), cursor: page.cursor };
+  });
+  // Entries that were not counted may be newer.
+  const kind = bulkActions[selection.action].list === "runs" ? "run" : "msg";
+  return { ...found, last: found.more ? firstIdAt(kind, context.now() + 1) : last };
+}
+
+/** The response of a dry run of a job. */
+export const jobDryRunSchema = dryRunSchema.extend({
+  last: z
+    .string()
+    .describe(
+      "The newest entry, or an empty string. If the request that starts the job has it as its field last, " +
+        "the job leaves out entries that were added after this dry run.",
+    ),
+});

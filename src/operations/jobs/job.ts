@@ -1,4 +1,5 @@
 import type { BulkResult, BulkSelection } from "../../engine/core/bulk/entries.ts";
+import type { GroupChange } from "../../engine/core/deadLetters/groupChange.ts";
 import type { NotDone } from "../../engine/core/values/errors.ts";
 import type { Actor } from "../../engine/core/model/auditEntry.ts";
 import type { AccountId, Millis, NodeId } from "../../engine/core/values/basics.ts";
@@ -57,6 +58,8 @@ export type Job = {
   failures: readonly NotDone[];
   error: string | null;
   logRetention: Millis;
+  /** What changes in the messages that the job sends again. */
+  change?: GroupChange;
 } & BulkSelection;
 
 /** The maximum number of failures that a job keeps. */
@@ -109,3 +112,18 @@ export const mayContinueJob = ({ dueAt, node }: Job, self: NodeId, now: Millis):
 /** Reports whether the next entries of a job belong to its canary. */
 export const isInCanary = ({ canary, canaryPassed, done, failed }: Job): boolean =>
   canary !== null && !canaryPassed && done + failed < canary;
+
+/**
+ * Returns a selection as a job keeps it. Version 0.1.0 knows neither causes nor changes: it would take all
+ * entries, or send them unchanged. It takes no entries with an empty list of hosts.
+ */
+export const toKeptFilter = <S extends BulkSelection>(selection: S, change?: GroupChange): S =>
+  change !== undefined || ("causes" in selection.filter && selection.filter.causes !== undefined)
+    ? { ...selection, filter: { ...selection.filter, hosts: [] } }
+    : selection;
+
+/** Returns a selection as it was before `toKeptFilter`. */
+export function readKeptFilter<S extends BulkSelection>(selection: S): S {
+  const { hosts, ...filter } = selection.filter;
+  return hosts?.length === 0 ? { ...selection, filter } : selection;
+}

@@ -2,16 +2,26 @@ import { z } from "zod";
 import { retentionFor } from "../../engine/core/accounts/retention.ts";
 import { bulkActionNames } from "../../engine/core/bulk/entries.ts";
 import { isId } from "../../engine/core/values/ids.ts";
+import type { BulkActionName } from "../../engine/core/bulk/entries.ts";
+import type { GroupChange } from "../../engine/core/deadLetters/groupChange.ts";
+import { assertVerb } from "../../engine/core/model/rights.ts";
+import type { PatchOperation } from "../../engine/core/values/jsonPatch.ts";
+import { maxPatchOperations } from "../../engine/core/values/jsonPatch.ts";
+import { assertUrl } from "../../api/http/target.ts";
+import { readDeliveryHeaders } from "../../api/routes/deadLetters/deadLetterReplay.ts";
+import type { IncomingRequest } from "../../api/route/route.ts";
+import { readScope } from "../../api/route/scope.ts";
+import { headersSchema } from "../../api/settings/forwardedHeaders.ts";
 import { limits } from "../../engine/core/values/limits.ts";
 import { Refusal } from "../../engine/core/values/errors.ts";
-import { dryRunSchema } from "../../api/publishing/dryRun.ts";
 import { readActor } from "../../api/route/actor.ts";
 import { readObject } from "../../api/route/readObject.ts";
 import { route } from "../../api/route/route.ts";
 import { toJson } from "../../api/fields/field.ts";
 import { toSchema } from "../../api/views/fieldSchema.ts";
 import { jobFields } from "./fields.ts";
-import { countJobEntries, findLastJobId, readJobFilter } from "./filter.ts";
+import { toKeptFilter } from "./job.ts";
+import { countJobEntries, findLastJobId, jobDryRunSchema, readJobFilter } from "./filter.ts";
 
 const tag = "Jobs";
 const maxRate = 1_000;
@@ -21,6 +31,30 @@ const byJobId = z.object({ jobId: z.string().describe("The id of the job.") });
 
 const wholeNumber = (max: number) =>
   z.int("is not a whole number").min(1, "must be at least 1").max(max, `must be at most ${max}`);
+
+const changeSchema = z.strictObject({
+  url: z.string("is not a string").optional().describe("The new destination URL."),
+  headers: headersSchema
+    .optional()
+    .describe(
+      "Headers of the delivery, with a value or a list of values for each name. They replace those of the " +
+        "same name.",
+    ),
+  jsonPatch: z
+    .array(
+      z.strictObject({
+        op: z.enum(["add", "replace", "remove", "test"], { error: "must be add, replace, remove or test" }),
+        path: z
+          .string("is not a string")
+          .max(1_000, "is longer than 1000 characters")
+          .describe("A JSON pointer."),
+        value: z.unknown().optional().describe("The value of add, replace and test."),
+      }),
+    )
+    .max(maxPatchOperations, `has more than ${maxPatchOperations} operations`)
+    .optional()
+    .describe("A JSON patch of the body (RFC 6902), without copy and move."),
+});
 
 const requestSchema = z.strictObject({
   action: z
@@ -36,9 +70,22 @@ const requestSchema = z.strictObject({
     .boolean("is neither true nor false")
     .optional()
     .describe("true: create no job, count the entries."),
+  last: z
+    .string("is not a string")
+    .optional()
+    .describe(
+      "The newest entry that the job may have: the field last of a dry run with the same filter. Default: " +
+        "all entries that exist when the job is created.",
+    ),
   rate: wholeNumber(maxRate)
     .optional()
     .describe(`The maximum number of entries per second, from 1 to ${maxRate}. Default: no limit.`),
+  change: changeSchema
+    .optional()
+    .describe(
+      "What changes in each message before it is sent again. Only for dlq.retry. Messages that it does not " +
+        "fit fail, and stay dead letters. A token needs the verb read in addition to manage.",
+    ),
   canary: wholeNumber(maxCanary)
     .optional()
     .describe(
@@ -65,21 +112,30 @@ const create = route({
     maxBytes: 1024 * 1024,
   },
   answers: {
-    200: { about: "With dryRun: true, the number of entries.", schema: dryRunSchema },
+    200: { about: "With dryRun: true, the number of entries.", schema: jobDryRunSchema },
     201: { about: "The job was created.", schema: z.object({ jobId: z.string().describe("Its id.") }) },
   },
   refusals: ["limit-exceeded"],
   handle: async ({ account, incoming, context }) => {
-    const { action, filter, dryRun, rate = null, canary = null } = readObject(requestSchema, incoming);
+    const {
+      action,
+      filter,
+      dryRun,
+      rate = null,
+      canary = null,
+      ...given
+    } = readObject(requestSchema, incoming);
     if (canary !== null && action !== "dlq.retry" && action !== "runs.resume" && action !== "runs.restart")
       throw new Refusal("invalid", `canary: not valid for ${action}; remove it`);
+    const change = given.change && readChange(action, given.change, incoming);
     const selection = readJobFilter(action, filter);
     if (dryRun) return { status: 200, body: await countJobEntries(context, account.id, selection) };
-    const last = await findLastJobId(context, account.id, action);
+    const last = await findLastJobId(context, account.id, { action, last: given.last });
     const range = { account: account.id, limit: 2 * limits.jobs };
     const known = (await context.store.read.jobs(range)).map(({ id }) => id);
     const job = await context.store.execute("createJob", {
-      ...selection,
+      ...toKeptFilter(selection, change),
+      ...(change && { change }),
       account: account.id,
       startedBy: readActor({ access: "token" }, incoming),
       last,
@@ -147,6 +203,31 @@ const stop = route({
     return { status: 200, body: toJson(jobFields, answer.job) };
   },
 });
+
+/** Returns the change of a request. Throws `Refusal` if it is invalid, or if the token may not make it. */
+function readChange(
+  action: BulkActionName,
+  { url, headers, jsonPatch }: z.output<typeof changeSchema>,
+  incoming: IncomingRequest,
+): GroupChange {
+  if (action !== "dlq.retry") throw new Refusal("invalid", `change: not valid for ${action}; remove it`);
+  const { scope } = readScope(incoming);
+  if (scope) assertVerb(scope, "read", " to send dead letters with changes");
+  if (url !== undefined) assertUrl("change.url", url);
+  return {
+    ...(url !== undefined && { url }),
+    ...(headers && { headers: readDeliveryHeaders(headers) }),
+    ...(jsonPatch && { jsonPatch: jsonPatch.map(toOperation) }),
+  };
+}
+
+type GivenOperation = { op: PatchOperation["op"]; path: string; value?: unknown };
+
+function toOperation({ op, path, value }: GivenOperation): PatchOperation {
+  if (op === "remove") return { op, path };
+  if (value === undefined) throw new Refusal("invalid", `change.jsonPatch: ${op} has no value`);
+  return { op, path, value };
+}
 
 const makeNotFound = (jobId: string): Refusal =>
   new Refusal("not-found", `jobId: there is no job ${JSON.stringify(jobId.slice(0, 200))}`);

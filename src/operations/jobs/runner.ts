@@ -1,7 +1,7 @@
 import type { Clock } from "../../engine/clock/clock.ts";
 import type { JobNote } from "./commands.ts";
 import type { Job } from "./job.ts";
-import { isInCanary, mayContinueJob, readWait } from "./job.ts";
+import { isInCanary, mayContinueJob, readKeptFilter, readWait } from "./job.ts";
 import { bulkActions, selectsDeadLetters } from "../../engine/core/bulk/actions.ts";
 import type { BulkEntry } from "../../engine/core/bulk/entries.ts";
 import { entryRefusals, readEntryName } from "../../engine/core/bulk/entries.ts";
@@ -238,8 +238,9 @@ export class JobRunner {
   }
 
   #execute(job: Job, portion: Portion): Promise<Job | null> {
-    const { account, id: jobId, action, position, logRetention } = job;
-    const input = { account, jobId, action, position, logRetention, ...portion };
+    const { account, id: jobId, action, position, logRetention, change } = job;
+    const own = { account, jobId, action, position, logRetention };
+    const input = { ...own, ...(change && { change }), ...portion };
     return this.#learnTime(() => this.#options.store.execute("continueJob", input));
   }
 
@@ -257,8 +258,8 @@ export class JobRunner {
   async #readPage(job: Job, cursor: string | null, count: number): Promise<EntryPage> {
     const { read } = this.#options.store;
     if (!selectsDeadLetters(job)) return keepLeft(job, await readSelection(read, job, { cursor, count }));
-    const to = Math.min(job.filter.to ?? Infinity, readIdTime(job.last));
-    const { account, action, filter } = job;
+    const { account, action, filter } = readKeptFilter(job);
+    const to = Math.min(filter.to ?? Infinity, readIdTime(job.last));
     const bounded = { account, action, filter: { ...filter, to } };
     return keepLeft(job, await readSelection(read, bounded, { cursor, count }));
   }

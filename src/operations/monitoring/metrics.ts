@@ -3,12 +3,20 @@ import { activityNames } from "../../engine/core/model/activity.ts";
 import type { Delivery } from "../../engine/core/model/delivery.ts";
 import type { Millis } from "../../engine/core/values/basics.ts";
 import type { Outcome } from "../../engine/core/model/attempt.ts";
-import type { Settled } from "../../engine/core/commands/settle.ts";
+import type { Settled } from "../../engine/core/attempts/applyOutcome.ts";
 import type { BatchObserver } from "../../engine/store/store.ts";
 import { Histogram, rowBounds, shortTimeBounds, timeBounds } from "./histogram.ts";
 
 /** The outcomes of attempts, as the store has settled them. */
-const attemptOutcomes = ["delivered", "retry", "ended", "failed", "cancelled", "late"] as const;
+const attemptOutcomes = [
+  "delivered",
+  "retry",
+  "ended",
+  "failed",
+  "cancelled",
+  "late",
+  "acknowledging",
+] as const;
 
 /** The result of a call to a webhook source, from the status of its response. */
 export type SourceOutcome = "accepted" | "repeated" | "rejected" | "unavailable";

@@ -1,6 +1,7 @@
 import type { Server } from "node:http";
 import type { Logger } from "pino";
 import { elapsed, systemClock } from "../../engine/clock/clock.ts";
+import { ConditionSampler } from "./conditionSampler.ts";
 import { Metrics } from "./metrics.ts";
 import { listenForScrapes, metricsPath } from "./metricsServer.ts";
 import type { MetricsFormat } from "./metricsText.ts";
@@ -9,7 +10,7 @@ import { readDiskFigures } from "./diskFigures.ts";
 import type { CopyReport } from "./serverMetrics.ts";
 import { readMetrics } from "./serverMetrics.ts";
 import { SpanExporter } from "./tracing/spanExporter.ts";
-import { StoreSampler, type StoreSample } from "./storeSampler.ts";
+import { StoreSampler, type OutboxFigures, type StoreSample } from "./storeSampler.ts";
 import { Tracing } from "./tracing/tracing.ts";
 import { toSpanId } from "../../engine/delivery/deliveryRequest.ts";
 import type { DispatcherLog } from "../../engine/delivery/dispatcher.ts";
@@ -17,6 +18,7 @@ import type { CommandInput } from "../../engine/store/catalog/commands.ts";
 import type { Millis, NodeId } from "../../engine/core/values/basics.ts";
 import { second } from "../../engine/core/values/time.ts";
 import type { Store } from "../../engine/store/store.ts";
+import type { ServerParts } from "../operation.ts";
 import { formatUrl } from "../../settings/addresses.ts";
 import type { ServerConfig } from "../../settings/config.ts";
 import { toStorePath } from "../../settings/dataFolder.ts";
@@ -33,6 +35,8 @@ export type Observation = {
   tracing: Tracing | null;
   /** Returns the metrics for a client with this Accept header. */
   read(accept: string | undefined): { contentType: string; text: string };
+  /** Shows from now on what is wrong for the accounts. */
+  watchConditions(listConditions: ServerParts["listConditions"]): void;
   /** Takes the first sample and listens for scrapes. Returns the address of the metrics, or null. */
   start(): Promise<string | null>;
   stop(): Promise<void>;
@@ -41,6 +45,8 @@ export type Observation = {
 /** The parts of a server that its metrics show. */
 type Observed = { store: Store; node: NodeId; log: Logger; inFlight(): number; isOnHold(): boolean } & {
   replica(): CopyReport | null;
+  /** Returns the figures of the outboxes of all accounts. */
+  readOutboxes(now: Millis): Promise<OutboxFigures>;
   /** Returns why this node takes no requests, apart from its store, or null. */
   notReadyReason(): string | null;
   /** Returns how many batches of acknowledged changes the database has lost. */
@@ -49,7 +55,7 @@ type Observed = { store: Store; node: NodeId; log: Logger; inFlight(): number; i
 
 /** Observes a store and everything that is done with it. */
 export function observe(settings: ServerConfig, observed: Observed): Observation {
-  const { store, inFlight, isOnHold, replica, notReadyReason, lostBatches } = observed;
+  const { store, inFlight, isOnHold, replica, readOutboxes, notReadyReason, lostBatches } = observed;
   const metrics = new Metrics(elapsed);
   const exporter = createExporter(settings, observed);
   const tracing =
@@ -59,16 +65,12 @@ export function observe(settings: ServerConfig, observed: Observed): Observation
     takesChanges: () => store.takesChanges(),
     readFigures: () => store.read.storeFigures(),
     readDisk: async () => (isEmbedded ? readDiskFigures(toStorePath(settings.data)) : null),
+    readOutboxes,
     clock: systemClock,
     elapsed,
   });
-  store.observe({
-    ...metrics.batches,
-    stored: (batch) => {
-      metrics.batches.stored(batch);
-      if (batch.changedRows > 0) sampler.noteChange();
-    },
-  });
+  observeBatches(store, metrics, sampler);
+  let conditions: ConditionSampler | null = null;
   const format = (how: MetricsFormat): string =>
     formatMetrics(
       readMetrics({
@@ -80,12 +82,10 @@ export function observe(settings: ServerConfig, observed: Observed): Observation
         isOnHold,
         isReady: () => notReadyReason() === null && sampler.takesChanges && isFresh(sampler.last),
         lostBatches,
+        conditions: () => conditions?.read() ?? null,
         replica,
         spans: exporter && exporter.counts,
-        diskLack: () => {
-          const { disk } = store.upkeep;
-          return disk && { isLow: disk.isLow(), isShort: disk.isShort() };
-        },
+        diskLack: () => readDiskLack(store),
       }),
       how,
     );
@@ -102,6 +102,10 @@ export function observe(settings: ServerConfig, observed: Observed): Observation
       const how = pickFormat(accept);
       return { contentType: contentTypes[how], text: format(how) };
     },
+    watchConditions: (listConditions) => {
+      const accounts = () => store.read.accounts();
+      conditions = new ConditionSampler({ accounts, listConditions, now: () => systemClock.now() });
+    },
     start: async () => {
       await sampler.start();
       if (settings.metricsPort === null) return null;
@@ -112,10 +116,23 @@ export function observe(settings: ServerConfig, observed: Observed): Observation
     stop: async () => {
       server?.close();
       server?.closeAllConnections();
-      await Promise.all([sampler.stop(), exporter?.stop()]);
+      await Promise.all([sampler.stop(), conditions?.stop(), exporter?.stop()]);
     },
   };
 }
+
+/** Counts what the store stores, and lets the sampler know of it. */
+const observeBatches = (store: Store, { batches }: Metrics, sampler: StoreSampler): void =>
+  store.observe({
+    ...batches,
+    stored: (batch) => {
+      batches.stored(batch);
+      if (batch.changedRows > 0) sampler.noteChange();
+    },
+  });
+
+const readDiskLack = ({ upkeep: { disk } }: Store): { isLow: boolean; isShort: boolean } | null =>
+  disk && { isLow: disk.isLow(), isShort: disk.isShort() };
 
 /** The maximum age of a sample from a store that responds. */
 const maxSampleAge: Millis = 30 * second;

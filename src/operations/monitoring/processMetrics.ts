@@ -4,7 +4,8 @@ import { getHeapStatistics } from "node:v8";
 import type { Metric, Sample } from "./metricsText.ts";
 
 const single = (value: number): Sample[] => [[{}, value]];
-const gauge = (name: string, help: string, value: number): Metric => ({
+/** Returns a gauge without labels. */
+export const gauge = (name: string, help: string, value: number): Metric => ({
   type: "gauge",
   name,
   help,

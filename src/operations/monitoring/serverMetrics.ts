@@ -1,8 +1,10 @@
 import { countedStepTypes, messageOrigins } from "../../engine/core/model/activity.ts";
 import { gateKinds } from "../../engine/core/admission/gate.ts";
 import type { Millis } from "../../engine/core/values/basics.ts";
+import type { ConditionSample } from "./conditionSampler.ts";
 import type { Metrics } from "./metrics.ts";
 import type { Labels, Metric, Sample } from "./metricsText.ts";
+import { readOutboxMetrics, wholeStore } from "./outboxMetrics.ts";
 import { readProcessMetrics } from "./processMetrics.ts";
 import type { SpanCounts } from "./tracing/spanExporter.ts";
 import type { StoreSample } from "./storeSampler.ts";
@@ -29,11 +31,13 @@ export type MetricSources = {
   spans: SpanCounts | null;
   /** The state of the disk of the store. Null if it is the disk of a database server. */
   diskLack(): { isLow: boolean; isShort: boolean } | null;
+  /** The last sample of what is wrong for the accounts, or null. */
+  conditions(): ConditionSample | null;
   /** The second copy of the store, or null if none is kept. */
   replica(): CopyReport | null;
 };
 
-/** Returns all metrics. Nothing here reads the store: a scrape only reads numbers that are in memory. */
+/** Returns all metrics. A scrape waits for no read of the store: it reads numbers that are in memory. */
 export const readMetrics = (sources: MetricSources): Metric[] => [
   gauge("waypost_build_info", "The version and the store of this server.", [[sources.build, 1]]),
   gauge(
@@ -46,6 +50,7 @@ export const readMetrics = (sources: MetricSources): Metric[] => [
     "Batches of acknowledged changes that the database has lost, as after a failover to a standby.",
     single(sources.lostBatches()),
   ),
+  ...readConditionMetrics(sources),
   ...readMessageMetrics(sources),
   ...readWorkflowMetrics(sources.metrics),
   ...readStoreMetrics(sources),
@@ -131,6 +136,11 @@ function readMessageMetrics({ metrics, inFlight }: MetricSources): Metric[] {
       single(activities["lease expired"]),
     ),
     counter(
+      "waypost_acknowledged_attempts_expired",
+      "Attempts whose receivers answered that they report later, and did not report in time.",
+      single(activities["acknowledged attempt expired"]),
+    ),
+    counter(
       "waypost_quarantined",
       "Due messages and firings that were set aside because the storage refused their changes.",
       single(activities.quarantined),
@@ -170,6 +180,11 @@ function readWorkflowMetrics({ activities, scheduleLateness, sourceCalls }: Metr
       pickSamples("type", countedStepTypes, (type) => activities[`step ${type}`] ?? 0),
     ),
     counter(
+      "waypost_steps_run_on",
+      "Steps after which the endpoint continued in the same call. They are steps of the type Run, too.",
+      single(activities["step ran on"] ?? 0),
+    ),
+    counter(
       "waypost_schedules_fired",
       "Firings of schedules. Skipped firings are not counted.",
       single(activities["schedule fired"]),
@@ -187,8 +202,6 @@ function readWorkflowMetrics({ activities, scheduleLateness, sourceCalls }: Metr
   ];
 }
 
-const wholeStore = "All nodes show the same figure of the whole store; combine them with max().";
-
 function readStoreMetrics({ sample, now, isOnHold }: MetricSources): Metric[] {
   const read = sample();
   const hold = gauge(
@@ -197,12 +210,13 @@ function readStoreMetrics({ sample, now, isOnHold }: MetricSources): Metric[] {
     single(isOnHold() ? 1 : 0),
   );
   if (read === null) return [hold];
-  const { counts, leased, oldestDueAt, at, disk } = read;
+  const { counts, leased, acknowledging, oldestDueAt, at, disk, outboxes } = read;
   const held = (kind: (typeof gateKinds)[number]): number => counts[`held ${kind}`];
   const states = {
     pending: counts.pending,
     retrying: counts.retrying,
     delivering: leased,
+    acknowledging,
     held: gateKinds.reduce((sum, kind) => sum + held(kind), 0),
   };
   return [
@@ -224,6 +238,7 @@ function readStoreMetrics({ sample, now, isOnHold }: MetricSources): Metric[] {
       `Workflow runs that have not ended. ${wholeStore}`,
       single(counts.activeRuns),
     ),
+    ...readOutboxMetrics(outboxes),
     gauge("waypost_waiters", `Waiting steps of workflow runs. ${wholeStore}`, single(counts.waiters)),
     gauge(
       "waypost_store_sample_age_seconds",
@@ -237,6 +252,23 @@ function readStoreMetrics({ sample, now, isOnHold }: MetricSources): Metric[] {
           gauge("waypost_wal_bytes", "The size of the write-ahead log.", single(disk.walBytes)),
           gauge("waypost_disk_free_bytes", "Free space of the data folder's disk.", single(disk.freeBytes)),
         ]),
+  ];
+}
+
+function readConditionMetrics({ conditions, now }: MetricSources): Metric[] {
+  const sample = conditions();
+  if (sample === null) return [];
+  return [
+    gauge(
+      "waypost_conditions",
+      `Conditions of the accounts, by kind and level, as GET /v2/overview lists them. ${wholeStore}`,
+      sample.counts.map(({ kind, level, count }): Sample => [{ kind, level }, count]),
+    ),
+    gauge(
+      "waypost_conditions_sample_age_seconds",
+      "The age of the oldest of these figures. A scrape starts the next look at them.",
+      single(Math.max(0, now() - sample.at) / 1000),
+    ),
   ];
 }
 

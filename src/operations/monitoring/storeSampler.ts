@@ -6,8 +6,21 @@ import type { Clock } from "../../engine/clock/clock.ts";
 /** The bytes of the database file, of its write-ahead log, and of free space on its disk. */
 export type DiskFigures = { storeBytes: number; walBytes: number; freeBytes: number };
 
+/** The figures of the outboxes of all accounts: sums, and for how long the oldest row has waited. */
+export type OutboxFigures = {
+  outboxes: number;
+  failing: number;
+  waiting: number;
+  rejected: number;
+  lag: Millis;
+};
+
 /** The figures of the whole store at one moment. */
-export type StoreSample = StoreFigures & { at: Millis; disk: DiskFigures | null };
+export type StoreSample = StoreFigures & {
+  at: Millis;
+  disk: DiskFigures | null;
+  outboxes: OutboxFigures;
+};
 
 const shortestPause: Millis = second;
 const longestPause: Millis = 10 * second;
@@ -70,14 +83,15 @@ export class StoreSampler {
 
   /** Takes a sample, and returns how long that took. */
   async #sample(): Promise<Millis> {
-    const { takesChanges, readFigures, readDisk, clock, elapsed } = this.#options;
+    const { takesChanges, readFigures, readDisk, readOutboxes, clock, elapsed } = this.#options;
     const from = elapsed();
     this.#hasChange = false;
     if (!this.#stop.signal.aborted) this.#change = new AbortController();
     this.takesChanges = await takesChanges().catch(() => false);
     try {
-      const [figures, disk] = await Promise.all([readFigures(), readDisk()]);
-      this.last = { ...figures, disk, at: clock.now() };
+      const at = clock.now();
+      const [figures, disk, outboxes] = await Promise.all([readFigures(), readDisk(), readOutboxes(at)]);
+      this.last = { ...figures, disk, outboxes, at: clock.now() };
     } catch {
       // The storage is unavailable, which its own metrics and the log report.
     }
@@ -90,6 +104,7 @@ type SamplerOptions = {
   takesChanges(): Promise<boolean>;
   readFigures(): Promise<StoreFigures>;
   readDisk(): Promise<DiskFigures | null>;
+  readOutboxes(now: Millis): Promise<OutboxFigures>;
   clock: Clock;
   /** A monotonic clock. */
   elapsed(): Millis;

@@ -31,7 +31,7 @@ import type {
   RunningToHost,
   Situation,
 } from "./situation.ts";
-import { hostMinutes, maxSituationCount, situationMinutes } from "./situation.ts";
+import { hostMinutes, maxSituationCount, maxStateCount, situationMinutes } from "./situation.ts";
 
 /** The names of paused queues, flow-control keys and schedules in an overview. */
 const maxNames = 20;
@@ -145,8 +145,9 @@ const worstHostFields: FieldsOf<{ attempts: HostAttempts }> = {
   ...attemptsFields,
 };
 
-const minuteFields: FieldsOf<Point> = {
-  start: time("The start of the minute, in Unix milliseconds.", ({ at }) => at),
+/** The fields of a point of a series. */
+export const pointFields: FieldsOf<Point> = {
+  start: time("The start of the minute or of the point, in Unix milliseconds.", ({ at }) => at),
   messages: count(
     "Messages and callbacks that were accepted, and retries.",
     ({ counts }) => counts.messages + counts.workflowMessages,
@@ -205,6 +206,8 @@ const runFields: FieldsOf<Situation> = {
   failed: object(countFields)("Workflow runs that failed and still exist.", ({ failedRuns }) => failedRuns),
 };
 
+const aboutCountedState = `Counted among the first ${maxStateCount} messages that wait for their due time.`;
+
 /** The fields of something that is wrong. */
 const conditionFields: FieldsOf<Condition> = {
   kind: word(conditionKinds)("The kind of the problem.", ({ kind }) => kind),
@@ -233,12 +236,26 @@ const conditionFields: FieldsOf<Condition> = {
   ),
 };
 
+const stateFields: FieldsOf<ShownSituation> = {
+  pending: object(countFields)(aboutCountedState, ({ states }) => states.pending),
+  retrying: object(countFields)(aboutCountedState, ({ states }) => states.retrying),
+  delivering: object(countFields)("", ({ inFlight }): CountUpTo => ({
+    count: inFlight,
+    more: inFlight >= maxSituationCount,
+  })),
+  held: object(countFields)("", ({ states }) => states.held),
+  paused: object(countFields)("", ({ states }) => states.paused),
+};
+
 type ShownSituation = Situation & {
   conditions: readonly Condition[];
   inFlight: number;
   maxStorage: number;
-  disk: { free: number; total: number } | null;
+  disk: ShownDisk | null;
 };
+
+/** `needed`: the free bytes that new messages need, or null if it is not known. */
+type ShownDisk = { free: number; total: number; needed: number | null };
 
 /** The fields of the situation of an account. */
 export const situationFields: FieldsOf<ShownSituation> = {
@@ -248,11 +265,15 @@ export const situationFields: FieldsOf<ShownSituation> = {
       "how many others there are.",
     ({ conditions }) => shortenConditions(conditions),
   ),
-  minutes: list(minuteFields)(
+  minutes: list(pointFields)(
     `The last ${situationMinutes} minutes, the current one last.`,
     ({ minutes }) => minutes,
   ),
   unfinished: object(countFields)("Unfinished messages.", ({ unfinished }) => unfinished),
+  states: object(stateFields)(
+    "Unfinished messages by state, as the lists show them.",
+    (situation) => situation,
+  ),
   inFlight: count(`Deliveries in flight, ${upTo}.`, ({ inFlight }) => inFlight),
   held: object(gateFields)("Messages that are due and wait at a gate, by gate.", ({ held }) => held),
   nextDueAt: optional(time)(
@@ -276,9 +297,10 @@ export const situationFields: FieldsOf<ShownSituation> = {
     max: integer("The quota of stored bytes.", ({ maxStorage }) => maxStorage),
   })("", (situation) => situation),
   disk: optional(
-    object<{ free: number; total: number }>({
+    object<ShownDisk>({
       free: count("Free bytes.", ({ free }) => free),
       total: count("All bytes.", ({ total }) => total),
+      needed: optional(count)("Free bytes that new messages need.", ({ needed }) => needed),
     }),
   )(
     "The disk of the data folder. Absent on PostgreSQL, and for accounts with a plan of the operator.",

@@ -8,6 +8,7 @@ import { Refusal } from "../../engine/core/values/errors.ts";
 import { route } from "../../api/route/route.ts";
 import { toJson } from "../../api/fields/field.ts";
 import { toSchema } from "../../api/views/fieldSchema.ts";
+import { activities } from "./activity.ts";
 import { hostDetailFields, hostFields, situationFields } from "./fields.ts";
 
 const overview = route({
@@ -30,8 +31,9 @@ const overview = route({
       // The disk belongs to the operator. An account without a plan is the operator's own.
       readPlan(account) === "selfHosted" ? (disk?.() ?? null) : null,
     ]);
+    const needed = store.upkeep.disk?.needed() ?? null;
     const maxStorage = readLimits(account).storageBytes;
-    const shown = { ...situation, conditions, inFlight, maxStorage, disk: free };
+    const shown = { ...situation, conditions, inFlight, maxStorage, disk: free && { ...free, needed } };
     return { status: 200, body: toJson(situationFields, shown) };
   },
 });
@@ -132,4 +134,4 @@ const endAttempts = route({
 });
 
 /** The routes that show how an account does. */
-export const overviews = [overview, hosts, host, endAttempts];
+export const overviews = [overview, ...activities, hosts, host, endAttempts];

@@ -2,6 +2,8 @@ import { readStart } from "../../engine/core/admission/lease.ts";
 import type { StoredMessage, WithoutBody } from "../../engine/core/model/message.ts";
 import type { MessageState } from "../../engine/core/model/messageState.ts";
 import { isBeingSent } from "../../engine/core/model/messageState.ts";
+import type { ListedState } from "../../engine/core/explain/listedState.ts";
+import { readListedState } from "../../engine/core/explain/listedState.ts";
 import { gateKinds, listGateBounds, parseGate } from "../../engine/core/admission/gate.ts";
 import type { GateKind } from "../../engine/core/admission/gate.ts";
 import type { HostAttempts, HostPoint } from "../../engine/core/accounts/hostStatistics.ts";
@@ -29,6 +31,8 @@ export type Situation = {
   /** The counts of the last minutes, the current one last. */
   minutes: readonly Point[];
   unfinished: CountUpTo;
+  /** The unfinished messages by the state in which lists show them, without those that are being sent. */
+  states: Readonly<Record<Exclude<ListedState, "delivering" | "acknowledging">, CountUpTo>>;
   held: Readonly<Record<GateKind, HeldAtGate>>;
   /** The earliest due time of a message that waits for one. It is in the past if the message is late. */
   nextDueAt: Millis | null;
@@ -56,6 +60,8 @@ export type HostSituation = {
 
 /** Rows are counted up to this number. */
 export const maxSituationCount = 10_000;
+/** Messages that wait for their due time are counted by state up to this number. */
+export const maxStateCount = 1_000;
 /** The minutes that an overview covers. */
 export const situationMinutes = 15;
 const maxListed = 1_000;
@@ -73,18 +79,18 @@ export async function readSituation(
   const from = (Math.floor(now / minute) - situationMinutes + 1) * minute;
   const readUsage = (range: { after: string; before: string }) =>
     storageReads.range("usage", { account, ...range, limit: maxListed * 10 });
-  const [recent, all, unfinished, held, [next], pausedGates, pausedSchedules, sources, activeRuns, failed] =
+  const [recent, all, unfinished, waiting, due, pausedGates, pausedSchedules, sources, activeRuns, failed] =
     await Promise.all([
       readUsage(bucketRangeFrom("1m", from)),
       readUsage(bucketRangeFrom("3h", 0)),
       countRows("messages"),
-      readHeldByGate(storageReads, account),
+      readHeld(storageReads, account),
       storageReads.messagesByDue({
         account,
         after: { dueAt: -1, id: "" },
         before: { dueAt: lastIdTime, id: "~" },
         descending: false,
-        limit: 1,
+        limit: maxStateCount + 1,
       }),
       storageReads.pausedLimiters({ account, limit: maxListed }),
       storageReads.pausedSchedules({ account, limit: maxListed }),
@@ -95,8 +101,9 @@ export async function readSituation(
   return {
     minutes: sumPoints(recent, { from, step: minute, points: situationMinutes }),
     unfinished,
-    held,
-    nextDueAt: next?.dueAt ?? null,
+    states: countByState({ due, waiting, paused: new Set(pausedGates) }),
+    held: sumByGate(waiting),
+    nextDueAt: due[0]?.dueAt ?? null,
     deadLetters: sumDeadLetters(all),
     storedBytes: sumStoredBytes(all),
     pausedGates,
@@ -113,19 +120,59 @@ const toCountUpTo = (count: number): CountUpTo => ({
   more: count > maxSituationCount,
 });
 
-async function readHeldByGate(
-  storageReads: StorageReads,
-  account: AccountId,
-): Promise<Record<GateKind, HeldAtGate>> {
-  const held = await Promise.all(
-    gateKinds.map(async (kind): Promise<[GateKind, HeldAtGate]> => {
-      const groups = await countHeldAt(storageReads, account, kind);
+/** The waitlists of an account with the number of messages in each, by the kind of their gate. */
+type HeldByGate = readonly (readonly [GateKind, readonly HeldCount[]])[];
+
+const readHeld = (storageReads: StorageReads, account: AccountId): Promise<HeldByGate> =>
+  Promise.all(gateKinds.map(async (kind) => [kind, await countHeldAt(storageReads, account, kind)] as const));
+
+const sumCounts = (groups: readonly { count: number }[]): number =>
+  groups.reduce((sum, { count }) => sum + count, 0);
+
+const sumByGate = (held: HeldByGate): Record<GateKind, HeldAtGate> =>
+  Object.fromEntries(
+    held.map(([kind, groups]) => {
       const oldest = groups.map(({ oldestId }) => oldestId).sort()[0];
-      const count = groups.reduce((sum, group) => sum + group.count, 0);
-      return [kind, { ...toCountUpTo(count), oldestAt: oldest === undefined ? null : readIdTime(oldest) }];
+      const oldestAt = oldest === undefined ? null : readIdTime(oldest);
+      return [kind, { ...toCountUpTo(sumCounts(groups)), oldestAt }];
     }),
-  );
-  return Object.fromEntries(held) as Record<GateKind, HeldAtGate>;
+  ) as Record<GateKind, HeldAtGate>;
+
+type Waiting = {
+  /** The first messages that wait for their due time, one more than are counted. */
+  due: readonly MessageState[];
+  waiting: HeldByGate;
+  paused: ReadonlySet<string>;
+};
+
+/** Counts messages by the state in which lists show them. */
+function countByState({ due, waiting, paused }: Waiting): Situation["states"] {
+  const counted = due.slice(0, maxStateCount);
+  const byState = Map.groupBy(counted, (state) => readListedState(state, paused));
+  const more = due.length > maxStateCount;
+  const countDue = (state: ListedState): CountUpTo => ({ count: byState.get(state)?.length ?? 0, more });
+  const groups = waiting.flatMap(([, counts]) => counts);
+  const sumHeld = (isPaused: boolean): CountUpTo =>
+    toCountUpTo(sumCounts(groups.filter(({ waitlist }) => paused.has(waitlist) === isPaused)));
+  const [pausedAtGate, pausedInSlot] = [sumHeld(true), countDue("paused")];
+  return {
+    pending: countDue("pending"),
+    retrying: countDue("retrying"),
+    held: sumHeld(false),
+    paused: {
+      count: pausedAtGate.count + pausedInSlot.count,
+      more: pausedAtGate.more || (paused.size > 0 && pausedInSlot.more),
+    },
+  };
+}
+
+/** Returns how many messages of an account the gates hold. */
+export async function countHeldMessages(storageReads: StorageReads, account: AccountId): Promise<CountUpTo> {
+  const held = Object.values(sumByGate(await readHeld(storageReads, account)));
+  return {
+    count: held.reduce((sum, { count }) => sum + count, 0),
+    more: held.some(({ more }) => more),
+  };
 }
 
 function countHeldAt(

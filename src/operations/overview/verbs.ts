@@ -19,7 +19,7 @@ const spanField = (title: string, name: string): Column<Listed> => ({
 });
 
 /** Adds `waypost hosts end-attempts`. */
-export function addEndAttemptsCommand(group: Command, context: ClientContext): void {
+function addEndAttemptsCommand(group: Command, context: ClientContext): void {
   const command = group
     .command("end-attempts")
     .description("end the running attempts to a host that began until now, and retry")
@@ -47,6 +47,7 @@ export function addEndAttemptsCommand(group: Command, context: ClientContext): v
 
 /** The list of `waypost hosts`. */
 export const hosts: Resource = {
+  addMore: addEndAttemptsCommand,
   rows: "hosts",
   pageSize: null,
   filters: [],

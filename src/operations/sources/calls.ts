@@ -1,15 +1,20 @@
 import { hash } from "node:crypto";
 import { z } from "zod";
 import { readPublishRequest } from "../../api/publishing/read.ts";
+import { listResultDestinations, noteRefusedHosts } from "../../api/publishing/refusedHosts.ts";
 import { readSourceDefaults } from "../../api/publishing/sourceSettings.ts";
 import type { IncomingRequest, Route, RouteContext, RouteResponse } from "../../api/route/route.ts";
+import { noteUnstored } from "../../api/route/unpublished.ts";
 import { toStatus } from "../../api/routes/messages/publish.ts";
 import { listSenderHeaders } from "../../api/settings/forward.ts";
 import type { PublishResult } from "../../engine/core/commands/publish.ts";
 import type { MessageInput } from "../../engine/core/model/message.ts";
+import type { WebhookSource } from "../../engine/core/model/webhookSource.ts";
+import type { Millis } from "../../engine/core/values/basics.ts";
 import { isUnavailable, Refusal, toRefusal } from "../../engine/core/values/errors.ts";
 import { spans } from "../../engine/core/values/limits.ts";
 import { shouldNoteAcceptance } from "./commands.ts";
+import { callKept } from "./keptCall.ts";
 import { type SourceCall, storeRejection } from "./rejections.ts";
 import {
   type VerificationResult,
@@ -100,7 +105,7 @@ async function respondToCall(
   return method === "GET" ? respondToProbe(sourceCall) : publishCall(sourceCall, result);
 }
 
-type AcceptedCall = Extract<VerificationResult, { kind: "accepted" }>;
+export type AcceptedCall = Extract<VerificationResult, { kind: "accepted" }>;
 
 const seeOwner = "the owner of this URL can see why";
 
@@ -108,7 +113,11 @@ const seeOwner = "the owner of this URL can see why";
 const makePausedRefusal = (): Refusal =>
   new Refusal("unavailable", "call: not accepted at the moment; retry later", { retryAfter: 60 });
 
-const verifySourceCall = ({ source: { verification }, call }: SourceCall): VerificationResult =>
+/** Verifies a call as of the time at which it arrived. */
+export const verifySourceCall = ({
+  source: { verification },
+  call,
+}: Pick<SourceCall, "source" | "call">): VerificationResult =>
   verification === null
     ? { kind: "accepted", eventId: null }
     : verify(verificationSchema.parse(verification), call);
@@ -143,6 +152,8 @@ async function publishCall(sourceCall: SourceCall, event: AcceptedCall): Promise
   );
   await noting;
   if (result && "refused" in result) return refuseCall(sourceCall, toRefusal(result));
+  noteRefusedHosts(context, source.account, listResultDestinations(input, result));
+  noteUnstored(context, sourceCall.incoming, [result]);
   return { status: toStatus(result), body: toPublishedIds(result) };
 }
 
@@ -161,8 +172,8 @@ async function noteAcceptance({ context, source: { account, id } }: SourceCall):
  * Returns the message that a call publishes. Headers that describe this server and headers with credentials
  * are not delivered.
  */
-async function readCallInput(
-  { source, secret, incoming, context }: SourceCall,
+export async function readCallInput(
+  { source, secret, incoming, context }: Omit<SourceCall, "call">,
   event: AcceptedCall,
 ): Promise<MessageInput> {
   const headers = listSenderHeaders(incoming.rawHeaders, { by: "header", token: secret }).filter(
@@ -178,20 +189,34 @@ async function readCallInput(
     brand: context.brand,
     defaults: readSourceDefaults(source, context),
   });
-  return source.deduplicate ? { ...input, ...toDeduplication(source.id, event, input) } : input;
+  return source.deduplicate ? { ...input, ...toDeduplication(source, event, input) } : input;
 }
 
-/** Returns the deduplication key of an event: the sender's event id, or else the signature with the topic. */
+/**
+ * Returns the deduplication key of an event: the sender's event id, or else the signature with the topic. If
+ * the source keeps rejected calls, its window is at least as long as these are kept. Otherwise an event that
+ * its sender repeated would be published again when the kept call is sent.
+ */
 function toDeduplication(
-  sourceId: string,
+  { id: sourceId, keepsRejected }: Pick<WebhookSource, "id" | "keepsRejected">,
   { eventId, signed }: AcceptedCall,
   { deduplicationWindow }: MessageInput,
 ): Partial<MessageInput> {
-  if (!signed) return eventId === null ? {} : { deduplication: hashDeduplicationKey(sourceId, eventId) };
+  const toWindow = (window: Millis): Millis => Math.max(window, keepsRejected ? callKept : 0);
+  if (!signed)
+    return eventId === null
+      ? {}
+      : {
+          deduplication: hashDeduplicationKey(sourceId, eventId),
+          deduplicationId: eventId,
+          ...(keepsRejected && {
+            deduplicationWindow: toWindow(deduplicationWindow ?? spans.deduplication),
+          }),
+        };
   const { signature, topic } = signed;
   return {
     deduplication: hashDeduplicationKey(sourceId, "signature", signature, topic),
-    deduplicationWindow: deduplicationWindow ?? spans.signature,
+    deduplicationWindow: toWindow(deduplicationWindow ?? spans.signature),
     signed: {
       key: hashDeduplicationKey(sourceId, "signature", signature),
       topic: hash("sha256", topic, "base64url").slice(0, 22),

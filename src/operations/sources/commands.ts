@@ -3,13 +3,16 @@ import type { AccountId, Bytes, HeaderList, Millis } from "../../engine/core/val
 import type { Rejection, WebhookSource } from "../../engine/core/model/webhookSource.ts";
 import { listSourceCountKeys } from "../../engine/core/accounts/usage.ts";
 import { takeQuota } from "../../engine/core/limits/rowLimits.ts";
+import { findStorageRefusal } from "../../engine/core/limits/storageQuota.ts";
 import { requireActiveAccount } from "../../engine/core/accounts/plans.ts";
 import { minute } from "../../engine/core/values/time.ts";
+import type { WholeCall } from "./keptCall.ts";
+import { dropKept, keepWhole } from "./keptCall.ts";
 
 /** The settings of a source. */
 export type SourceSettings = Pick<
   WebhookSource,
-  "name" | "destination" | "headers" | "verification" | "deduplicate" | "paused"
+  "name" | "destination" | "headers" | "verification" | "deduplicate" | "paused" | "keepsRejected"
 >;
 
 /**
@@ -50,6 +53,10 @@ export const changeSource: Decision<
     const source = draft.get("sources", account, id);
     if (!source) return null;
     const changed = { ...source, ...change };
+    if (change.keepsRejected === false) {
+      dropKept(draft, source);
+      delete changed.keptCalls;
+    }
     draft.put("sources", changed);
     return changed;
   },
@@ -63,6 +70,7 @@ export const deleteSource: Decision<Named, { deleted: boolean }> = {
     draft.drop("sources", account, id);
     for (let number = 0; number < Math.min(source.kept, maxRejections); number++)
       draft.drop("rejections", ...rejectionKey(source, number));
+    dropKept(draft, source);
     for (const key of listSourceCountKeys(account, [id]))
       if (draft.get("usage", ...key)) draft.drop("usage", ...key);
     return { deleted: true };
@@ -102,6 +110,8 @@ export type RejectedCall = Named & {
 } & {
   headers: HeaderList;
   callerIp: string | null;
+  /** The call as it arrived, if its source keeps such calls. */
+  whole?: WholeCall;
 };
 
 /**
@@ -109,16 +119,20 @@ export type RejectedCall = Named & {
  * too soon after others, or the source does not exist.
  */
 export const keepRejection: Decision<RejectedCall, { kept: boolean }> = {
-  decide: ({ account, id, others, ...call }, draft, { now }) => {
+  decide: ({ account, id, others, whole, ...call }, draft, { now, isDiskLow }) => {
     const source = draft.get("sources", account, id);
     if (!source || !mayKeepRejection(source, now)) return { kept: false };
     const { kept: number } = source;
     // Only a row that was read is replaced.
     draft.get("rejections", ...rejectionKey(source, number));
     draft.put("rejections", { ...call, ...rejectionAt(source, number), time: now, number, others });
+    const owner = whole && draft.get("accounts", account);
+    const hasRoom = owner && findStorageRefusal(owner, { continuesRun: false, isDiskLow }) === null;
+    const keptCalls = hasRoom ? keepWhole(draft, source, { number, whole, now }) : source.keptCalls;
     const from = source.keptUntil - now > 2 * burst * interval ? now : Math.max(source.keptUntil, now);
     draft.put("sources", {
       ...source,
+      ...(keptCalls && { keptCalls }),
       kept: number + 1,
       keptUntil: from + interval,
       rejected: source.rejected + 1 + others,

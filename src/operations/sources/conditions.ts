@@ -9,7 +9,7 @@ const maxRejections = 100;
 
 /** Returns the sources of an account that are paused, or have rejected calls of late. */
 export async function findSourceConditions(
-  store: Store,
+  store: Pick<Store, "read">,
   account: AccountId,
   now: Millis,
 ): Promise<Condition[]> {
@@ -34,7 +34,11 @@ const listPause = (source: WebhookSource): Condition[] =>
       ]
     : [];
 
-async function findRejections(store: Store, source: WebhookSource, now: Millis): Promise<Condition[]> {
+async function findRejections(
+  store: Pick<Store, "read">,
+  source: WebhookSource,
+  now: Millis,
+): Promise<Condition[]> {
   const { account, id } = source;
   const rejections = await store.read.listResources("rejections", {
     ...{ account, after: `${id}/`, before: `${id}/~`, limit: maxRejections },

@@ -25,9 +25,10 @@ export type SourceCall = {
  * next call that is kept has the number of these.
  */
 export async function storeRejection(
-  { source, secret, call, incoming, context: { store } }: SourceCall,
+  { source, secret, call, incoming, context }: SourceCall,
   reason: string,
 ): Promise<void> {
+  const { store } = context;
   const { account, id } = source;
   if (!mayKeepRejection(source, call.now)) return countUnkept(store, id, 1);
   const others = takeUnkept(store, id);
@@ -46,10 +47,22 @@ export async function storeRejection(
       ...(call.headers.length > 2 * maxHeaders || call.headers.some(({ length }) => length > longestValue)
         ? { cut: true }
         : {}),
+      ...(source.keepsRejected && call.method === "POST"
+        ? {
+            whole: {
+              url: call.url,
+              secret,
+              headers: [...call.headers],
+              body: call.body,
+              callerIp: incoming.callerIp,
+            },
+          }
+        : {}),
     },
     { canWait: true },
   );
   if (!kept) countUnkept(store, id, others + 1);
+  else if (source.keepsRejected) context.wakeKeptCalls?.();
 }
 
 const longestReason = 1000;
@@ -82,7 +95,7 @@ const longestValue = 1024;
 /**
  * Returns the headers of a call as the owner of the source may see them: shortened, and without credentials.
  */
-function redactCallHeaders(rawHeaders: readonly string[], secret: string): HeaderList {
+export function redactCallHeaders(rawHeaders: readonly string[], secret: string): HeaderList {
   const headers: [string, string][] = [];
   for (let at = 0; at + 1 < rawHeaders.length && headers.length < maxHeaders; at += 2) {
     const name = rawHeaders[at] ?? "";
@@ -101,10 +114,13 @@ function redactCallHeaders(rawHeaders: readonly string[], secret: string): Heade
  * webhook itself. Such events contain its URL, and therefore the secret.
  */
 function redactCallBody(body: Bytes, secret: string): Bytes {
-  const beginning = Buffer.from(body.subarray(0, logBodyBytes + secret.length)).toString("latin1");
-  const masked = Buffer.from(beginning.replaceAll(secret, "*".repeat(secret.length)), "latin1");
+  const masked = maskSecret(body.subarray(0, logBodyBytes + secret.length), secret);
   return body.length <= logBodyBytes ? masked : masked.subarray(0, findCharacterEnd(masked, logBodyBytes));
 }
+
+/** Returns a body with the secret of its source masked. */
+export const maskSecret = (body: Bytes, secret: string): Bytes =>
+  Buffer.from(Buffer.from(body).toString("latin1").replaceAll(secret, "*".repeat(secret.length)), "latin1");
 
 /** Returns the last position at or before `end` where a UTF-8 character begins. */
 function findCharacterEnd(bytes: Bytes, end: number): number {

@@ -15,9 +15,11 @@ import type { IncomingRequest, RouteContext } from "../../api/route/route.ts";
 import { route } from "../../api/route/route.ts";
 import { mayRead, assertMayReadToSend } from "../../api/route/scope.ts";
 import { readRedaction } from "../../api/publishing/keptSettings.ts";
+import { makeHostWarnings, showWarnings, warningsField } from "../../api/publishing/refusedHosts.ts";
 import { toJson } from "../../api/fields/field.ts";
 import { toSchema } from "../../api/views/fieldSchema.ts";
 import { rejectionFields, sourceFields } from "./fields.ts";
+import { maxKeptBytes, maxKeptCalls } from "./keptCall.ts";
 import { checkSourceTarget } from "../../api/publishing/sourceSettings.ts";
 import { isUrl } from "../../api/http/target.ts";
 import { verificationSchema } from "./schemes/verification.ts";
@@ -59,12 +61,19 @@ const fields = {
     .describe(
       "Whether repeated calls for the same event are ignored. An event is the same if a call has the same " +
         "event id of the sender within 10 minutes, or the same signature and topic within a day. " +
-        "Svc-Deduplication-Window in the settings changes both times. Default: true.",
+        "Svc-Deduplication-Window in the settings changes both times. With keepsRejected, both are a day " +
+        "or longer. Default: true.",
     ),
   paused: z
     .boolean("is neither true nor false")
     .describe(
       "Whether the source is paused. Calls then receive status 503, so that senders retry. Default: false.",
+    ),
+  keepsRejected: z
+    .boolean("is neither true nor false")
+    .describe(
+      `Whether rejected calls are kept whole for a day, at most ${maxKeptCalls} calls and ` +
+        `${maxKeptBytes} bytes, so that they can be sent later. Default: false.`,
     ),
 };
 
@@ -72,6 +81,7 @@ const changeSchema = z.strictObject(fields).partial();
 const creationSchema = changeSchema.extend({ destination: fields.destination });
 
 const sourceSchema = toSchema(sourceFields);
+const changedSchema = sourceSchema.extend(warningsField);
 const sourceWithUrlSchema = sourceSchema.extend({
   url: z.string().describe("URL for the sender. It contains the secret and is shown only in this response."),
 });
@@ -94,11 +104,14 @@ const create = route({
     "A call to the URL is verified and published with the settings of the source. " +
     "The sender cannot change these settings.",
   body: describeBody("Properties of the source.", creationSchema),
-  answers: { 201: { about: "The source, with its URL.", schema: sourceWithUrlSchema } },
+  answers: {
+    201: { about: "The source, with its URL.", schema: sourceWithUrlSchema.extend(warningsField) },
+  },
   refusals: ["limit-exceeded", "forbidden"],
   handle: async ({ account, incoming, context }) => {
     const setUp = toSourceSetUp(readObject(creationSchema, incoming));
-    const ignored = await checkSourceTarget(incoming, context, { owner: account, ...setUp });
+    const target = { owner: account, ...setUp };
+    const { ignored, destinations } = await checkSourceTarget(incoming, context, target);
     // A token that may not read must not learn the URLs of a group's endpoints, which callbacks contain.
     // Everything else in a callback is new.
     if (!isUrl(setUp.destination))
@@ -109,10 +122,13 @@ const create = route({
       secretHash: hashSourceSecret(secret),
       ...setUp,
     });
+    const { field, headers } = showWarnings(makeHostWarnings({ incoming, context }, destinations));
+    const shown = await readSourceJson(created, context);
     return {
       status: 201,
-      body: { ...(await readSourceJson(created, context)), url: makeSourceUrl(incoming.origin, secret) },
+      body: { ...shown, url: makeSourceUrl(incoming.origin, secret), ...field },
       ignored,
+      headers,
     };
   },
 });
@@ -133,6 +149,7 @@ const toSourceSetUp = ({
   verification,
   deduplicate,
   paused,
+  keepsRejected,
 }: z.output<typeof creationSchema>): SourceSettings => ({
   destination,
   name: name ?? "",
@@ -140,6 +157,7 @@ const toSourceSetUp = ({
   verification: verification ?? null,
   deduplicate: deduplicate ?? true,
   paused: paused ?? false,
+  ...(keepsRejected && { keepsRejected }),
 });
 
 const list = route({
@@ -210,28 +228,23 @@ const patch = route({
   about: "Omitted properties keep their values. Settings and verification are each replaced as a whole.",
   params: byId,
   body: describeBody("Properties to change.", changeSchema),
-  answers: { 200: { about: "The source after the change.", schema: sourceSchema } },
+  answers: { 200: { about: "The source after the change.", schema: changedSchema } },
   refusals: ["not-found", "limit-exceeded", "forbidden"],
   handle: async ({ account, params, incoming, context }) => {
     const before = await requireSource(context, account.id, params.sourceId);
     const changed = toSourceChange(readObject(changeSchema, incoming));
     const changesDestination = changed.destination !== undefined || changed.headers !== undefined;
-    const ignored = changesDestination
+    const { ignored, destinations } = changesDestination
       ? await checkSourceTarget(incoming, context, { owner: account, ...before, ...changed })
-      : [];
-    const destinations = [changed.destination ?? ""].filter(isUrl);
+      : { ignored: [], destinations: [] };
     assertMayReadToSend(incoming, publishedContent, [
-      ...destinations,
+      ...[changed.destination ?? ""].filter(isUrl),
       ...listCallbackUrls(changed.headers ?? []),
     ]);
-    return {
-      status: 200,
-      body: redactForToken(
-        incoming,
-        await readSourceJson(await changeSource(context, before, changed), context),
-      ),
-      ignored,
-    };
+    const shown = await readSourceJson(await changeSource(context, before, changed), context);
+    const warnings = makeHostWarnings({ incoming, context }, mayRead(incoming) ? destinations : []);
+    const { field, headers } = showWarnings(warnings);
+    return { status: 200, body: { ...redactForToken(incoming, shown), ...field }, ignored, headers };
   },
 });
 
@@ -324,7 +337,9 @@ const rejections = route({
   },
   refusals: ["not-found"],
   handle: async ({ account, params, context }) => {
-    const { id, headers } = await requireSource(context, account.id, params.sourceId);
+    const { id, headers, keptCalls = [] } = await requireSource(context, account.id, params.sourceId);
+    const now = context.now();
+    const ends = new Map(keptCalls.map(({ number, until }) => [number, until > now ? until : undefined]));
     const found = await context.store.read.listResources("rejections", {
       account: account.id,
       ...rejectionRange(id),
@@ -332,12 +347,14 @@ const rejections = route({
     });
     const newest = found.toSorted((a, b) => b.number - a.number);
     const redaction = readRedaction(headers);
-    const shown = newest.map((one) => toJson(rejectionFields, { ...one, redaction }));
+    const shown = newest.map((one) =>
+      toJson(rejectionFields, { ...one, redaction, keptUntil: ends.get(one.number) }),
+    );
     return { status: 200, body: { rejections: shown } };
   },
 });
 
-async function requireSource(
+export async function requireSource(
   { store }: RouteContext,
   account: AccountId,
   id: string,

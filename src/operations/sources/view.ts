@@ -1,5 +1,6 @@
 import type { WebhookSource } from "../../engine/core/model/webhookSource.ts";
 import { toJson } from "../../api/fields/field.ts";
+import type { ShownVerification } from "./fields.ts";
 import { sourceFields } from "./fields.ts";
 import { redactSettings } from "../../api/publishing/keptSettings.ts";
 import { readUnkept } from "./rejections.ts";
@@ -38,8 +39,9 @@ const sourceJson = (
     rejected: source.rejected + readUnkept(store, source.id),
   });
 
-function readVerification({ verification }: WebhookSource): { scheme: string; secrets: number } | null {
+/** Returns how a source verifies calls, without the secrets. */
+function readVerification({ verification }: WebhookSource): ShownVerification | null {
   if (verification === null) return null;
-  const { scheme, secret } = verificationSchema.parse(verification);
-  return { scheme, secrets: typeof secret === "string" ? 1 : secret.length };
+  const { secret, ...shown } = verificationSchema.parse(verification);
+  return { ...shown, secrets: typeof secret === "string" ? 1 : secret.length };
 }

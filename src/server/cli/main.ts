@@ -14,7 +14,12 @@ import {
   toVariable,
 } from "../../settings/config.ts";
 import { ConfigRefused } from "../../settings/configSources.ts";
-import { developmentAccounts, formatEnvironment, makeFirstAccount } from "../../settings/credentials.ts";
+import {
+  developmentAccounts,
+  formatEnvironment,
+  makeFirstAccount,
+  readGivenAccount,
+} from "../../settings/credentials.ts";
 import {
   resolveDataFolder,
   DataFolderRefused,
@@ -98,7 +103,7 @@ withStartFlags(
 ).action(async (flags: Flags & StartFlags) => {
   const settings = readServerConfig(flags, process.env);
   await runServer(settings, {
-    firstAccounts: () => [makeFirstAccount(randomUUID(), () => makeSecret())],
+    firstAccounts: () => [readGivenAccount(settings) ?? makeFirstAccount(randomUUID(), makeSecret)],
     ...readStartFlags(flags),
     heading: "credentials of the new account; waypost credentials prints them again",
     // Elsewhere the output may be kept, as by a journal or a container engine.
@@ -127,6 +132,11 @@ withStartFlags(
   const folder = keeps ? null : createTemporaryDataFolder(systemClock.now());
   const settings = readServerConfig(folder === null ? flags : { ...flags, data: folder }, environment);
   if (folder !== null) process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
+  if (settings.ownerToken !== "")
+    throw new ConfigRefused(
+      `${toVariable("ownerToken")}: a development server has its own well-known credentials; ` +
+        "remove the setting, or use waypost start",
+    );
   await runServer(settings, {
     firstAccounts: () => developmentAccounts,
     known: developmentAccounts.slice(0, 1),
@@ -171,7 +181,9 @@ withSettings(
   program
     .command("credentials")
     .argument("[account]", "id or name; optional if there is only one account")
-    .description("print an account's credentials as environment variables"),
+    .description("print an account's credentials as environment variables")
+    // The commands that need no server carry it out (client/newCredentials.ts).
+    .option("--new", "print new credentials instead, for a server that has not been started yet"),
   [...storeSettings, "publicUrl"],
 ).action(async (named: string | undefined, flags: Flags) => {
   const settings = readServerConfig(flags, process.env);
@@ -233,7 +245,13 @@ program
 addHealthCommand(program, process.env);
 
 addDoctorCommand<Flags>(program, {
-  runningServer: { findServer, readEgress: (data) => connectToServerAdmin(data).egressSettings() },
+  runningServer: {
+    findServer,
+    // Loaded only for a check: all routes come with it.
+    loadFinders: async () =>
+      (await import("../../operations/served.ts")).served.flatMap((one) => one.findConditions ?? []),
+    readEgress: (data) => connectToServerAdmin(data).egressSettings(),
+  },
   withAllFlags: (command) => withSettings(command, serverSettingNames.filter(isFlag)),
   readSettings: (flags) => readServerConfig(flags, process.env),
   explain: (flags) => explainConfig(flags, process.env),

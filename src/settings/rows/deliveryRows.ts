@@ -1,4 +1,13 @@
-import { duration, forwardProxy, integer, networkList, oneOf, path, region } from "./settingValues.ts";
+import {
+  destinationList,
+  duration,
+  forwardProxy,
+  integer,
+  networkList,
+  oneOf,
+  path,
+  region,
+} from "./settingValues.ts";
 
 /** The settings of deliveries and their connections. */
 export const deliveryRows = {
@@ -31,11 +40,13 @@ export const deliveryRows = {
     help: "maximum number of bytes of a response body that are read, and kept in dead letters",
   },
   egressAllow: {
-    takes: networkList,
+    takes: destinationList,
     default: "",
     value: "<networks>",
-    example: "10.0.0.0/8,fd00::/8",
-    help: "non-public networks that deliveries may call, such as 10.0.0.0/8,::1/128",
+    example: "10.0.0.0/8,app,*.internal",
+    help:
+      "non-public networks that deliveries may call, such as 10.0.0.0/8,::1/128, and names that may have " +
+      "private addresses, such as app,*.internal",
   },
   egressProxy: {
     takes: forwardProxy,

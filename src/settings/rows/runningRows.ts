@@ -74,6 +74,16 @@ export const runningRows = {
     example: "off",
     help: "off: the server does not look for stuck work, and repairs none",
   },
+  skipCalls: {
+    takes: oneOf("none", "older", "all"),
+    default: "older",
+    value: "<clients>",
+    example: "all",
+    help:
+      "workflow clients that are not called with results of parallel steps that they would discard: " +
+      "older: those before version 1; all: also those from version 1 on, whose middlewares then miss " +
+      "afterExecution of these steps",
+  },
   fastPath: {
     takes: onOff,
     default: "on",

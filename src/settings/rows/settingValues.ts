@@ -1,7 +1,8 @@
 import { z } from "zod";
-import { createEgress } from "../../engine/delivery/http/egress.ts";
+import { assertNetworks, createEgress } from "../../engine/delivery/http/egress.ts";
 import type { ForwardProxy } from "../../engine/delivery/http/tunnel.ts";
 import { formatDuration, parseDuration } from "../../engine/core/values/duration.ts";
+import { parseAccountId, parsePassword } from "../../api/auth/token.ts";
 import { planNames } from "../../engine/core/accounts/plans.ts";
 import type { PlanName } from "../../engine/core/model/accountTerms.ts";
 import { parseKeyRing } from "../../engine/store/layout/keyRing.ts";
@@ -95,16 +96,25 @@ const textList = z.string().transform((text) =>
     .filter(Boolean),
 );
 
-/** A list of networks. */
-export const networkList = textList
-  .superRefine((allow, context) => {
+/** A list whose texts `assert` accepts. It throws an Error for others. */
+const checkedList = (assert: (texts: readonly string[]) => unknown) =>
+  textList.superRefine((texts, context) => {
     try {
-      createEgress({ allow });
+      assert(texts);
     } catch (error) {
       context.addIssue({ code: "custom", message: error instanceof Error ? error.message : String(error) });
     }
-  })
-  .describe("addresses and networks, separated by commas");
+  });
+
+/** A list of networks. */
+export const networkList = checkedList(assertNetworks).describe(
+  "addresses and networks, separated by commas",
+);
+
+/** A list of destinations that may have private addresses. */
+export const destinationList = checkedList((allow) => createEgress({ allow })).describe(
+  "addresses, networks and names, separated by commas; *. before a name means all names below it",
+);
 
 /**
  * Reports whether a string is an origin as browsers send it in the header `Origin`: without path and default
@@ -156,7 +166,7 @@ export const proxyList = textList
         message: `${JSON.stringify(everyone)} includes every address, so any client could claim any address`,
       });
     try {
-      createEgress({ allow: proxyTexts.filter((name) => !proxyNames.includes(name)) });
+      assertNetworks(proxyTexts.filter((name) => !proxyNames.includes(name)));
     } catch (error) {
       context.addIssue({
         code: "custom",
@@ -210,6 +220,31 @@ export const keyRing = z
     }
   })
   .describe("keys, separated by commas");
+
+/** The shortest password in the token of an account. */
+const shortestTokenPassword = 16;
+const ownerTokenValues =
+  "a token as printed by waypost credentials --new, " +
+  `with a password of at least ${shortestTokenPassword} characters`;
+
+/** The token of an account, or an empty text for none. The error does not repeat it, because it is secret. */
+export const ownerToken = z
+  .string()
+  .refine(
+    (token) =>
+      token === "" ||
+      (/^[\w+/-]+=*$/.test(token) &&
+        parseAccountId(token) !== null &&
+        (parsePassword(token) ?? "").length >= shortestTokenPassword),
+    `must be ${ownerTokenValues}`,
+  )
+  .describe(ownerTokenValues);
+
+/** A signing key, or an empty text for none. */
+export const signingKey = pattern(
+  /^([\x21-\x7e]{16,200})?$/,
+  "a key of 16 to 200 printable characters, without spaces",
+);
 
 /** A port, or an empty text for none. */
 export const portOrNone = z

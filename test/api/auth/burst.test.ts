@@ -103,6 +103,7 @@ test("publishes and steps are neither counted nor refused", async () => {
       "POST /v2/trigger/{destination}",
     ],
     "POST /v2/wait/{eventId}",
+    "POST /v2/workflows/runs/{workflowRunId}/run-on/{call}",
   ]);
   for (const { method, path } of free) {
     const url = path.replace("{destination}", "https://e.example/").replace(/\{\w+\}/g, "x");

@@ -182,7 +182,7 @@ describe("without the verb read", () => {
     if (reply.status === 403) needingRead.push(name);
     if (reply.status === 403)
       expect(reply.body.error).toMatch(
-        /^token: requires 'read' to send|^verbs: this token does not have the verb read/,
+        /^token: requires '(read' to send|receive';)|^verbs: this token does not have the verb read/,
       );
     const failing = variant.name.includes("failure");
     for (const { message } of await yearOf(server, she, failing ? 500 : 200)) {
@@ -215,6 +215,8 @@ test("only these variants require the verb read as well", () => {
     "POST /v2/enqueue/{queue}/{destination} with a URL group and a failure callback",
     "POST /v2/publish/{destination} with a URL group and a callback",
     "POST /v2/publish/{destination} with a URL group and a failure callback",
+    // It needs the verb receive.
+    "POST /v2/pull with nothing else",
     "POST /v2/schedules/{destination} with a URL group and a callback",
     "POST /v2/schedules/{destination} with a URL group and a failure callback",
     "POST /v2/tokens with nothing else",

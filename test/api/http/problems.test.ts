@@ -9,7 +9,10 @@ import { findNeededQuery } from "../routes/accounts/possessions.ts";
 import { codeFields } from "../errorFields.ts";
 
 const urlOf = (path: string): string =>
-  path.replace("{destination}", "https://e.example/x").replace(/\{\w+\}/g, "1800000000000-0");
+  path
+    .replace("{destination}", "https://e.example/x")
+    .replace("{call}", "msg_1.0.c1")
+    .replace(/\{\w+\}/g, "1800000000000-0");
 const rows = routes.map((row) => ({ row, name: `${row.method} ${row.path}`, url: urlOf(row.path) }));
 /** The bodies and headers that requests require to be accepted. */
 const needed: Readonly<Record<string, { body?: string; headers?: Record<string, string> }>> = {
@@ -26,14 +29,23 @@ const needed: Readonly<Record<string, { body?: string; headers?: Record<string, 
   "PATCH /v2/schedules/{scheduleId}": { body: '{"settings":{"Svc-Retries":"1"}}' },
   "POST /v2/schedules/{destination}": { headers: { "svc-cron": "0 0 1 1 *" } },
   "POST /v2/queues": { body: '{"queueName":"q"}' },
+  "POST /v2/attempts": {
+    ...{ body: '{"outcome":"ok"}', headers: { "svc-attempt": `${"A".repeat(43)}.0.msg_1.YWNjXzE` } },
+  },
+  "PUT /v2/pulled": { body: '{"origin":"https://e.example"}' },
+  "POST /v2/pull": { body: '{"origin":"https://e.example","wait":"0s"}' },
   "POST /v2/wait/{eventId}": {
     headers: { "svc-workflow-runid": "r" },
     body: '{"url":"https://e.example","step":{"stepId":1,"stepName":"s","stepType":"Wait"}}',
+  },
+  "POST /v2/workflows/runs/{workflowRunId}/run-on/{call}": {
+    body: '{"stepId":1,"stepName":"s","stepType":"Run"}',
   },
   "POST /v2/tokens": { body: '{"verbs":["read"]}' },
   "POST /v2/admin/accounts": { body: '{"name":"n"}' },
   "PATCH /v2/admin/accounts/{account}": { body: '{"plan":"paid"}' },
   "POST /v2/sources": { body: '{"name":"s","destination":"https://e.example"}' },
+  "PUT /v2/outboxes/{name}": { body: '{"databaseUrl":"postgres://u:p@e.example/d","token":"t"}' },
 };
 const neededBy = ({ method, path }: Route) => needed[`${method} ${path}`] ?? {};
 const authorization = `Authorization: Bearer ${token}`;
@@ -145,7 +157,7 @@ describe.each(guarded)("$name", ({ row, url }) => {
       const missing = row.path === "/v2/batch" ? { body: '[{"destination":"group"}]' } : neededBy(row);
       const gone = await ask(
         row.method,
-        `${url.replace("https://e.example/x", "group")}${findNeededQuery(row.path)}`,
+        `${url.replace("https://e.example/x", "group")}${findNeededQuery(row)}`,
         missing,
       );
       expect(gone).toMatchObject({ status: 404, body: { error: expect.any(String) } });
@@ -191,7 +203,7 @@ describe.each(rows)("$name", ({ row, url }) => {
     const { ask, lines } = failing();
     const reply = await ask(
       row.method,
-      `${url}${findNeededQuery(row.path)}`,
+      `${url}${findNeededQuery(row)}`,
       row.access === "account"
         ? asHolder
         : row.access === "operator"
@@ -205,6 +217,8 @@ describe.each(rows)("$name", ({ row, url }) => {
     if (row.path === "/metrics") return expect(reply.status).toBe(200);
     // The store of a test belongs to one node, which lists itself without a read.
     if (row.path === "/v2/admin/nodes") return expect(reply.status).toBe(200);
+    // It shows settings of the process.
+    if (row.path === "/v2/admin/egress") return expect(reply.status).toBe(200);
     if (row.path === "/v2/me") return expect(reply.status).toBe(200);
     expect(reply.status).toBe(500);
     const error = expect.stringMatching(/^internal error/);

@@ -1,8 +1,9 @@
 import type { AddressInfo } from "node:net";
 import { describe, expect, test } from "vitest";
+import { describeRefusal } from "../../../src/api/publishing/refusedHosts.ts";
 import { createEgress } from "../../../src/engine/delivery/http/egress.ts";
 import type { FindHostRefusal } from "../../../src/engine/core/values/refusedHost.ts";
-import { createTestServer, token } from "../testServer.ts";
+import { createTestServer, otherToken, token } from "../testServer.ts";
 import type { TestServer, Reply } from "../testServer.ts";
 
 const { findHostRefusal: refusedHost } = createEgress({
@@ -59,7 +60,8 @@ test("a host name is reported as refused after a refused delivery to it", async 
   expect(await publish()).toBeUndefined();
   await deliver();
   expect(await publish()).toBe(
-    "destination: app.internal is not public and refused: allow the address with WAYPOST_EGRESS_ALLOW",
+    "destination: app.internal is not public and refused: allow with WAYPOST_EGRESS_ALLOW=app.internal; " +
+      "a loopback address needs its own entry",
   );
   await deliver();
   expect(await publish()).toBeUndefined();
@@ -87,6 +89,14 @@ describe("every request that names destinations", () => {
       undefined,
       '{"endpoints":[{"url":"http://10.0.0.1/"},{"url":"http://8.8.8.8/"}]}',
     ],
+    ["POST", "/v2/sources", undefined, '{"destination":"http://10.0.0.1/"}'],
+    [
+      "POST",
+      "/v2/sources",
+      undefined,
+      '{"destination":"http://8.8.8.8/","settings":{"Svc-Callback":"http://10.0.0.1/"}}',
+    ],
+    ["PUT", "/v2/alerts", undefined, '{"url":"http://10.0.0.1/"}'],
   ] as const)("warns: %s %s %j %s", async (...[method, path, headers, body]) => {
     const { ask } = await rules();
     const answer = await ask(method, path, { ...(headers && { headers }), ...(body && { body }) });
@@ -206,4 +216,187 @@ test("the warnings of a limit and of a destination share the header", async () =
   await here.ask("POST", "/v2/publish/http://8.8.8.8/");
   const warning = warningOf(await here.ask("POST", "/v2/publish/http://10.0.0.1/"));
   expect(warning).toMatch(/^requests: .*, destination: 10\.0\.0\.1 is not public/);
+});
+
+describe("the body of the response", () => {
+  const refused = publicOnly("10.0.0.1");
+  const bodyOf = async (
+    here: TestServer,
+    path: string,
+    more: { headers?: Record<string, string>; body?: string; token?: string } = {},
+  ): Promise<unknown> => (await here.ask("POST", path, more)).body;
+
+  test("has the warnings of its message, and no such field without them", async () => {
+    const here = await rules();
+    const messageId = expect.any(String);
+    const url = "http://10.0.0.1/";
+    const warnings = [refused];
+    expect(await bodyOf(here, `/v2/publish/${url}`)).toEqual({ messageId, url, warnings });
+    expect(await bodyOf(here, `/v2/enqueue/q/${url}`)).toEqual({ messageId, url, warnings });
+    expect(await bodyOf(here, "/v2/publish/http://8.8.8.8/")).toEqual({ messageId, url: "http://8.8.8.8/" });
+    const headers = { "Svc-Callback": url, "Svc-Failure-Callback": "http://169.254.169.254/" };
+    expect(await bodyOf(here, "/v2/publish/http://8.8.8.8/", { headers })).toMatchObject({
+      warnings: [refused, "destination: 169.254.169.254 is refused, as a link-local or metadata address"],
+    });
+    const cron = { "Svc-Cron": "* * * * *" };
+    expect(await bodyOf(here, `/v2/schedules/${url}`, { headers: cron })).toEqual({
+      scheduleId: expect.any(String),
+      warnings,
+    });
+    expect(await bodyOf(here, "/v2/schedules/http://8.8.8.8/", { headers: cron })).toEqual({
+      scheduleId: expect.any(String),
+    });
+  });
+
+  test("has the warnings of what is kept for later, when it is made and when it is changed", async () => {
+    const here = await rules();
+    const url = "http://10.0.0.1/";
+    const open = "http://8.8.8.8/";
+    const shown = async (method: "POST" | "PATCH" | "PUT", path: string, fields: object) => {
+      const answer = await here.ask(method, path, { body: JSON.stringify(fields) });
+      expect(Math.floor(answer.status / 100)).toBe(2);
+      const { warnings, sourceId } = answer.body as { warnings?: string[]; sourceId?: string };
+      expect(warningOf(answer)).toBe(warnings?.join(", "));
+      return { warnings, sourceId };
+    };
+    const warnings = [refused];
+    const none = { warnings: undefined };
+    const callback = { "Svc-Callback": url };
+
+    const made = await shown("POST", "/v2/sources", { destination: url });
+    expect(made).toMatchObject({ warnings });
+    const source = `/v2/sources/${made.sourceId}`;
+    expect(await shown("PATCH", source, { paused: true })).toMatchObject(none);
+    expect(await shown("PATCH", source, { destination: open })).toMatchObject(none);
+    expect(await shown("PATCH", source, { settings: callback })).toMatchObject({ warnings });
+    await here.ask("POST", `/v2/schedules/${open}`, {
+      headers: { "Svc-Cron": "* * * * *", "Svc-Schedule-Id": "s" },
+    });
+    expect(await shown("PATCH", "/v2/schedules/s", { destination: url })).toMatchObject({ warnings });
+    expect(await shown("PATCH", "/v2/schedules/s", { destination: open })).toMatchObject(none);
+
+    const endpoints = "/v2/topics/g/endpoints";
+    expect(await shown("POST", endpoints, { endpoints: [{ url }] })).toMatchObject({ warnings });
+    expect(await shown("POST", endpoints, { endpoints: [{ url: open }] })).toMatchObject(none);
+    expect(await shown("PATCH", "/v2/topics/g", { headers: callback })).toMatchObject({ warnings });
+    expect(await shown("POST", "/v2/sources", { destination: "g" })).toMatchObject({ warnings });
+    expect(await shown("PUT", "/v2/alerts", { url })).toMatchObject({ warnings });
+  });
+
+  test("of a change to a source has none for a token that may not read", async () => {
+    const here = await rules();
+    const { body } = await here.ask("POST", "/v2/sources", { body: '{"destination":"http://10.0.0.1/"}' });
+    const made = await here.ask("POST", "/v2/tokens", {
+      body: JSON.stringify({ name: "blind", verbs: ["manage"], destinations: [] }),
+    });
+    const answer = await here.ask("PATCH", `/v2/sources/${body.sourceId as string}`, {
+      body: '{"settings":{"Svc-Retries":"1"}}',
+      token: made.body.token as string,
+    });
+    expect([answer.status, warningOf(answer)]).toEqual([200, undefined]);
+    expect(JSON.stringify(answer.body)).not.toContain("10.0.0.1");
+  });
+
+  test("of a list has them at each message", async () => {
+    const here = await rules();
+    const items = ["http://10.0.0.1/a", "http://8.8.8.8/", "http://10.0.0.2/", "nowhere:"].map(
+      (destination) => ({ destination }),
+    );
+    expect(await bodyOf(here, "/v2/batch", { body: JSON.stringify(items) })).toMatchObject([
+      { url: "http://10.0.0.1/a", warnings: [refused] },
+      { url: "http://8.8.8.8/" },
+      { warnings: [publicOnly("10.0.0.2")] },
+      { code: "invalid" },
+    ]);
+    const [, second] = (await bodyOf(here, "/v2/batch", { body: JSON.stringify(items) })) as object[];
+    expect(second).not.toHaveProperty("warnings");
+    const runs = JSON.stringify(items.slice(0, 2));
+    expect(await bodyOf(here, "/v2/batch/trigger", { body: runs })).toEqual([
+      expect.objectContaining({ warnings: [refused] }),
+      expect.not.objectContaining({ warnings: expect.anything() }),
+    ]);
+    expect(await bodyOf(here, "/v2/trigger/http://10.0.0.1/")).toMatchObject({ warnings: [refused] });
+  });
+
+  test("of a URL group has them at each endpoint", async () => {
+    const here = await rules();
+    await here.ask("POST", "/v2/topics/g/endpoints", {
+      body: '{"endpoints":[{"url":"http://8.8.8.8/"},{"url":"http://10.0.0.1/"}]}',
+    });
+    expect(await bodyOf(here, "/v2/publish/g")).toEqual([
+      expect.not.objectContaining({ warnings: expect.anything() }),
+      expect.objectContaining({ url: "http://10.0.0.1/", warnings: [refused] }),
+    ]);
+  });
+});
+
+describe("the conditions of the account", () => {
+  const listOf = async (here: TestServer, by?: string): Promise<unknown> => {
+    const { body } = await here.ask("GET", "/v2/overview", by === undefined ? {} : { token: by });
+    return body.conditions;
+  };
+
+  test("have a refused host once it is named, for an hour, and no other account sees it", async () => {
+    const here = await rules();
+    await here.ask("POST", "/v2/publish/http://lobe.localhost:3210/x", { headers: { "Svc-Delay": "1d" } });
+    const found = {
+      kind: "host.refused",
+      level: "problem",
+      subject: "lobe.localhost:3210",
+      text:
+        "Nothing is sent to lobe.localhost:3210: its address is not public; " +
+        "allow it with WAYPOST_EGRESS_ALLOW=127.0.0.0/8,::1/128",
+      since: here.clock.now,
+    };
+    expect(await listOf(here)).toMatchObject([found]);
+    expect(await listOf(here, otherToken)).toEqual([]);
+    here.clock.now += 59 * 60_000;
+    expect(await listOf(here)).toMatchObject([found]);
+    here.clock.now += 2 * 60_000;
+    expect(await listOf(here)).toEqual([]);
+  });
+
+  test("have the refused host of a source that is called", async () => {
+    let isRefused = false;
+    const changing: FindHostRefusal = () =>
+      isRefused ? { address: "10.0.0.7", allow: "app.internal", isResolved: true } : null;
+    const here = await createTestServer({ refusedHost: changing });
+    const made = await here.ask("POST", "/v2/sources", { body: '{"destination":"http://app.internal/"}' });
+    isRefused = true;
+    expect(await listOf(here)).toEqual([]);
+    const { pathname } = new URL(made.body.url as string);
+    const called = await here.ask("POST", pathname, { body: "{}" });
+    expect([called.status, warningOf(called)]).toEqual([200, undefined]);
+    expect(await listOf(here)).toMatchObject([{ kind: "host.refused", subject: "app.internal" }]);
+  });
+
+  test("lose it when the name has a public address", async () => {
+    let isRefused = true;
+    const changing: FindHostRefusal = () =>
+      isRefused ? { address: "10.0.0.7", allow: "app.internal", isResolved: true } : null;
+    const here = await createTestServer({ refusedHost: changing });
+    await here.ask("POST", "/v2/publish/http://app.internal/");
+    expect(await listOf(here)).toMatchObject([
+      {
+        subject: "app.internal",
+        text:
+          "Nothing is sent to app.internal: its address is not public; " +
+          "allow it with WAYPOST_EGRESS_ALLOW=app.internal; a loopback address needs its own entry",
+      },
+    ]);
+    isRefused = false;
+    expect(await listOf(here)).toEqual([]);
+  });
+});
+
+test.each([
+  [{ allow: null, isResolved: true }, "its address is not public"],
+  [{ allow: null, isResolved: false }, "it is a link-local or metadata address"],
+  [
+    { allow: "lobe", isResolved: true },
+    "its address is not public; allow it with WAYPOST_EGRESS_ALLOW=lobe; " +
+      "a loopback address needs its own entry",
+  ],
+])("a refusal with %j is worded without the address", (refused, text) => {
+  expect(describeRefusal({ address: "169.254.169.254", ...refused })).toBe(text);
 });

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { shownPath } from "../../../src/api/route/requestLog.ts";
-import { makeToken } from "../../../src/api/auth/token.ts";
+import { makeToken } from "../../../src/engine/core/values/tokenText.ts";
 
 /** Contains characters that the two base64 alphabets write differently. */
 const token = makeToken("usér-\u{ffff}?", "pass\u{3ff}?~\u{ffff}word");

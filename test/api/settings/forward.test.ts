@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { containsToken } from "../../../src/api/settings/forward.ts";
 import { createIdGenerator } from "../../../src/engine/core/values/ids.ts";
 import { makeAccount } from "../../../src/settings/credentials.ts";
-import { makeToken } from "../../../src/api/auth/token.ts";
+import { makeToken } from "../../../src/engine/core/values/tokenText.ts";
 import { createTestServer, token } from "../testServer.ts";
 import { endpoint } from "../routes/workflows/workflow.ts";
 

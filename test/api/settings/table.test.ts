@@ -63,6 +63,13 @@ const cases: Record<Exclude<MessageSettingName, "cron" | "queue-name">, Case> = 
     ],
     bad: ["", "0", "0s", "-1", "fast"],
   },
+  "ack-timeout": {
+    good: [
+      ["2h", { ackTimeout: 7_200_000 }],
+      ["1", { ackTimeout: 1_000 }],
+    ],
+    bad: ["", "0", "999ms", "13h", "-1", "later"],
+  },
   "header-forward": {
     good: [
       ["true", {}],

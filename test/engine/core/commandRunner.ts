@@ -5,6 +5,7 @@ import { parseHost } from "../../../src/engine/core/values/url.ts";
 import type { Account } from "../../../src/engine/core/model/account.ts";
 import type { Delivery } from "../../../src/engine/core/model/delivery.ts";
 import type { LeaseRef, MessageState } from "../../../src/engine/core/model/messageState.ts";
+import type { ClientChoice } from "../../../src/engine/core/model/runPost.ts";
 import type { MessageInput } from "../../../src/engine/core/model/message.ts";
 import type { LogRow } from "../../../src/engine/core/model/logRow.ts";
 import type { Outcome } from "../../../src/engine/core/model/attempt.ts";
@@ -36,6 +37,8 @@ export class CommandRunner {
   now = noon;
   node = "nod_a";
   capacity: DeliveryCapacity = ampleCapacity;
+  skipsCallsOf: ClientChoice | undefined;
+  runsOn = true;
   readonly memory = new Memory();
   /** The deliveries of the last command. */
   deliveries: readonly Delivery[] = [];
@@ -50,7 +53,11 @@ export class CommandRunner {
   constructor() {
     const random = (): number => 0.5;
     const source = { node: "", now: () => this.now, random, newId: createIdGenerator(random) };
-    this.#createParts = (node) => memoryParts({ ...source, node }, this.memory);
+    this.#createParts = (node) =>
+      memoryParts(
+        { ...source, node, skipsCallsOf: this.skipsCallsOf, runsOn: () => this.runsOn },
+        this.memory,
+      );
   }
 
   /** Returns a runner with one account, `acme`. */

@@ -37,7 +37,7 @@ export function findDisagreements({ tables }: Memory): string[] {
     if (queue !== "") compare(`queue of slot ${id} there`, has(account, `queue:${queue}`), true);
   }
   for (const { account, id, state, leasedBy, waitlist, dueAt, slot, flowControlKey } of messages) {
-    const isSent = ["active", "ending", "cancelling"].includes(state);
+    const isSent = ["active", "ending", "acknowledging", "cancelling"].includes(state);
     compare(`lease of ${id} set`, leasedBy !== null, isSent);
     compare(`line of ${id} set`, waitlist !== null, state === "held");
     compare(`dueAt of ${id} null`, dueAt === null, state === "held");

@@ -40,6 +40,28 @@ describe("the response", () => {
     expect((connect ?? 0) + outcome.took).toBe(duration);
   });
 
+  test("that is slow or failed has the times of opening its connection", async () => {
+    let status = 503;
+    const port = await httpDestination((_incoming, response) => {
+      setTimeout(() => response.writeHead(status).end("x"), status === 201 ? 1_050 : 0);
+    });
+    const deliver = start({ resolve: async () => ["127.0.0.1"] });
+    const send = () => deliver(makeDelivery(`http://shop.test:${port}/`));
+    const first = await send();
+    const { lookup = -1, tcp = -1, ...rest } = first.timing?.opening ?? {};
+    expect([lookup, tcp].every((time) => Number.isInteger(time) && time >= 0)).toBe(true);
+    expect(rest).toEqual({});
+    expect(lookup + tcp).toBeLessThanOrEqual((first.timing?.connect ?? 0) + 2);
+    await expect.poll(async () => (await send()).timing?.opening).toBeUndefined();
+    const one = (code: number) => {
+      status = code;
+      return start()(makeDelivery(`http://127.0.0.1:${port}/`));
+    };
+    expect((await one(200)).timing).not.toHaveProperty("opening");
+    const slow = await one(201);
+    expect(Object.keys(slow.timing?.opening ?? {})).toEqual(["tcp"]);
+  });
+
   test("that never begins leaves its time open, and so does a connection that is refused", async () => {
     const port = await httpDestination(() => undefined);
     const silent = await call(`http://127.0.0.1:${port}/`, { timeout: 500 });

@@ -181,7 +181,7 @@ describe("a failed call", () => {
     );
     expect(named.error).toBe(
       "address of shop.test is not public: the operator of the server can look it up, " +
-        "and allow it with WAYPOST_EGRESS_ALLOW",
+        "and allow the name with WAYPOST_EGRESS_ALLOW=shop.test; a loopback address needs its own entry",
     );
     expect(called).toBe(0);
   });

@@ -2,6 +2,7 @@ import type { IncomingMessage } from "node:http";
 import { describe, expect, onTestFinished, test } from "vitest";
 import type { Delivery } from "../../../src/engine/core/model/delivery.ts";
 import { systemClock } from "../../../src/engine/clock/clock.ts";
+import { isAttemptToken, parseAttemptToken } from "../../../src/engine/delivery/attemptToken.ts";
 import { verifyJwt } from "../../../src/engine/delivery/signature.ts";
 import {
   readBody,
@@ -155,6 +156,34 @@ describe("the request", () => {
       now: systemClock.now(),
     });
     expect(claims).toMatchObject({ iss: "Svc", sub: url, jti: "jwt_id" });
+  });
+
+  test("has the token of the attempt only if the receiver may report later", async () => {
+    const { headers } = await seen((port) =>
+      makeDelivery(`http://127.0.0.1:${port}/`, { ackKey: "sig_1" }, 2),
+    );
+    const [, token = ""] = headers.find(([name]) => name === "Svc-Attempt") ?? [];
+    const parsed = parseAttemptToken(token);
+    expect(parsed).toMatchObject({ attempt: 2, messageId: "msg_1" });
+    expect(parsed && [isAttemptToken(parsed, "sig_1"), isAttemptToken(parsed, "sig_2")]).toEqual([
+      true,
+      false,
+    ]);
+    const plain = await seen((port) =>
+      makeDelivery(`http://127.0.0.1:${port}/`, { headers: [["Svc-Attempt", "forged"]] }),
+    );
+    expect(plain.headers.map(([name]) => name)).not.toContain("Svc-Attempt");
+  });
+
+  test("keeps the headers of a success if they may say that the outcome comes later", async () => {
+    const respond = await httpDestination((_, response) =>
+      response.writeHead(202, { "Svc-Ack": "later" }).end(),
+    );
+    const url = `http://127.0.0.1:${respond}/`;
+    const plain = { callback: null };
+    const { headers } = await start()(makeDelivery(url, { ...plain, ackKey: "sig_1" }));
+    expect(headers).toContainEqual(["Svc-Ack", "later"]);
+    expect((await start()(makeDelivery(url, plain))).headers).toEqual([]);
   });
 
   test("uses the brand of its message", async () => {

@@ -2,7 +2,13 @@ import { hash } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import type { RunPart } from "../../../src/engine/core/model/runPost.ts";
 import type { ResponseRoom } from "../../../src/engine/delivery/http/bodyBytes.ts";
-import { call, makeDelivery, httpDestination, createTestDeliver } from "./http/destination.ts";
+import {
+  call,
+  makeDelivery,
+  httpDestination,
+  createTestDeliver,
+  rawDestination,
+} from "./http/destination.ts";
 
 const part: RunPart = {
   run: "run_1",
@@ -230,4 +236,42 @@ test("a success is read and marked if the log keeps the response", async () => {
   const plain = await call(url, { callback: null });
   expect([plain.body.byteLength, plain.headers, plain.keepsInLog]).toEqual([0, [], undefined]);
   expect(await call(url)).not.toHaveProperty("keepsInLog");
+});
+
+describe("a reused connection that ends without a response", () => {
+  /** Sends two messages over one connection, which ends at the second request. Returns what arrived. */
+  const send = async (kind: RunPart["kind"]) => {
+    const requests: number[] = [];
+    let connections = 0;
+    const port = await rawDestination((socket) => {
+      const number = ++connections;
+      let count = 0;
+      socket.on("data", () => {
+        requests.push(number);
+        if (number === 1 && ++count === 2) return void socket.destroy();
+        socket.write("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+      });
+    });
+    const deliver = createTestDeliver();
+    const url = `http://127.0.0.1:${port}/`;
+    await deliver(makeDelivery(url)).outcome;
+    for (let look = 0; look < 3; look++) await new Promise(setImmediate);
+    return { requests, outcome: await deliver(makeDelivery(url, { run: { ...part, kind } })).outcome };
+  };
+
+  test.each(["step", "result"] as const)("ends an attempt with the %s of a run", async (kind) => {
+    const { requests, outcome } = await send(kind);
+    expect(requests).toEqual([1, 1]);
+    expect(outcome).toMatchObject({
+      ...{ status: null, unanswered: true },
+      error: "connection lost before the response was complete",
+    });
+  });
+
+  test.each(["call", "failure"] as const)("resends the %s of a run", async (kind) => {
+    const { requests, outcome } = await send(kind);
+    expect(requests).toEqual([1, 1, 2]);
+    expect(outcome).toMatchObject({ status: 200 });
+    expect(outcome).not.toHaveProperty("unanswered");
+  });
 });

@@ -35,6 +35,21 @@ describe("over TLS", () => {
       status: 200,
       error: null,
     });
+    const failing = createTlsServer(certificate, (socket) =>
+      socket.end("HTTP/1.1 500 Failed\r\nContent-Length: 0\r\n\r\n"),
+    );
+    await new Promise<void>((done) => failing.listen(0, "127.0.0.1", done));
+    onTestFinished(() => void failing.close());
+    const failed = await call(
+      `https://shop.test:${(failing.address() as AddressInfo).port}/`,
+      {},
+      { resolve },
+    );
+    expect(failed.timing?.opening).toEqual({
+      lookup: expect.any(Number),
+      tcp: expect.any(Number),
+      tls: expect.any(Number),
+    });
     expect((await call(`https://other.test:${port}/`, {}, { resolve })).error).toBe(
       "TLS problem: ERR_TLS_CERT_ALTNAME_INVALID",
     );

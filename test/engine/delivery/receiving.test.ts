@@ -46,6 +46,7 @@ const full: Partial<StoredMessage> = {
   scheduleId: "scd_1",
   run,
   body: Buffer.from("hello"),
+  ackKey: "sig_1",
 };
 
 test.each(["svc", "upstash"] as const)(

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { laneName } from "../../../src/engine/core/admission/capacity.ts";
 import { failingAfter } from "../../../src/engine/core/node/failingLanes.ts";
+import type { RunPart } from "../../../src/engine/core/model/runPost.ts";
 import type { Outcome } from "../../../src/engine/core/model/attempt.ts";
 import { notRunning, RunningDeliveries, toLeaseRef } from "../../../src/engine/delivery/runningDeliveries.ts";
 import type { Running } from "../../../src/engine/delivery/runningDeliveries.ts";
@@ -97,4 +98,28 @@ test("only the settled attempt of a message is settled, and gives no lease back"
   deliveries.settle(lease);
   expect(running.isSettled).toBe(true);
   expect(deliveries.abortAll()).toEqual([]);
+});
+
+test("a delivery follows a running call of the same account", () => {
+  const deliveries = new RunningDeliveries(1_000_000);
+  const run: RunPart = {
+    ...{ run: "run_1", runId: "wfr_1", createdAt: 0, stepKey: "i", position: 0, size: 1 },
+    kind: "step",
+  };
+  const first = makeRunning("first");
+  const call: Running = {
+    ...first,
+    delivery: { ...first.delivery, message: { ...first.delivery.message, run } },
+  };
+  deliveries.add(call);
+  const { delivery } = makeRunning("next");
+  const { message } = delivery;
+  expect(deliveries.findFollowed(delivery)).toBeUndefined();
+  expect(deliveries.findFollowed({ ...delivery, follows: "first" })).toBe(call);
+  expect(deliveries.findFollowed({ ...delivery, follows: "other" })).toBeUndefined();
+  const foreign = { ...delivery, message: { ...message, account: "other" }, follows: "first" };
+  expect(deliveries.findFollowed(foreign)).toBeUndefined();
+  deliveries.remove(call);
+  deliveries.countEnded(call, 1);
+  expect(deliveries.findFollowed({ ...delivery, follows: "first" })).toBeUndefined();
 });

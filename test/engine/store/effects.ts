@@ -16,6 +16,10 @@ export const wantedEffects = [
   "settle failed",
   "settle cancelled",
   "settle late",
+  "settle acknowledging",
+  "reportAttempt delivered",
+  "reportAttempt retry",
+  "extendAttempt",
   "call off",
   "renew",
   "returnLeases",
@@ -110,7 +114,7 @@ function effectsOf(name: CommandName, answer: unknown, deliveries: readonly Deli
       : Array.isArray(answer.notified) && answer.notified.length > 0
         ? [name]
         : [];
-  if ("became" in answer) return [`settle ${String(answer.became)}`];
+  if ("became" in answer) return [`${name} ${String(answer.became)}`];
   if (name === "claim") {
     return deliveries.some(({ message }) => !message.startedAtOnce) ? [name] : [];
   }

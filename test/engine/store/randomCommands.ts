@@ -8,7 +8,13 @@ import type { Endpoint } from "../../../src/engine/core/model/urlGroup.ts";
 import type { FlowControl } from "../../../src/engine/core/model/sendSettings.ts";
 import type { MessageInput } from "../../../src/engine/core/model/message.ts";
 import type { Millis } from "../../../src/engine/core/values/basics.ts";
-import { makeAlertCommands, makeJobCommand, makeSourceCommands } from "../../operations/simulated.ts";
+import {
+  makeAlertCommands,
+  makeJobCommand,
+  makeOutboxCommands,
+  makeSeriesCommand,
+  makeSourceCommands,
+} from "../../operations/simulated.ts";
 import { makeBulkEntries, makeCredentialCommands, makeDueRows, makeTurns } from "./randomParts.ts";
 import type { Alert } from "../../../src/operations/alerts/alert.ts";
 import type { Job } from "../../../src/operations/jobs/job.ts";
@@ -134,8 +140,21 @@ export class RandomCommands {
         name: "sendNow",
         input: { account, messageId: this.#pickSome(this.#messageIds)[0] ?? "none" },
       };
+    if (kind < 81) return this.#report();
     if (kind < 82) return { name: "endAttempts", input: this.#makeEnding(account) };
     return kind < 86 ? this.#makeRareCommand(account, now) : this.#setUp(now);
+  }
+
+  /** Returns what a receiver reports of an attempt that it may hold, at times for the second time. */
+  #report(): RandomCommand {
+    const later = this.#settled.filter(({ message }) => message.ackKey !== undefined);
+    const [sent] = this.#pickSome(later.slice(-4));
+    if (!sent) return { name: "claim", input: { limit: 5 } };
+    const held = { account: sent.message.account, messageId: sent.message.id, attempt: sent.attempt };
+    if (this.#random() < 0.3) return { name: "extendAttempt", input: { ...held, extension: 20_000 } };
+    const status = this.#pickOne([200, 200, 500]);
+    const outcome = { status, headers: [], body: bytes(`r${status}\0`) };
+    return { name: "reportAttempt", input: { ...held, digest: String(status), outcome } };
   }
 
   /** Returns attempts to end. In most calls, one that is running is among them. */
@@ -274,6 +293,8 @@ export class RandomCommands {
       ...this.#maybeTwice({ name: "runSchedule" as const, input: { account, id } }),
       { name: "deleteSchedule", input: { account, id } },
       ...makeSourceCommands(source, { random: this.#random, isRare: () => this.#isRare() }),
+      ...makeOutboxCommands({ account, now }),
+      makeSeriesCommand(account, { now, part: this.#turn % 3 }),
       ...makeCredentialCommands(source, this.#random),
       ...makeAlertCommands({ account, now, alerts: this.#alerts }, (list) => this.#pickOne(list)),
     ];
@@ -322,14 +343,17 @@ export class RandomCommands {
   #settle(): RandomCommand {
     const delivery = this.#isRare() ? this.#settled.at(-1 - this.#integerBelow(10)) : this.#takeDelivery();
     if (!delivery) return { name: "claim", input: { limit: 5 } };
-    const status = this.#pickOne([200, 200, 204, 404, 489, 500, 503, null]);
-    const headers = this.#pickOne([
-      [],
-      [sdkVersion],
-      [sdkVersion],
-      [["Retry-After", "3"]],
-      [["Svc-Nonretryable-Error", "true"]],
-    ] as const);
+    const isLater = delivery.message.ackKey !== undefined && this.#random() < 0.7;
+    const status = isLater ? 202 : this.#pickOne([200, 200, 204, 404, 489, 500, 503, null]);
+    const headers = isLater
+      ? ([["Svc-Ack", "later"]] as const)
+      : this.#pickOne([
+          [],
+          [sdkVersion],
+          [sdkVersion],
+          [["Retry-After", "3"]],
+          [["Svc-Nonretryable-Error", "true"]],
+        ] as const);
     return {
       name: "settle",
       input: makeOutcome(delivery, {
@@ -382,6 +406,7 @@ export class RandomCommands {
           ? { ...makeCallback(this.#pickOne(hosts)), flowControl: this.#flowControl() }
           : null,
         failureCallback: this.#isRare() ? makeCallback(this.#pickOne(hosts)) : null,
+        ...(this.#isRare() && { ackTimeout: 3_600_000 }),
       });
     });
   }

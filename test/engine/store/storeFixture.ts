@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { onTestFinished } from "vitest";
+import { expect, onTestFinished } from "vitest";
 import type { DeliveryCapacity } from "../../../src/engine/core/admission/capacity.ts";
 import { laneName } from "../../../src/engine/core/admission/capacity.ts";
 import { createIdGenerator } from "../../../src/engine/core/values/ids.ts";
@@ -21,14 +21,20 @@ import { withSentBody } from "../../sentBody.ts";
 
 /** The time of the tests of a file. Only one of them runs at a time. */
 let time: Millis = 0;
+/** The file whose tests have the time. Files may share this module. */
+let file: string | undefined;
 
 /**
- * A clock that only the test moves. Each test has a clock that starts later than all earlier ones, so that
- * one store can serve several tests.
+ * A clock that only the test moves. Each test has a clock that starts later than all earlier ones of its
+ * file, so that one store can serve several tests. All files together would reach the year 2286, when times
+ * have a digit more, and so another order as strings.
  */
 export class TestClock {
-  constructor(start: Millis = Math.max(1_800_000_000_000, time + 1e10)) {
-    this.now = start;
+  constructor(start?: Millis) {
+    const { testPath } = expect.getState();
+    if (testPath !== file) time = 0;
+    file = testPath;
+    this.now = start ?? Math.max(1_800_000_000_000, time + 1e10);
   }
 
   get now(): Millis {

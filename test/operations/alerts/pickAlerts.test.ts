@@ -56,7 +56,10 @@ function findAll(
       isOperators: true,
     },
   };
-  const found = findConditions({ ...facts, server, refuses: null, inFlight: [], pauses: [] }, at);
+  const found = findConditions(
+    { ...facts, server, refuses: null, inFlight: [], refused: [], pauses: [], slowRuns: [] },
+    at,
+  );
   const alerts = { url: "https://ops.example/", after: 5 * minute, events };
   const account = { alerts, ...(lastRotation && { lastRotation }) };
   const conditions = [...found, ...others];
@@ -84,6 +87,7 @@ const makeGate = (gate: Gate, dueAt: number): Facts["gates"][number] => ({
   held: { count: 1, more: false },
   dueAt,
   passedAt: null,
+  flow: null,
 });
 
 const attempts = (host: string, results: readonly (readonly [ago: number, status: number])[]) =>

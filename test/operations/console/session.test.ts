@@ -53,7 +53,7 @@ test("a session has the rights of its credential and no others", async () => {
   await browser.logIn({ account: "acc_1", password: "pass" });
   expect((await browser.send("GET", "/v2/svc/users")).body).toMatchObject([{ id: "acc_1", token }]);
   expect((await browser.send("GET", "/v2/me")).body).toMatchObject({
-    credential: { kind: "password", verbs: ["publish", "read", "manage"] },
+    credential: { kind: "password", verbs: ["publish", "read", "manage", "receive"] },
     session: { name: expect.any(String), expiresAt: expect.any(Number) },
   });
   expect((await browser.send("GET", "/v2/admin/accounts")).status).toBe(401);

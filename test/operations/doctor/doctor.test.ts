@@ -55,17 +55,53 @@ describe("waypost doctor", () => {
     expect(listHashes(data)).toEqual(before);
     expect([...checks.keys()]).toEqual([
       ...["node", "descriptors", "folder", "disk", "sync", "clock", "dns", "schema", "times", "moved"],
-      ...["keys", "integrity"],
-      ...["due", "waiters", "quarantine", "server", "proxy"],
+      ...["keys", "credentials", "integrity"],
+      ...["due", "waiters", "quarantine", "conditions", "server", "proxy"],
     ]);
     expect({ code, verdict }).toMatchObject(verdict === "problem" ? { code: 1 } : { code: 0 });
-    for (const name of ["schema", "keys", "integrity", "due", "waiters", "quarantine", "server", "proxy"])
-      expect(checks.get(name), name).toMatchObject({ verdict: "ok" });
+    const sound = [
+      "schema",
+      "keys",
+      "credentials",
+      "integrity",
+      "due",
+      "waiters",
+      "quarantine",
+      "conditions",
+      "server",
+    ];
+    for (const name of [...sound, "proxy"]) expect(checks.get(name), name).toMatchObject({ verdict: "ok" });
     expect(checks.get("server")?.text).toBe(`the server at ${server.url} is ready`);
     chmodSync(data, 0o755);
     const { out } = await runWaypost(["doctor", "--data", data]).ended;
     expect(out).toMatch(/^ok +folder +other users of this machine can neither change .* nor read its store/m);
     expect(out).toMatch(/^ok {7}node +Node\.js .*\n(.*\n)+problems: \d+, warnings: \d+\n$/);
+  });
+
+  test("tells which conditions the accounts have, and names only their kinds", async () => {
+    const { data, server } = await startWithData();
+    const headers = { authorization: `Bearer ${developmentToken}` };
+    for (const path of [
+      "/v2/queues/secret-queue/pause",
+      "/v2/enqueue/secret-queue/https://secret-host.example/x",
+    ])
+      expect((await fetch(`${server.url}${path}`, { method: "POST", headers })).status).toBe(200);
+    const source = await fetch(`${server.url}/v2/sources`, {
+      ...{ method: "POST", headers },
+      body: JSON.stringify({
+        destination: "https://secret-host.example/x",
+        verification: { scheme: "github", secret: "s3cret-s3cret" },
+      }),
+    });
+    const { url } = (await source.json()) as { url: string };
+    expect((await fetch(url, { method: "POST", body: "{}" })).status).toBe(401);
+    const { checks } = await doctor(["--data", data]);
+    expect(checks.get("conditions")).toEqual({
+      check: "conditions",
+      verdict: "warning",
+      text: "the console shows conditions of accounts: 1 queue.paused, 1 source.rejecting",
+      fix: "waypost overview, which names what they concern, with the token of the account",
+    });
   });
 
   test("names what is wrong with a stopped store, and exits with 1", async () => {
@@ -130,15 +166,33 @@ describe("waypost doctor", () => {
   test("writes a bundle without payloads, tokens, keys and hosts", async () => {
     const { data } = await startWithData();
     const file = join(temporaryFolder(), "bundle.json");
-    const environment = { WAYPOST_OPERATOR_PASSWORD: "a secret of the operator" };
+    const environment = {
+      WAYPOST_OPERATOR_PASSWORD: "a secret of the operator",
+      WAYPOST_EGRESS_ALLOW: "secret-host.internal,10.11.12.13",
+    };
     const { checks } = await doctor(["--data", data, "--bundle", file], environment);
     expect(statSync(file).mode & 0o777).toBe(0o600);
     const text = readFileSync(file, "utf8");
-    const bundle = JSON.parse(text) as { rows: Record<string, number>; findings: Finding[] };
+    const bundle = JSON.parse(text) as {
+      settings: unknown[];
+      rows: Record<string, number>;
+      findings: Finding[];
+    };
+    expect(bundle.settings).toContainEqual({
+      ...{ name: "egressAllow", value: "(2 entries)", from: "WAYPOST_EGRESS_ALLOW" },
+    });
     expect(bundle.rows).toMatchObject({ accounts: 4, messages: 1, storedMessages: 1 });
     expect(bundle.findings).toHaveLength(checks.size);
     const keys = readFileSync(join(data, "keys"), "utf8").match(/1:(\S+)/)?.[1] ?? "no key";
-    const secrets = ["a secret", "secret-host", developmentToken, "defaultPassword", "sig_", keys];
+    const secrets = [
+      "a secret",
+      "secret-host",
+      "10.11.12.13",
+      developmentToken,
+      "defaultPassword",
+      "sig_",
+      keys,
+    ];
     for (const secret of secrets) expect(text).not.toContain(secret);
     const again = await runWaypost(["doctor", "--data", data, "--bundle", file]).ended;
     expect(again).toMatchObject({ code: 2, err: `waypost: ${file}: already exists; choose another name\n` });
@@ -156,8 +210,19 @@ test("waypost doctor checks a PostgreSQL database", async () => {
   await readCredentials(...store);
   const { checks } = await doctor(store);
   expect([...checks.keys()]).toEqual([
-    ...["node", "descriptors", "dns", "schema", "postgres", "connections", "clock", "moved", "keys"],
-    ...["integrity", "due", "waiters", "quarantine", "server", "ports", "proxy"],
+    ...[
+      "node",
+      "descriptors",
+      "dns",
+      "schema",
+      "postgres",
+      "connections",
+      "clock",
+      "moved",
+      "keys",
+      "credentials",
+    ],
+    ...["integrity", "due", "waiters", "quarantine", "conditions", "server", "ports", "proxy"],
   ]);
   for (const name of ["schema", "connections", "clock", "integrity", "due"])
     expect(checks.get(name), name).toMatchObject({ verdict: "ok" });

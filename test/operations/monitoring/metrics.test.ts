@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { parse } from "yaml";
+import { openUserDatabase } from "../outbox/userDatabase.ts";
 import { findProgram } from "../../server/debianPackage.ts";
 import type { Process } from "../../server/waypost.ts";
 import { developmentToken, startDestination, startWaypost, temporaryFolder } from "../../server/waypost.ts";
@@ -151,6 +152,41 @@ test("metrics need no token on their own port, and one of the operator on the ot
   expect(await shared.text()).toContain('waypost_build_info{version="');
 });
 
+test("the figures of outboxes are those of their databases, and no label has their name", async () => {
+  const server = await start(temporaryFolder());
+  const none = {
+    ...{ waypost_outboxes: 0, waypost_outboxes_failing: 0, waypost_outbox_lag_seconds: 0 },
+    ...{ waypost_outbox_rows_waiting: 0, waypost_outbox_rows_rejected: 0 },
+  };
+  await scrapeUntil(server, none);
+  const { sql, url } = await openUserDatabase();
+  const ask = async (method: string, path: string, body?: unknown) => {
+    const response = await fetch(`${server.url}/v2/${path}`, {
+      ...{ method, headers: { authorization } },
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+    });
+    if (!response.ok) throw new Error(await response.text());
+    return (await response.json()) as { tokenId: string; token: string };
+  };
+  const { tokenId, token } = await ask("POST", "tokens", { verbs: ["publish"] });
+  await ask("PUT", "outboxes/shop-outbox", { databaseUrl: url, token });
+  await ask("DELETE", `tokens/${tokenId}`);
+  const columns = "id, key, created_at, is_workflow, destination, body, settings, headers";
+  await sql.query(`begin;
+    select waypost.publish('https://app.example/', 'x') from generate_series(1, 2);
+    insert into waypost.outbox_rejected (${columns}, reason)
+      select ${columns}, 'no' from waypost.outbox limit 1;
+    commit`);
+  const figures = await scrapeUntil(server, {
+    ...{ waypost_outboxes: 1, waypost_outboxes_failing: 1 },
+    ...{ waypost_outbox_rows_waiting: 2, waypost_outbox_rows_rejected: 1 },
+  });
+  expect(figures.get("waypost_outbox_lag_seconds")).toBeGreaterThan(0);
+  expect(await scrapeText(server)).not.toContain("shop-outbox");
+  await ask("DELETE", "outboxes/shop-outbox");
+  await scrapeUntil(server, none);
+}, 120_000);
+
 test("labels have no URL, queue, key or id, not even of hostile requests", async () => {
   const server = await start(temporaryFolder());
   const secret = "token-in-a-path";
@@ -182,6 +218,11 @@ describe("the dashboard and the alert rules", () => {
     const folder = temporaryFolder();
     const server = await start(join(folder, "data"), ["--replicate", join(folder, "replica")]);
     await publish(server, (await startDestination()).url);
+    const post = (path: string) =>
+      fetch(`${server.url}${path}`, { method: "POST", headers: { authorization } });
+    expect((await post("/v2/queues/stopped/pause")).status).toBe(200);
+    // A scrape shows what was found since the one before.
+    await scrapeUntil(server, { 'waypost_conditions{kind="queue.paused",level="note"}': 1 });
     const names = new Set([...toFigures(await scrapeText(server)).keys()].map((key) => key.split("{")[0]));
     const panels = dashboard.panels.flatMap(({ targets = [] }) => targets.map(({ expr }) => expr));
     expect(panels.length).toBeGreaterThan(20);
@@ -191,9 +232,9 @@ describe("the dashboard and the alert rules", () => {
   });
 
   test("combine the figures of the store by max()", () => {
-    expect(rules).toHaveLength(14);
+    expect(rules).toHaveLength(16);
     for (const { expr } of rules)
-      if (/waypost_(dead_letters|oldest|messages|runs_active|waiters)/.test(expr))
+      if (/waypost_(dead_letters|oldest|messages|outbox|runs_active|waiters)/.test(expr))
         expect(expr).toContain("max(");
   });
 });
@@ -225,7 +266,7 @@ describe.skipIf(promtool === null)("promtool", () => {
     const folder = temporaryFolder();
     copyFileSync(join(home, "deploy/alerts.yaml"), join(folder, "alerts.yaml"));
     copyFileSync(join(import.meta.dirname, "alertCases.yaml"), join(folder, "cases.yaml"));
-    expect(run(["check", "rules", "alerts.yaml"], { cwd: folder })).toContain("14 rules found");
+    expect(run(["check", "rules", "alerts.yaml"], { cwd: folder })).toContain("16 rules found");
     expect(run(["test", "rules", "cases.yaml"], { cwd: folder })).toContain("SUCCESS");
   });
 });

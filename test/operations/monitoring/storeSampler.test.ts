@@ -1,6 +1,7 @@
 import { systemClock } from "../../../src/engine/clock/clock.ts";
 import { fillStoreCounts } from "../../../src/engine/core/explain/storeCounts.ts";
 import { StoreSampler } from "../../../src/operations/monitoring/storeSampler.ts";
+import { sumOutboxes } from "../../../src/operations/outbox/figures.ts";
 import { expect, onTestFinished, test, vi } from "vitest";
 
 /** Runs a sampler whose samples take these times, and returns its pauses. A null sample fails. */
@@ -21,10 +22,12 @@ async function samplePauses(times: readonly (number | null)[], { isIdle = false 
       return {
         counts: fillStoreCounts({ pending: times.length - left.length }),
         leased: 0,
+        acknowledging: 0,
         oldestDueAt: null,
       };
     },
     readDisk: async () => null,
+    readOutboxes: async (now) => sumOutboxes([], now),
     clock: {
       now: () => now,
       sleep: async (until, signal) => {
@@ -63,9 +66,10 @@ test("a change ends the long pause, but no sample comes within a second of the l
     takesChanges: async () => true,
     readFigures: async () => {
       samples.push(Date.now());
-      return { counts: fillStoreCounts({}), leased: 0, oldestDueAt: null };
+      return { counts: fillStoreCounts({}), leased: 0, acknowledging: 0, oldestDueAt: null };
     },
     readDisk: async () => null,
+    readOutboxes: async (now) => sumOutboxes([], now),
     clock: systemClock,
     elapsed: () => performance.now(),
   });
@@ -94,6 +98,7 @@ test("a sample notes whether the store saves changes, even if its figures cannot
     takesChanges: () => answer(),
     readFigures: () => Promise.reject(new Error("unavailable")),
     readDisk: async () => null,
+    readOutboxes: async (now) => sumOutboxes([], now),
     clock: { now: () => 0, sleep: () => new Promise(() => undefined) },
     elapsed: () => 0,
   });

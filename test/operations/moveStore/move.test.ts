@@ -258,7 +258,7 @@ test("a change of the source during a move is detected", async () => {
     const from = await source(path);
     let count = 0;
     const insert = async (table: TableLayout, rows: readonly Cell[][]): Promise<void> => {
-      if (++count === 25) throw new Error("the power failed");
+      if (++count === 28) throw new Error("the power failed");
       await to.insert(table, rows);
     };
     await expect(move({ from, to: { ...to, insert }, report: silent, now })).rejects.toThrow(

@@ -1,10 +1,18 @@
 import { describe, expect, test } from "vitest";
 import { minute } from "../../../src/engine/core/values/time.ts";
-import { makeAccount, makeInput, makeLogQuery, StoreFixture } from "../../engine/store/storeFixture.ts";
+import { makeScheduleInput } from "../../engine/core/commands/scheduleInput.ts";
+import {
+  bytes,
+  makeAccount,
+  makeInput,
+  makeLogQuery,
+  StoreFixture,
+} from "../../engine/store/storeFixture.ts";
 import type { OpenStore } from "../../engine/store/storeFixture.ts";
 import { makeRunStart, makeRunStep } from "../../engine/store/contract/runs.ts";
 
 const none = { count: 0, more: false };
+const one = { count: 1, more: false };
 
 /** The situation of an account, and its hosts. */
 export function describeSituation(open: OpenStore): void {
@@ -15,6 +23,7 @@ export function describeSituation(open: OpenStore): void {
       const situation = await fixture.store.read.situation("acc", fixture.clock.now);
       expect(situation).toMatchObject({
         unfinished: none,
+        states: { pending: none, retrying: none, held: none, paused: none },
         nextDueAt: null,
         deadLetters: 0,
         pausedGates: [],
@@ -36,7 +45,10 @@ export function describeSituation(open: OpenStore): void {
       const start = clock.now;
       const readSince = async () =>
         Object.fromEntries(
-          (await store.read.conditionFacts("acc")).gates.map(({ gate, dueAt }) => [gate.name, dueAt]),
+          (await store.read.conditionFacts("acc", fixture.clock.now)).gates.map(({ gate, dueAt }) => [
+            gate.name,
+            dueAt,
+          ]),
         );
       const retried = await fixture.sent({
         flowControl: { key: "k", parallelism: 1, rate: null, period: null },
@@ -62,7 +74,7 @@ export function describeSituation(open: OpenStore): void {
       fixture.clock.now += 1_000;
       await fixture.send({ queue: "q" });
       await fixture.send({ queue: "q" });
-      const facts = await store.read.conditionFacts("acc");
+      const facts = await store.read.conditionFacts("acc", fixture.clock.now);
       expect(facts).toMatchObject({
         gates: [
           {
@@ -74,7 +86,7 @@ export function describeSituation(open: OpenStore): void {
         ],
         schedules: [],
       });
-      expect((await store.read.conditionFacts("other")).gates).toMatchObject([
+      expect((await store.read.conditionFacts("other", fixture.clock.now)).gates).toMatchObject([
         { gate: { kind: "queue", name: "q" }, held: { count: 0, more: false }, dueAt: null },
       ]);
     });
@@ -89,7 +101,8 @@ export function describeSituation(open: OpenStore): void {
       await fixture.send({ queue: "q" });
       await fixture.send({ queue: "q" });
       await fixture.claim();
-      const read = async () => (await store.read.conditionFacts("acc")).gates.map(({ passedAt }) => passedAt);
+      const read = async () =>
+        (await store.read.conditionFacts("acc", fixture.clock.now)).gates.map(({ passedAt }) => passedAt);
       expect(await read()).toEqual([acceptedAt]);
       fixture.delivered();
       // The newest part of the log has only entries of others.
@@ -98,8 +111,76 @@ export function describeSituation(open: OpenStore): void {
         await fixture.publish(Array.from({ length: 600 }, () => makeInput()));
         await Promise.all(fixture.delivered().map((delivery) => fixture.settle(delivery)));
       }
-      expect((await store.read.conditionFacts("acc")).log.flatMap(({ tags }) => tags)).toEqual([]);
+      expect(
+        (await store.read.conditionFacts("acc", fixture.clock.now)).log.flatMap(({ tags }) => tags),
+      ).toEqual([]);
       expect(await read()).toEqual([acceptedAt]);
+    });
+
+    test("counts what was published for a key that moves, and what was sent, in each minute", async () => {
+      const fixture = await StoreFixture.open(open);
+      await fixture.account();
+      const { clock, store } = fixture;
+      const flowControl = { key: "k", parallelism: 1, rate: null, period: null };
+      const readFlow = async () =>
+        (await store.read.conditionFacts("acc", clock.now)).gates.map(({ flow }) => flow);
+      await fixture.publish(Array.from({ length: 9 }, () => makeInput({ flowControl })));
+      let sent = await fixture.claim();
+      const sendOne = async () => {
+        for (const delivery of sent) await fixture.settle(delivery);
+        sent = await fixture.claim();
+        clock.now += minute;
+      };
+      for (let times = 0; times < 3; times++) await sendOne();
+      expect(await readFlow()).toEqual([null]);
+      for (let ago = 2; ago >= 0; ago--) {
+        await fixture.publish(Array.from({ length: ago + 2 }, () => makeInput({ flowControl })));
+        await sendOne();
+      }
+      expect(await readFlow()).toEqual([
+        [
+          { published: 2, ended: 1 },
+          { published: 3, ended: 1 },
+          { published: 4, ended: 1 },
+        ],
+      ]);
+    });
+
+    test("has the runs that take longer than usual", async () => {
+      const fixture = await StoreFixture.open(open);
+      await fixture.account();
+      const { clock, store } = fixture;
+      for (let at = 0; at < 5; at++) {
+        await fixture.publish([makeRunStart(`wfr_${at}`)]);
+        await store.execute("finishRun", { account: "acc", runId: `wfr_${at}`, body: bytes("") });
+      }
+      await fixture.publish([makeRunStart("wfr_slow")]);
+      const since = clock.now;
+      const read = async () => (await store.read.conditionFacts("acc", clock.now)).slowRuns;
+      expect(await read()).toEqual([]);
+      clock.now += 10 * minute;
+      expect(await read()).toMatchObject([{ count: 1, since, usual: 0 }]);
+    });
+
+    test("has schedules after the first thousand that are paused", async () => {
+      const fixture = await StoreFixture.open(open);
+      await fixture.account();
+      const { clock, store } = fixture;
+      for (let at = 0; at < 1_000; at += 100)
+        await Promise.all(
+          Array.from({ length: 100 }, (_, more) =>
+            store.execute(
+              "createSchedule",
+              makeScheduleInput({ account: "acc", id: `a${String(at + more).padStart(4, "0")}` }),
+            ),
+          ),
+        );
+      for (const id of ["z-failed", "z-late", "z-paused", "z-quiet"])
+        await store.execute("createSchedule", makeScheduleInput({ account: "acc", id }));
+      await store.execute("pauseSchedule", { account: "acc", id: "z-paused" });
+      const { schedules } = await store.read.conditionFacts("acc", clock.now);
+      expect(schedules).toHaveLength(1_001);
+      expect(schedules.at(-1)).toMatchObject({ id: "z-paused", paused: true });
     });
 
     test("has every gate, although the first one holds more messages than one read counts", async () => {
@@ -110,7 +191,7 @@ export function describeSituation(open: OpenStore): void {
       for (let part = 0; part < 2; part++)
         await fixture.publish(Array.from({ length: 600 }, () => makeInput({ queue: "aaa" })));
       await fixture.send({ queue: "zzz" });
-      const { gates } = await fixture.store.read.conditionFacts("acc");
+      const { gates } = await fixture.store.read.conditionFacts("acc", fixture.clock.now);
       expect(
         Object.fromEntries(gates.map(({ gate, held, dueAt }) => [gate.name, [held.count, dueAt]])),
       ).toEqual({
@@ -129,6 +210,39 @@ export function describeSituation(open: OpenStore): void {
       const attempts = { attempts: 1, failures: 0, p50: null, p95: null, lastFailure: null };
       const { host } = new URL(first?.message.url ?? "");
       expect(await fixture.store.read.hosts("acc")).toMatchObject([{ host, attempts }]);
+    });
+
+    test("counts messages by the state in which lists show them, of due ones only the first", async () => {
+      const fixture = await StoreFixture.open(open);
+      await fixture.account();
+      const { store } = fixture;
+      const key = { key: "k", parallelism: 1, rate: null, period: null };
+      await fixture.settle(await fixture.sent({ queue: "q" }), { status: 500 });
+      await fixture.settle(await fixture.sent(), { status: 500 });
+      await fixture.sent({ flowControl: key });
+      await fixture.send({ flowControl: key });
+      await fixture.claim();
+      const read = async () => (await store.read.situation("acc", fixture.clock.now)).states;
+      expect(await read()).toEqual({
+        pending: none,
+        retrying: { count: 2, more: false },
+        held: one,
+        paused: none,
+      });
+      // A message that waits for its retry holds the slot of its queue.
+      await store.execute("pauseLimiter", { account: "acc", id: "queue:q" });
+      await store.execute("pauseLimiter", { account: "acc", id: "key:k" });
+      expect(await read()).toEqual({
+        pending: none,
+        retrying: one,
+        held: none,
+        paused: { count: 2, more: false },
+      });
+      await fixture.publish(Array.from({ length: 1_000 }, () => makeInput({ delay: minute })));
+      const many = await read();
+      expect(many.pending).toMatchObject({ more: true });
+      expect(many.pending.count + many.retrying.count).toBe(999);
+      expect(many.held).toEqual(none);
     });
 
     test("counts messages by gate, outcomes by minute, and names what is paused", async () => {
@@ -154,6 +268,7 @@ export function describeSituation(open: OpenStore): void {
       const situation = await fixture.store.read.situation("acc", fixture.clock.now);
       expect(situation).toMatchObject({
         unfinished: { count: 6, more: false },
+        states: { pending: one, retrying: none, held: one, paused: { count: 3, more: false } },
         nextDueAt: start + 61_000,
         deadLetters: 1,
         activeRuns: none,

@@ -30,6 +30,10 @@ describe("GET /v2/overview", () => {
     expect(status).toBe(200);
     expect(body).toMatchObject({
       unfinished: { count: 3 },
+      states: {
+        ...{ pending: { count: 1 }, retrying: { count: 0 }, delivering: { count: 1 } },
+        ...{ held: { count: 0 }, paused: { count: 1 } },
+      },
       inFlight: 1,
       held: { queue: { count: 1, oldestAt: testTime }, key: { count: 0 }, capacity: { count: 0 } },
       nextDueAt: testTime + 60_000,
@@ -165,7 +169,7 @@ describe("GET /v2/me", () => {
     const me = async (by: string) => (await server.ask("GET", "/v2/me", { token: by })).body;
     expect(await me(token)).toEqual({
       account: { ...account, name: expect.any(String) },
-      credential: { kind: "main", verbs: ["publish", "read", "manage"] },
+      credential: { kind: "main", verbs: ["publish", "read", "manage", "receive"] },
       brand: "svc",
       headerPrefix: "Svc",
       region: "EU-CENTRAL-1",

@@ -1,3 +1,4 @@
+import type { WholeCall } from "../../../src/operations/sources/keptCall.ts";
 import { expect, test } from "vitest";
 import { maxRejections, rejectionRange } from "../../../src/operations/sources/commands.ts";
 import type { Store } from "../../../src/engine/store/store.ts";
@@ -74,14 +75,14 @@ export function describeSources(open: OpenStore): void {
     const { store, clock } = fixture;
     const one = await createSource(store, "one");
     const other = await createSource(store, "other");
-    await rejectCall(store, other, "of the other");
+    await rejectCall(store, other, ["of the other"]);
     const kept = await Promise.all(
-      Array.from({ length: 60 }, (_, call) => rejectCall(store, one, `at once ${call}`)),
+      Array.from({ length: 60 }, (_, call) => rejectCall(store, one, [`at once ${call}`])),
     );
     expect(kept.filter((answer) => answer.kept)).toHaveLength(20);
     clock.now += 20_000;
     for (let call = 0; call < maxRejections; call++) {
-      await rejectCall(store, one, `r${call}`);
+      await rejectCall(store, one, [`r${call}`]);
       clock.now += 1_000;
     }
     const found = await readRejections(store, one);
@@ -94,13 +95,46 @@ export function describeSources(open: OpenStore): void {
     expect(await readRejections(store, one)).toEqual([]);
     expect(await readRejections(store, other)).toMatchObject([{ reason: "of the other" }]);
   });
+
+  test("a rejected call is kept whole for a day, and is removed with its source", async () => {
+    const fixture = await StoreFixture.open(open);
+    const { store, clock } = fixture;
+    await fixture.account();
+    const id = await createSource(store, "h1");
+    const whole = {
+      ...{ url: "https://q.example/v2/in/s", secret: "s", headers: ["A", "b"], callerIp: "192.0.2.1" },
+      body: new Uint8Array([0, 255, 10]),
+    };
+    await rejectCall(store, id, ["not kept whole", whole]);
+    await store.execute("changeSource", { account: "acc", id, change: { keepsRejected: true } });
+    await rejectCall(store, id, ["kept", whole]);
+    expect(await store.read.keptCall("acc", id, 0)).toBeNull();
+    const kept = await store.read.keptCall("acc", id, 1);
+    expect(kept).toMatchObject({ time: clock.now, dueAt: clock.now + day });
+    expect({ ...kept?.whole, body: [...(kept?.whole.body ?? [])] }).toEqual({ ...whole, body: [0, 255, 10] });
+    expect(await store.read.keptCall("other", id, 1)).toBeNull();
+    expect(await store.read.dueKeptCalls(clock.now + day, 10)).toEqual([kept]);
+    const remove = { account: "acc", ids: [kept?.id ?? ""] };
+    expect(await store.execute("removeKeptCalls", remove)).toEqual({ removed: 0 });
+    clock.now += day;
+    expect(await store.execute("removeKeptCalls", remove)).toEqual({ removed: 1 });
+    expect(await store.read.findResource("sources", "acc", id)).not.toHaveProperty("keptCalls");
+    await rejectCall(store, id, ["kept again", whole]);
+    expect((await store.read.findResource("sources", "acc", id))?.keptCalls).toMatchObject([{ number: 2 }]);
+    expect(await store.read.keptCall("acc", id, 2)).not.toBeNull();
+    await store.execute("deleteSource", { account: "acc", id });
+    expect(await store.read.keptCall("acc", id, 2)).toBeNull();
+  });
 }
+
+const day = 86_400_000;
 
 const createSource = async (store: Store, secretHash: string): Promise<string> =>
   (await store.execute("createSource", { account: "acc", secretHash, verification, ...setUp })).id;
 
-const rejectCall = (store: Store, id: string, reason: string) =>
+const rejectCall = (store: Store, id: string, [reason, whole]: readonly [string, WholeCall?]) =>
   store.execute("keepRejection", {
+    ...(whole && { whole }),
     account: "acc",
     id,
     others: 0,

@@ -8,6 +8,8 @@ import {
 } from "../../../src/engine/clock/clock.ts";
 import { routes } from "../../../src/operations/routes.ts";
 import { createApi } from "../../../src/api/server/fastify.ts";
+import { readConfig } from "../../../src/settings/config.ts";
+import { toReportedEgress } from "../../../src/settings/egressSettings.ts";
 import type { TestServer } from "../../api/testServer.ts";
 import { testTime, createTestServer, otherToken } from "../../api/testServer.ts";
 import { call, change, destination, github as verification, make, rejectionsOf } from "./sourceRequests.ts";
@@ -69,6 +71,7 @@ describe("a source", () => {
       log: () => {},
       notReadyReason: () => null,
       listConditions: async () => [],
+      egress: toReportedEgress(readConfig({}, {})),
       health: () => ({}),
       publicUrl: "https://queue.example/base",
     });
@@ -190,6 +193,36 @@ describe("a source", () => {
     expect(reply).toMatchObject({ status, body: { error: expect.stringContaining(error) } });
     expect(reply.body.error).not.toContain("tell-nobody!");
     expect((await server.ask("GET", "/v2/sources")).body).toEqual({ sources: [] });
+  });
+
+  test("shows how it verifies an own signature, without the secret and the verify token", async () => {
+    const open = { scheme: "hmac", header: "X-Signature", signed: "{timestamp}.{body}" };
+    const { sourceId } = await make(server, {
+      verification: {
+        ...{
+          ...open,
+          secret: ["hidden-1", "hidden-2"],
+          timestamp: { header: "X-Time", unit: "milliseconds" },
+        },
+        ...{ eventIdHeader: "X-Event", handshake: { kind: "hub", verifyToken: "hidden-3" } },
+      },
+    });
+    const shown = await server.ask("GET", `/v2/sources/${sourceId}`);
+    expect(shown.body.verification).toEqual({
+      ...{ ...open, secrets: 2, algorithm: "sha256", encoding: "hex", prefix: "", eventIdHeader: "X-Event" },
+      timestamp: { header: "X-Time", unit: "milliseconds", toleranceSeconds: 300 },
+      handshake: { kind: "hub" },
+    });
+    const listed = await server.ask("GET", "/v2/sources");
+    expect(JSON.stringify([shown.body, listed.body])).not.toContain("hidden-");
+    const handshake = { kind: "echo", parameter: "challenge" };
+    const changed = await change(server, sourceId, {
+      verification: { scheme: "hmac", secret: "hidden-4", header: "X-Signature", handshake },
+    });
+    expect(changed.body.verification).toEqual({
+      ...{ scheme: "hmac", secrets: 1, header: "X-Signature", algorithm: "sha256", encoding: "hex" },
+      ...{ prefix: "", signed: "{body}", handshake },
+    });
   });
 
   test("keeps the properties that a change leaves out", async () => {

@@ -14,6 +14,14 @@ export function makeSourceCommands(
     verification: null,
     deduplicate: false,
     paused: false,
+    keepsRejected: true,
+  };
+  const whole = {
+    url: "https://queue.example/",
+    secret: "s",
+    headers: [],
+    body: bytes("whole"),
+    callerIp: null,
   };
   const call = {
     others: 0,
@@ -28,7 +36,7 @@ export function makeSourceCommands(
     { name: "createSource", input: { account, ...setUp, secretHash: `secret ${random()}` } },
     { name: "changeSource", input: { ...named, change: { paused: isRare() } } },
     { name: "keepRejection", input: { ...named, ...call } },
-    { name: "keepRejection", input: { ...named, ...call } },
+    { name: "keepRejection", input: { ...named, ...call, whole } },
     { name: "noteAcceptance", input: named },
     { name: "deleteSource", input: named },
   ];

@@ -26,6 +26,8 @@ export async function showAdministration(recorder: Recorder): Promise<void> {
   await recorder.show(area, "POST /v2/admin/accounts/{account}/disable", shop);
   await recorder.show(area, "POST /v2/admin/accounts/{account}/enable", shop);
   await recorder.show(area, "GET /v2/admin/nodes");
+  await recorder.show(area, "GET /v2/admin/egress");
+  await recorder.show(area, "GET /v2/admin/activity");
   await area.ask("POST", area.publishTo("200", "later"), {
     headers: { "Svc-Delay": "1d" },
     body: "x".repeat(18_500),

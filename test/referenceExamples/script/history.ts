@@ -79,6 +79,13 @@ export async function showJobs(recorder: Recorder): Promise<void> {
   await recorder.show(area, "DELETE /v2/jobs/{jobId}", { path });
 }
 
+/** Lets the hours of series begin when the series began, so that an example does not depend on the time. */
+function startHoursAtFirst(body: unknown): unknown {
+  const { series } = body as { series: { firstAt: number; hours: { start: number }[] }[] };
+  for (const { hours, firstAt } of series) for (const hour of hours) hour.start = firstAt;
+  return body;
+}
+
 /** The figures of an account. */
 export async function showOverview(recorder: Recorder): Promise<void> {
   const area = await startArea(recorder.session, "overview");
@@ -86,6 +93,12 @@ export async function showOverview(recorder: Recorder): Promise<void> {
   await area.ask("POST", "/v2/queues/orders/pause");
   await area.ask("POST", `/v2/enqueue/orders/${area.url("200", "order")}`, { body: "order 17" });
   await recorder.show(area, "GET /v2/overview");
+  await recorder.show(area, "GET /v2/activity", {
+    tidy: (body) => {
+      const { points, ...rest } = body as { points: unknown[] };
+      return { ...rest, points: points.slice(-1) };
+    },
+  });
   await recorder.show(area, "GET /v2/hosts");
   await area.ask("POST", area.publishTo("slow", "welcome"), { body: "hello" });
   const path = { host: new URL(area.url("slow", "welcome")).host };
@@ -99,6 +112,15 @@ export async function showOverview(recorder: Recorder): Promise<void> {
   await recorder.show(area, "POST /v2/hosts/{host}/end-attempts", {
     path,
     query: { startedBefore: Date.now() },
+  });
+  await area.ask("POST", area.publishTo("200", "welcome"), { headers: { "Svc-Retries": "many" } });
+  await recorder.show(area, "GET /v2/unpublished", { tidy: startHoursAtFirst });
+  await recorder.show(area, "GET /v2/admin/unpublished", {
+    query: { count: 100 },
+    tidy: (body) => {
+      (body as { accounts: unknown[] }).accounts.forEach(startHoursAtFirst);
+      return body;
+    },
   });
   await recorder.show(area, "GET /v2/search", { query: { query: "refused" } });
 }

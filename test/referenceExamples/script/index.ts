@@ -1,11 +1,13 @@
 import type { Recorder } from "../recorder.ts";
 import { showAccounts, showAdministration, showHealth } from "./administration.ts";
 import { showAuditLog, showDeadLetters, showJobs, showLog, showOverview } from "./history.ts";
+import { showOutboxes } from "./outboxes.ts";
 import {
   showFlowControl,
   showGroups,
   showMessages,
   showPublishing,
+  showPulls,
   showQueues,
   showSchedules,
 } from "./publishing.ts";
@@ -20,6 +22,7 @@ export const groups: readonly ((recorder: Recorder) => Promise<void>)[] = [
   showPublishing,
   showGroups,
   showMessages,
+  showPulls,
   showQueues,
   showFlowControl,
   showSchedules,
@@ -32,6 +35,7 @@ export const groups: readonly ((recorder: Recorder) => Promise<void>)[] = [
   showTokens,
   showAlerts,
   showSources,
+  showOutboxes,
   showRuns,
   showEvents,
   showHooks,

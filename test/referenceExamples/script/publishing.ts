@@ -61,11 +61,38 @@ export async function showMessages(recorder: Recorder): Promise<void> {
     path: { messageId: slow.json.messageId as string },
     query: { attempt: 0 },
   });
+  const later = area.url("later", "welcome");
+  await area.ask("POST", area.publishTo("later", "welcome"), {
+    ...{ body: "render 7", headers: { "Svc-Ack-Timeout": "2h" } },
+  });
+  const [work] = await recorder.session.destination.until(new URL(later).pathname, 1);
+  const [, attempt = ""] = work?.headers.find(([name]) => name.toLowerCase() === "svc-attempt") ?? [];
+  recorder.hide(attempt, "$ATTEMPT");
+  await recorder.show(area, "POST /v2/attempts", {
+    headers: { "Svc-Attempt": attempt },
+    body: { outcome: "ok", status: 200, body: "rendered 7" },
+  });
   await recorder.show(area, "DELETE /v2/messages/{messageId}", {
     path: await publish("signup", "hello bob"),
   });
   for (const body of ["hello cas", "hello dan"]) await publish("newsletter", body);
   await recorder.show(area, "DELETE /v2/messages", { query: { label: "newsletter" } });
+}
+
+/** Messages that clients pull. */
+export async function showPulls(recorder: Recorder): Promise<void> {
+  const area = await startArea(recorder.session, "pulls");
+  const origin = "https://worker.internal";
+  await recorder.show(area, "PUT /v2/pulled", { body: { origin } });
+  await recorder.show(area, "GET /v2/pulled");
+  await area.ask("POST", `/v2/publish/${origin}/orders`, { body: "order 7" });
+  const { json } = await recorder.show(area, "POST /v2/pull", {
+    body: { origin, max: 10, wait: "20s", lease: "5m" },
+  });
+  const [{ attempt }] = json.attempts as [{ attempt: string }];
+  recorder.hide(attempt, "$ATTEMPT");
+  await area.ask("POST", "/v2/attempts", { headers: { "Svc-Attempt": attempt }, body: { outcome: "ok" } });
+  await recorder.show(area, "DELETE /v2/pulled", { query: { origin } });
 }
 
 /** Queues. */
@@ -78,6 +105,7 @@ export async function showQueues(recorder: Recorder): Promise<void> {
   await area.ask("POST", `/v2/enqueue/orders/${area.url("held", "orders")}`, { body: "order 1001" });
   await recorder.session.destination.until(new URL(area.url("held", "orders")).pathname, 1);
   await recorder.show(area, "GET /v2/queues/{name}/holders", orders);
+  await recorder.show(area, "GET /v2/queues/{name}/forecast", orders);
   await recorder.show(area, "GET /v2/queues");
   await recorder.show(area, "GET /v2/queues/{name}", orders);
   await recorder.session.quietly("POST /v2/queues", {

@@ -66,6 +66,12 @@ export async function showSources(recorder: Recorder): Promise<void> {
     path,
     until: ({ rejections }) => rejections.length > 0,
   });
+  await area.ask("PATCH", `/v2/sources/${path.sourceId}`, { body: '{"keepsRejected":true}' });
+  await area.ask("POST", `/v2/in/${address.secret}`, { token: null, body: "forged" });
+  await recorder.show(area, "GET /v2/sources/{sourceId}/rejections/{callId}", {
+    path: { ...path, callId: "1" },
+  });
+  await recorder.show(area, "POST /v2/sources/{sourceId}/rejections/send", { path });
   await recorder.show(area, "PATCH /v2/sources/{sourceId}", { path, body: { paused: true } });
   const rotated = await recorder.show(area, "POST /v2/sources/{sourceId}/rotate", { path });
   await recorder.show(area, "DELETE /v2/sources/{sourceId}", { path });

@@ -26,6 +26,10 @@ export async function showRuns(recorder: Recorder): Promise<void> {
     await recorder.show(author, `GET /v2/workflows/${list}`, { query });
   await recorder.show(author, "GET /v2/workflows/runs/{workflowRunId}", { path });
   await recorder.show(author, "GET /v2/workflows/runs/{workflowRunId}/status", { path });
+  await recorder.show(author, "POST /v2/workflows/runs/{workflowRunId}/run-on/{call}", {
+    path: { ...path, call: "msg_7YoJxFpwk.0.k3J9fQ" },
+    body: { stepId: 2, stepName: "ship", stepType: "Run", out: '"tomorrow"', concurrent: 1 },
+  });
   await recorder.show(author, "DELETE /v2/workflows/runs/{workflowRunId}", { path });
   await recorder.show(author, "DELETE /v2/workflows/runs", { body: { workflowUrl: author.endpoint } });
 }

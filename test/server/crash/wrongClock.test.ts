@@ -16,7 +16,11 @@ test(
     const data = join(temporaryFolder(), "data");
     const args = ["dev", "--port", "0", "--data", data];
     let isUp = false;
-    const destination = await startDestination(() => ({ status: isUp ? 200 : 500 }));
+    const destination = await startDestination(({ path }) =>
+      !isUp && path === "/held"
+        ? { status: 202, headers: { "svc-ack": "later" } }
+        : { status: isUp ? 200 : 500 },
+    );
     const send = async (url: string, path: string, headers: Record<string, string> = {}) => {
       const response = await fetch(`${url}/v2/${path}`, {
         method: "POST",
@@ -34,6 +38,10 @@ test(
     await send(ahead.url, `enqueue/q/${destination.url}/first`, { "svc-retry-delay": "6000" });
     await send(ahead.url, `publish/${destination.url}/delayed`, { "svc-delay": "8s" });
     await seen("/first");
+    await send(ahead.url, `publish/${destination.url}/held`, {
+      ...{ "svc-ack-timeout": "8s", "svc-retry-delay": "0" },
+    });
+    await seen("/held");
     // The failed attempt of the first message is stored when its retry is.
     await send(ahead.url, `publish/${destination.url}/other`, { "svc-retries": "0" });
     await seen("/other");
@@ -54,7 +62,7 @@ test(
     const accepted = await startWaypost([...args, "--accept-clock"]);
     await send(accepted.url, `enqueue/q/${destination.url}/second`);
     await send(accepted.url, `publish/${destination.url}/now`);
-    for (const path of ["/now", "/delayed", "/first", "/second"]) await seen(path);
+    for (const path of ["/now", "/delayed", "/held", "/first", "/second"]) await seen(path);
     expect(paths().indexOf("/first")).toBeLessThan(paths().indexOf("/second"));
     accepted.kill("SIGTERM");
     expect((await accepted.ended).code).toBe(0);

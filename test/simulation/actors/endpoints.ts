@@ -1,13 +1,21 @@
 import { Refusal } from "../../../src/engine/core/values/errors.ts";
 import type { Delivery } from "../../../src/engine/core/model/delivery.ts";
 import type { HeaderList } from "../../../src/engine/core/values/basics.ts";
-import type { RunPart, StepHead } from "../../../src/engine/core/model/runPost.ts";
+import type { RunOnRequest, RunPart, StepHead } from "../../../src/engine/core/model/runPost.ts";
 import type { CallType } from "../../../src/engine/core/model/run.ts";
 import type { CommandCall, Store } from "../../../src/engine/store/store.ts";
 import type { RandomSource } from "../randomSource.ts";
 import type { Move, Program, Work } from "./programs.ts";
 import { makeRunOutput, getProgram, replay, readHistory, stepTypes, workflowUrl } from "./programs.ts";
-import { makeCallInput, reusedRunIds, sdkHeaders, makeStartInput, makeStepInput } from "./runClients.ts";
+import {
+  encodeStep,
+  keepsSettings,
+  makeCallInput,
+  makeStartInput,
+  makeStepInput,
+  reusedRunIds,
+  sdkHeaders,
+} from "./runClients.ts";
 import type { VirtualTime } from "../virtualTime.ts";
 
 /** The response of an endpoint. Status null: the connection broke. */
@@ -55,6 +63,10 @@ type EndpointCall = {
   account: string;
   url: string;
   delivery: Delivery;
+  /** The call, if it can continue after a step. */
+  runOn?: RunOnRequest;
+  /** The call has continued after its last step, so the next one may be posted in the short form. */
+  takesShortForm?: boolean;
 };
 
 /**
@@ -67,6 +79,9 @@ export class Endpoints {
   readonly #context: EndpointContext;
   readonly #random: RandomSource;
   #children = 0;
+  #calls = 0;
+  /** The calls that have continued after a step, by message and attempt. */
+  readonly #owners = new Map<string, string>();
 
   constructor(context: EndpointContext) {
     this.#context = context;
@@ -117,10 +132,29 @@ export class Endpoints {
         body: Buffer.from(body, "base64"),
       }),
     );
-    const move = replay(program, readHistory(history));
-    this.#context.virtualTime.note(
-      `${called.url} has ${history.length} steps of ${called.run.runId}: ${move.kind}`,
-    );
+    const steps = readHistory(history);
+    for (;;) {
+      const move = replay(program, steps);
+      const answer = await this.#move(called, { move, program, count: steps.length, twice });
+      if (answer !== "continue") return answer;
+      // The call has stored this step, and continues with the next one.
+      if (move.kind === "work")
+        steps.push({ ...makeStepHead(move.stepId, move.work, 1), out: makeRunOutput(move.stepId) });
+      await this.#wait(this.#isOften(0.1) ? this.#random.integerBetween(5_000, 70_000) : 1);
+      if (this.#isOften(0.15)) return this.#random.of([ok, failing, { ...failing, status: null }]);
+    }
+  }
+
+  #isOften(share: number): boolean {
+    return this.#random.isHit(this.failure * share);
+  }
+
+  /** Makes the next move of a call. Returns the response, or `continue` if the call runs on. */
+  async #move(
+    called: EndpointCall,
+    { move, program, count, twice }: { move: Move; program: Program; count: number; twice: boolean },
+  ): Promise<EndpointAnswer | "continue"> {
+    this.#context.virtualTime.note(`${called.url} has ${count} steps of ${called.run.runId}: ${move.kind}`);
     const mayHaveStepsOfOthers = this.#context.mayHaveStepsOfOthers(called.run.run);
     if (move.kind === "wrong" && !mayHaveStepsOfOthers)
       this.#context.reportViolation(`${called.run.run}: ${move.why}`);
@@ -130,7 +164,59 @@ export class Endpoints {
       void this.#cancelLater(called.account, called.run.runId);
     if (move.kind === "work" && move.stepId === program.brokenStep && this.#random.isHit(0.7))
       return this.#random.of([failing, refusing]);
+    if (move.kind === "work" && move.work.kind === "run" && move.concurrent === 1 && this.#random.isHit(0.7))
+      return this.#postAndRunOn(called, move, twice);
     return this.#post(this.#inDelivery(called, this.#makeRequest(called, move)), twice);
+  }
+
+  /**
+   * Posts a step and asks to continue in the same call. Later steps have the short form. If that stores
+   * nothing, for whatever reason, the step is posted in the ordinary form.
+   */
+  async #postAndRunOn(
+    called: EndpointCall,
+    move: Extract<Move, { kind: "work" }>,
+    twice: boolean,
+  ): Promise<EndpointAnswer | "continue"> {
+    const { message, attempt } = called.delivery;
+    const runOn = called.runOn ?? { messageId: message.id, attempt, call: `c${++this.#calls}` };
+    called.runOn = runOn;
+    const request = this.#inDelivery(called, this.#makeRequest(called, move));
+    const usesShortForm = called.takesShortForm === true || this.#isOften(0.1);
+    let runsOn = usesShortForm && (await this.#postShort(called, { move, runOn, twice }));
+    if (!runsOn) {
+      const answer = await this.#post(async (store) => {
+        const results = (await request(store)) as { runsOn?: true }[];
+        runsOn ||= results[0]?.runsOn === true;
+      }, twice);
+      if (answer !== ok || !runsOn) return answer;
+    } else this.#context.cover("ran on in the short form");
+    called.takesShortForm = keepsSettings(called.run.runId) && this.#random.isHit(0.9);
+    const name = `${runOn.messageId} ${attempt}`;
+    const owner = this.#owners.get(name) ?? runOn.call;
+    this.#owners.set(name, owner);
+    if (owner !== runOn.call) this.#context.reportViolation(`two calls run on in attempt ${name}`);
+    this.#context.cover("ran on");
+    return "continue";
+  }
+
+  /** Posts a step in the short form. Reports whether it is stored, and the call may continue. */
+  async #postShort(
+    called: EndpointCall,
+    of: { move: Extract<Move, { kind: "work" }>; runOn: RunOnRequest; twice: boolean },
+  ): Promise<boolean> {
+    const { account, run } = called;
+    const { stepId, work } = of.move;
+    const head = makeStepHead(stepId, work, 1);
+    const body = encodeStep(head, makeRunOutput(stepId));
+    let runsOn = false;
+    const request = this.#inDelivery(called, async (store) => {
+      const input = { account, runId: run.runId, head, body, runOn: of.runOn };
+      const answer = await store.execute("runOnStep", input);
+      runsOn ||= answer.runOn;
+    });
+    await this.#post(request, of.twice);
+    return runsOn;
   }
 
   /** Notes the delivery in which a request is made. */
@@ -217,7 +303,7 @@ export class Endpoints {
     }
   }
 
-  #makeRequest({ account, url, run }: EndpointCall, move: Move): (store: Poster) => Promise<unknown> {
+  #makeRequest({ account, url, run, runOn }: EndpointCall, move: Move): (store: Poster) => Promise<unknown> {
     const { runId } = run;
     const random = this.#random;
     if (move.kind === "plan") {
@@ -244,11 +330,16 @@ export class Endpoints {
     if (move.kind !== "work") return () => Promise.resolve();
     // The run already has the result, so that the post changes nothing and the run may never end by itself.
     if (this.#context.stepRan(run, move.stepId)) void this.#cancelLater(account, runId);
-    return this.#makeWorkRequest({ account, url, run }, move);
+    return this.#makeWorkRequest({ account, url, run, runOn }, move);
   }
 
   #makeWorkRequest(
-    { account, url, run }: Omit<EndpointCall, "delivery">,
+    {
+      account,
+      url,
+      run,
+      runOn,
+    }: Omit<EndpointCall, "delivery" | "runOn"> & { runOn: RunOnRequest | undefined },
     { stepId, work, concurrent }: Extract<Move, { kind: "work" }>,
   ) {
     const { runId } = run;
@@ -259,7 +350,7 @@ export class Endpoints {
       store.execute("publish", { account, inputs: [input] });
     switch (work.kind) {
       case "run":
-        return publish(makeStepInput(random, { runId, url, head, out: makeRunOutput(stepId) }));
+        return publish(makeStepInput(random, { runId, url, head, out: makeRunOutput(stepId), runOn }));
       case "sleep":
         return publish(
           makeStepInput(random, { runId, url, head, ...(isAlone ? { delay: work.delay } : {}) }),

@@ -15,7 +15,11 @@ export function randomHandAction(
   { tables, now }: { tables: Tables; now: Millis },
 ): CommandCall {
   const messages = [...tables.messages.values()].filter((state) => state.account === account);
-  const running = pickRunning(messages, now);
+  const held = messages.filter(({ state }) => state === "acknowledging");
+  const running = [
+    ...held.map(({ id, attempts }) => ({ messageId: id, attempt: attempts })),
+    ...pickRunning(messages, now),
+  ];
   if (running.length > 0 && random.isHit(0.3)) {
     const some = running.slice(0, random.integerBetween(1, 3));
     const stale = random.isHit(0.2) ? some.map((one) => ({ ...one, attempt: one.attempt + 1 })) : [];

@@ -3,7 +3,7 @@ import { createIdGenerator } from "../../../src/engine/core/values/ids.ts";
 import type { Delivery } from "../../../src/engine/core/model/delivery.ts";
 import type { Outcome } from "../../../src/engine/core/model/attempt.ts";
 import { parseHost } from "../../../src/engine/core/values/url.ts";
-import type { Settled } from "../../../src/engine/core/commands/settle.ts";
+import type { Settled } from "../../../src/engine/core/attempts/applyOutcome.ts";
 import type { NodeMembership } from "../../../src/engine/core/cluster/takeover.ts";
 import { Dispatcher } from "../../../src/engine/delivery/dispatcher.ts";
 import {
@@ -55,6 +55,11 @@ export class SimulatedNode {
   readonly #asked = new Set<Promise<unknown>>();
   readonly #listeners = new Set<(at: number) => void>();
   #dead = false;
+
+  /** Whether it was killed. */
+  get isDead(): boolean {
+    return this.#dead;
+  }
 
   constructor(cluster: Cluster, id: string, clockOffset: number) {
     const { virtualTime } = cluster;
@@ -115,6 +120,7 @@ export class SimulatedNode {
         failure,
       },
       capacity: cluster.capacity,
+      pulling: { region: "virtual", newId: () => "jwt_1", isShared: true },
     });
     const { clock, store } = this;
     const read = <T>(run: () => Promise<T>): Promise<T> => this.#read(run);
@@ -331,7 +337,9 @@ export class SimulatedNode {
     const lane = `${delivery.message.account} ${parseHost(delivery.message.url)}`;
     checker.deliveryStarted({ node: this.id, delivery, lane, running: this.dispatcher.deliveries.count + 1 });
     if (isWorkflow(delivery.message.url)) return this.#callWorkflow(delivery, signal);
-    const reaction = destinations.react(delivery, virtualTime.now);
+    const { receivers } = this.#cluster;
+    const reacted = destinations.react(delivery, virtualTime.now);
+    const reaction = receivers?.respond(delivery, reacted) ?? reacted;
     if (reaction.kills)
       virtualTime.after(1, { owner: "world", what: "death" }, () =>
         this.#cluster.kill(this, `by ${delivery.message.id}`),
@@ -342,7 +350,7 @@ export class SimulatedNode {
       const end = (outcome: Outcome): void => {
         if (isOver) return;
         isOver = true;
-        checker.deliveryEnded(this.id, delivery);
+        checker.deliveryEnded(delivery);
         resolve(outcome);
       };
       const callOff = virtualTime.after(after, { owner: this.id, what: "answer of a destination" }, () =>
@@ -364,7 +372,7 @@ export class SimulatedNode {
       const end = (outcome: Outcome): void => {
         if (isOver || this.#dead) return;
         isOver = true;
-        checker.deliveryEnded(this.id, delivery);
+        checker.deliveryEnded(delivery);
         resolve(outcome);
       };
       const late = toOutcome(delivery, {

@@ -2,21 +2,30 @@ import { defaultCallback } from "../../../src/engine/core/deadLetters/overrides.
 import type { RunOverrides } from "../../../src/engine/core/deadLetters/resume.ts";
 import type { MessageInput } from "../../../src/engine/core/model/message.ts";
 import type { Run } from "../../../src/engine/core/model/run.ts";
-import type { InvokerPost, RunPost, StepHead } from "../../../src/engine/core/model/runPost.ts";
+import type {
+  InvokerPost,
+  RunFeatures,
+  RunOnRequest,
+  RunPost,
+  StepHead,
+} from "../../../src/engine/core/model/runPost.ts";
 import type { CallbackSettings } from "../../../src/engine/core/model/sendSettings.ts";
-import type { AccountId, HeaderList } from "../../../src/engine/core/values/basics.ts";
+import type { AccountId, Bytes, HeaderList } from "../../../src/engine/core/values/basics.ts";
 import type { CommandInput } from "../../../src/engine/store/catalog/commands.ts";
 import type { RandomSource } from "../randomSource.ts";
 import { keys } from "./clients.ts";
 import { events, workflowUrl } from "./programs.ts";
 import type { Tables } from "../storage/changes.ts";
 
-/** Returns the features of a run. Some clients do not keep the settings of its start. */
+/** Reports whether the client of a run keeps the settings of its start. Some do not. */
+export const keepsSettings = (runId: string): boolean => !/[2468]$/.test(runId);
+
+/** Returns the features of a run. */
 const featuresOf = (runId: string) => ({
   lazyFetch: false,
   initialBody: true,
   detect: true,
-  captured: !/[2468]$/.test(runId),
+  captured: keepsSettings(runId),
 });
 
 /** The response headers of workflow endpoints. */
@@ -58,19 +67,39 @@ export function makeStartInput(random: RandomSource, { runId, url, invoker }: St
   };
 }
 
+/** Returns what the client at the endpoint of a run tells with each result of a parallel step. */
+const tellFeatures = (runId: string): { features: RunFeatures } => ({
+  features: { ...featuresOf(runId), lazyFetch: true },
+});
+
 /** Returns an input by which an endpoint continues its run. */
 export const makeStepInput = (
   random: RandomSource,
-  of: { runId: string; url: string; head: StepHead; out?: string; delay?: number },
+  of: {
+    runId: string;
+    url: string;
+    head: StepHead;
+    out?: string;
+    delay?: number;
+    runOn?: RunOnRequest | undefined;
+  },
 ): MessageInput => ({
   ...makeRunInput(random, of.url),
-  post: { kind: "step", runId: of.runId, head: of.head },
+  post: {
+    kind: "step",
+    runId: of.runId,
+    head: of.head,
+    ...(of.head.concurrent > 1 && tellFeatures(of.runId)),
+    ...(of.runOn && { runOn: of.runOn }),
+  },
   failureCallback: { ...defaultCallback(`${of.url}?step`), retries: 1, retryDelay: "1000" },
   delay: of.delay ?? null,
-  body: new TextEncoder().encode(
-    JSON.stringify({ ...of.head, ...(of.out === undefined ? {} : { out: of.out }) }),
-  ),
+  body: encodeStep(of.head, of.out),
 });
+
+/** Returns the body of a post of a step. */
+export const encodeStep = (head: StepHead, out?: string): Bytes =>
+  new TextEncoder().encode(JSON.stringify({ ...head, ...(out === undefined ? {} : { out }) }));
 
 /** Returns a request of a run to a third party. */
 export function makeCallInput(

@@ -103,12 +103,14 @@ export class SimulatedClients {
   }
 
   async #publish(node: SimulatedNode, known: ClientState): Promise<void> {
-    const { hosts } = this.#options.cluster.destinations;
+    const { receivers, destinations } = this.#options.cluster;
+    const { hosts } = destinations;
     const inputs = randomInputs({
       random: this.#options.random,
       hosts,
       now: this.#options.cluster.virtualTime.now,
     });
+    for (const input of inputs) Object.assign(input, receivers?.pickTimeout());
     const scope = randomScope(this.#options.scopeRandom, hosts);
     const results = await node.ask((store) =>
       store.execute("publish", { account: known.account, inputs, ...(scope && { scope }) }),

@@ -1,10 +1,10 @@
 import type { NodeCapacity } from "../cluster.ts";
 
 /** The calls, or the bytes of bodies, that run on a node, as the simulation has counted them. */
-type InUse = { onNode: number; toHost: number; ofAccount: number };
+export type InUse = { onNode: number; toHost: number; ofAccount: number };
 
 /** The bytes of bodies that run on a node, and the size of the body that is added. */
-type BytesInUse = InUse & { size: number };
+export type BytesInUse = InUse & { size: number };
 
 /**
  * Returns the rule of docs/gates.md ("Fair capacity") that one more call breaks, or null. It is computed

@@ -47,6 +47,8 @@ export function checkEndedAttempts(
   if (calls.length > 1 || calls[0]?.name !== "endAttempts") return;
   const reply = result.replies[0];
   const ended = reply && "answer" in reply ? (reply.answer as { ended: number }).ended : 0;
+  // An attempt that its receiver holds ends at once.
+  if (changes.messages.some(({ before }) => before?.state === "acknowledging")) return;
   const { messages, audit: _audit, usage: _usage, ...others } = changes;
   const touched = Object.entries(others).flatMap(([name, list]) => (list.length === 0 ? [] : name));
   assertHolds(

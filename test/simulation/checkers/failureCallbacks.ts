@@ -15,19 +15,18 @@ export class FailureCallbackChecker {
   readonly #posted = new Map<string, string>();
 
   check({ calls, result, changes }: ObservedBatch, { assertHolds, cover }: Context): void {
+    const created = new Set(
+      changes.storedMessages.flatMap(({ before, after }) => (after && !before ? [after.id] : [])),
+    );
     calls.forEach(({ name, input }, at) => {
       const reply = result.replies[at];
       if (name !== "publish" || !reply || !("answer" in reply)) return;
       const { inputs } = input as CommandInput<"publish">;
       (reply.answer as PublishResult[]).forEach((one, index) => {
         const { post, failureCallback } = inputs[index] ?? {};
-        // A step that was posted before keeps its message.
-        if (
-          post?.kind === "step" &&
-          failureCallback &&
-          "messageId" in one &&
-          !this.#posted.has(one.messageId)
-        )
+        // A step that was posted before keeps its message. A step that ran on has none: it fails as the
+        // call in which it ran.
+        if (post?.kind === "step" && failureCallback && "messageId" in one && created.has(one.messageId))
           this.#posted.set(one.messageId, failureCallback.url);
       });
     });

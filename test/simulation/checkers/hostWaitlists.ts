@@ -2,7 +2,7 @@ import type { Change, Changes, Tables } from "../storage/changes.ts";
 import type { AssertHolds } from "./observedBatch.ts";
 
 /** Returns the name under which what goes to a host is counted. */
-export const makeLane = (account: string, host: string): string => `${account} ${host}`;
+const makeLane = (account: string, host: string): string => `${account} ${host}`;
 
 /** Checks that hosts for which messages wait have a waitlist. */
 export class HostWaitlistChecker {

@@ -1,18 +1,22 @@
 import { countRetries } from "../../../src/engine/core/sending/retry.ts";
 import type { PublishResult } from "../../../src/engine/core/commands/publish.ts";
+import { causeStart, runCauseStart } from "../../../src/engine/core/search/tags.ts";
 import { checkBulkOutcomes } from "./bulkOutcomes.ts";
+import { HeldAttemptChecker } from "./heldAttempts.ts";
 import { checkHeldMessages } from "./heldMessages.ts";
-import { HostWaitlistChecker, makeLane } from "./hostWaitlists.ts";
+import { HostWaitlistChecker } from "./hostWaitlists.ts";
 import { JobChecker } from "../../operations/simulated.ts";
 import { LeaseChecker, listCommandsAbout } from "./leases.ts";
 import { maxLostAttempts } from "../../../src/engine/core/values/limits.ts";
+import type { MessageState } from "../../../src/engine/core/model/messageState.ts";
+import type { RunProgress } from "../../../src/engine/core/model/run.ts";
 import type { Delivery } from "../../../src/engine/core/model/delivery.ts";
 import type { StoredMessage, MessageInput } from "../../../src/engine/core/model/message.ts";
 import type { Retention } from "../../../src/engine/core/accounts/retention.ts";
 import type { Batch, ObservedBatch, AssertHolds } from "./observedBatch.ts";
 import { listKeysMet } from "./observedBatch.ts";
 import { AccountChecker } from "./accounts.ts";
-import { findBrokenShare } from "./capacityShares.ts";
+import { RunningCalls } from "./runningCalls.ts";
 import { AccountLimitChecker } from "./limits/accountLimits.ts";
 import { LimiterChecker } from "./limits/limiters.ts";
 import { DeduplicationChecker } from "./deduplication.ts";
@@ -53,12 +57,10 @@ export class InvariantChecker {
   readonly #failureCallbacks = new FailureCallbackChecker();
   readonly #usage = new UsageRecount();
   readonly #retention: Retention;
+  readonly #heldAttempts = new HeldAttemptChecker();
   readonly #hostWaitlists = new HostWaitlistChecker();
-  /** Running calls, by node, lane and account. */
-  readonly #calls = new Map<string, number>();
-  /** Body bytes of the running calls. */
-  readonly #bytes = new Map<string, number>();
   readonly #totalCapacity: NodeCapacity;
+  readonly #runningCalls: RunningCalls;
   /** Consecutive claims of a node that found nothing to change, since it last had its membership. */
   readonly idleClaims = new Map<string, number>();
   claims = 0;
@@ -77,6 +79,7 @@ export class InvariantChecker {
     this.#storage = observed.storage;
     this.#retention = observed.retention;
     this.#totalCapacity = observed.capacity;
+    this.#runningCalls = new RunningCalls(observed.capacity);
   }
 
   get unfinished(): number {
@@ -103,6 +106,7 @@ export class InvariantChecker {
     const changes = await this.#storage.changes();
     const { now } = this.#virtualTime;
     const observed = { ...batch, changes };
+    this.#runningCalls.taken(batch.result.deliveries);
     this.#countClaims(observed);
     const touched = this.#noteCreated(observed);
     for (const { before, after } of changes.log) {
@@ -123,6 +127,13 @@ export class InvariantChecker {
       bytesPerBatch: this.#totalCapacity.bytes.perBatch,
     });
     this.#checkDeadLetters(observed);
+    this.#heldAttempts.check(observed, {
+      assertHolds,
+      tables: this.#storage.tables,
+      now,
+      messageHistories,
+      cover,
+    });
     for (const messageHistory of touched) messageHistory.checkCallbacks(this.#storage.tables);
     const { tables } = this.#storage;
     this.#hostWaitlists.check(changes, tables, assertHolds);
@@ -187,19 +198,14 @@ export class InvariantChecker {
       running <= total,
       `deliveries do not exceed the capacity: ${node} has ${running} of ${total}`,
     );
-    const names = { onNode: node, toHost: `${node} ${lane}`, ofAccount: `${node} ${message.account}` };
-    const bytes = { ...readCounts(this.#bytes, names), size: sizeOf(delivery) };
-    const inUse = { calls: readCounts(this.#calls, names), bytes };
-    const broken = findBrokenShare(this.#totalCapacity, inUse);
+    const { inUse, broken } = this.#runningCalls.begin(delivery, { node, lane });
     this.assertHolds(broken === null, `${broken}: ${node} calls ${lane}, uses ${JSON.stringify(inUse)}`);
-    this.#count(delivery, { node, lane, by: 1 });
     this.requests.begin(node, delivery);
     this.#virtualTime.note(`${node} calls ${message.id} #${attempt} ${message.url}`);
   }
 
-  deliveryEnded(node: string, delivery: Delivery): void {
-    const { account, url } = delivery.message;
-    this.#count(delivery, { node, lane: makeLane(account, new URL(url).host), by: -1 });
+  deliveryEnded(delivery: Delivery): void {
+    this.#runningCalls.end(delivery);
     this.requests.end(delivery);
   }
 
@@ -209,13 +215,6 @@ export class InvariantChecker {
     for (const state of this.#storage.tables.messages.values()) {
       const leases = state.leasedBy === node && (state.dueAt ?? 0) > this.#virtualTime.now;
       this.assertHolds(!leases, `a stopped node holds no leases: ${state.id} by ${node}`);
-    }
-  }
-
-  #count(delivery: Delivery, { node, lane, by }: { node: string; lane: string; by: number }): void {
-    for (const name of [node, `${node} ${lane}`, `${node} ${delivery.message.account}`]) {
-      this.#calls.set(name, (this.#calls.get(name) ?? 0) + by);
-      this.#bytes.set(name, (this.#bytes.get(name) ?? 0) + by * sizeOf(delivery));
     }
   }
 
@@ -310,6 +309,13 @@ export class InvariantChecker {
     return messageHistory;
   }
 
+  /** Returns the progress of a run in the calls of a message, if it has made any. */
+  #findProgress({ account, id, run }: MessageState): RunProgress | undefined {
+    const { runs, activeRuns } = this.#storage.tables;
+    const lastCall = activeRuns.get(`${account}\n${runs.get(`${account}\n${run}`)?.runId}`)?.lastCall;
+    return lastCall?.messageId === id ? lastCall.progress : undefined;
+  }
+
   #checkState({ before, after }: Change<"messages">, observed: ObservedBatch): void {
     const row = after ?? before;
     if (!row) return;
@@ -324,10 +330,12 @@ export class InvariantChecker {
       (after.state === "held") === (after.dueAt === null),
       `a held message has no due time: ${row.id}`,
     );
-    const isSent = ["active", "ending", "cancelling", "settled"].includes(after.state);
+    const isSent = ["active", "ending", "acknowledging", "cancelling", "settled"].includes(after.state);
     this.assertHolds(isSent === (after.leasedBy !== null), `an active message is leased: ${row.id}`);
+    const progressed = messageHistory?.noteProgress(this.#findProgress(after));
     const isWithinBudget =
-      after.lostAttempts <= maxLostAttempts && countRetries(after) <= (messageHistory?.message.retries ?? 0);
+      after.lostAttempts <= maxLostAttempts + (progressed?.lost ?? 0) &&
+      countRetries(after) <= (messageHistory?.message.retries ?? 0) + (progressed?.retried ?? 0);
     this.assertHolds(isWithinBudget, `attempts do not exceed the retries: ${row.id}`);
     messageHistory?.state(before, after, {
       now: this.#virtualTime.now,
@@ -343,6 +351,12 @@ export class InvariantChecker {
       this.assertHolds(
         messageHistory?.ended === "failed" && messageHistory.dlqId === after.id,
         `a dead letter belongs to a failed message: ${after.id}`,
+      );
+      const start = after.run ? runCauseStart : causeStart;
+      const causes = after.tags.filter((tag) => tag.includes("cause:"));
+      this.assertHolds(
+        causes.length === 1 && causes[0]?.startsWith(start) === true && after.cause !== undefined,
+        `a dead letter is in one group of failures: ${after.id}`,
       );
       if (messageHistory) messageHistory.deadLetters++;
     }
@@ -387,12 +401,3 @@ export class InvariantChecker {
 type Creation = { input: MessageInput | undefined; retried: boolean; changedWaitlists: ReadonlySet<string> };
 
 /** Returns the bytes that a delivery sends. */
-const sizeOf = ({ history, message }: Delivery): number => (history ?? message.body).byteLength;
-
-function readCounts<Name extends string>(
-  counts: ReadonlyMap<string, number>,
-  names: Readonly<Record<Name, string>>,
-): Record<Name, number> {
-  const entries = Object.entries<string>(names).map(([name, counted]) => [name, counts.get(counted) ?? 0]);
-  return Object.fromEntries(entries) as Record<Name, number>;
-}

@@ -39,6 +39,7 @@ export class LeaseChecker {
       const state = before.get(messageId);
       const holds = state?.leasedBy === node && state.attempts === attempt;
       assertHolds(holds, `only the lease holder can settle: ${messageId} #${attempt} of ${node}`);
+      if ((reply.answer as { became: string }).became === "acknowledging") return;
       counted.set(messageId, (counted.get(messageId) ?? 0) + 1);
       // A step has settled it in an earlier batch, which logged its end.
       if (state?.state === "settled") settledBefore.add(messageId);

@@ -2,10 +2,11 @@ import { nodeEndedDueAt } from "../../../src/engine/core/cluster/takeover.ts";
 import type { StoredMessage, CallbackSubject } from "../../../src/engine/core/model/message.ts";
 import type { LogRow, LogState } from "../../../src/engine/core/model/logRow.ts";
 import type { MessageState } from "../../../src/engine/core/model/messageState.ts";
+import type { RunProgress } from "../../../src/engine/core/model/run.ts";
 import { isSettledByStep } from "../../../src/engine/core/sending/recordOutcome.ts";
 import { reusedRunIds } from "../actors/runClients.ts";
 import type { AssertHolds } from "./observedBatch.ts";
-import { isEndedByOperator, isLease, isLost } from "./observedBatch.ts";
+import { isEndedByOperator, isNotPulled, isLease, isLost } from "./observedBatch.ts";
 import type { Tables } from "../storage/changes.ts";
 
 /**
@@ -13,7 +14,8 @@ import type { Tables } from "../storage/changes.ts";
  */
 const followers: Record<LogState, readonly LogState[]> = {
   CREATED: ["ACTIVE", "CANCEL_REQUESTED"],
-  ACTIVE: ["DELIVERED", "ERROR", "CANCEL_REQUESTED"],
+  ACTIVE: ["DELIVERED", "ERROR", "ACKNOWLEDGING", "CANCEL_REQUESTED"],
+  ACKNOWLEDGING: ["DELIVERED", "ERROR", "CANCEL_REQUESTED"],
   ERROR: ["RETRY", "FAILED"],
   RETRY: ["ACTIVE", "CANCEL_REQUESTED"],
   CANCEL_REQUESTED: ["CANCELLED"],
@@ -29,7 +31,8 @@ const followers: Record<LogState, readonly LogState[]> = {
 const followersInRun: Record<LogState, readonly LogState[]> = {
   ...followers,
   CREATED: ["ACTIVE", "CANCELLED"],
-  ACTIVE: ["DELIVERED", "ERROR", "CANCELLED"],
+  ACTIVE: ["DELIVERED", "ERROR", "ACKNOWLEDGING", "CANCELLED"],
+  ACKNOWLEDGING: ["DELIVERED", "ERROR", "CANCELLED"],
   ERROR: ["RETRY", "FAILED", "CANCELLED"],
   RETRY: ["ACTIVE", "CANCELLED", "DELIVERED"],
 };
@@ -59,11 +62,15 @@ export class MessageHistory {
   #errors = 0;
   #lost = 0;
   #ended = 0;
+  /** Attempts that no puller received. They count as ended attempts. */
+  #notPulled = 0;
   /** The attempts that an operator has named to end them. */
   readonly #named = new Set<number>();
   #reported = 0;
   #leases = 0;
   #calls = 0;
+  /** The retries and the lost attempts until a step ran on. Each such step has its own. */
+  #progressed = { retried: 0, lost: 0 };
   #isSettledByStep = false;
   #released = 0;
   #callbacks = 0;
@@ -80,6 +87,11 @@ export class MessageHistory {
   /** Reports whether a run depends on the message. A failure callback only reports on a run. */
   get isOfRun(): boolean {
     return this.message.run !== undefined && this.message.run.kind !== "failure";
+  }
+
+  /** Reports whether it was cancelled. The request of a cancelled message may still run. */
+  get isCancelled(): boolean {
+    return this.#states.includes("CANCEL_REQUESTED") || this.ended === "cancelled";
   }
 
   log(row: LogRow, now: number): void {
@@ -108,6 +120,7 @@ export class MessageHistory {
     if (row.states.includes("RETRY")) this.#errors++;
     this.#retryAt = row.nextDueAt ?? this.#retryAt;
     if (isEndedByOperator(row)) this.#ended++;
+    else if (isNotPulled(row)) this.#notPulled++;
     else if (isLost(row)) this.#lost++;
     else if (row.states.includes("ERROR") || row.states.includes("DELIVERED")) this.#reported++;
     if (this.ended === "failed") this.dlqId = row.dlqId;
@@ -140,9 +153,9 @@ export class MessageHistory {
     this.#assertHolds(
       after.attempts === this.#errors &&
         after.lostAttempts === this.#lost &&
-        (after.endedAttempts ?? 0) === this.#ended,
+        (after.endedAttempts ?? 0) === this.#ended + this.#notPulled,
       `attempts are counted: ${after.attempts} (${after.lostAttempts} lost, ${after.endedAttempts} ended), ` +
-        `the log has ${this.#errors} (${this.#lost}, ${this.#ended})`,
+        `the log has ${this.#errors} (${this.#lost}, ${this.#ended}, ${this.#notPulled})`,
     );
     this.#assertHolds(this.#ended <= this.#named.size, "only an attempt that an operator names is ended");
     const returned =
@@ -159,9 +172,10 @@ export class MessageHistory {
       before.dueAt !== after.dueAt
     ) {
       const renewed = before.leasedBy === after.leasedBy && names.has("renew") && before.leasedBy === node;
+      const isHeld = after.state === "acknowledging" && (names.has("settle") || names.has("extendAttempt"));
       const takenOver = names.has("takeOver") && after.dueAt === nodeEndedDueAt;
       this.#assertHolds(
-        renewed || takenOver || names.has("reclaim"),
+        renewed || isHeld || takenOver || names.has("reclaim"),
         `a lease belongs to one node: ${before.leasedBy} → ${after.leasedBy}`,
       );
     }
@@ -173,7 +187,7 @@ export class MessageHistory {
       before.dueAt === null ||
       before.dueAt <= now ||
       this.#sentNowAt === now ||
-      names.has("settle");
+      ["settle", "reportAttempt", "endAttempts"].some((name) => names.has(name));
     this.#assertHolds(free, `a message is not sent before it is due: ${before?.dueAt} at ${now}`);
     this.#assertHolds(
       this.#notBefore <= now,
@@ -191,6 +205,12 @@ export class MessageHistory {
     );
   }
 
+  /** Notes progress of its run, if there is any. Returns the retries and the lost attempts until then. */
+  noteProgress(progress: RunProgress | undefined): { retried: number; lost: number } {
+    if (progress) this.#progressed = progress;
+    return this.#progressed;
+  }
+
   call(attempt: number, now: number): void {
     this.#calls++;
     this.#assertHolds(
@@ -198,7 +218,7 @@ export class MessageHistory {
       `every call has a lease: ${this.#calls} calls, ${this.#leases} leases`,
     );
     this.#assertHolds(
-      attempt - this.#lost - this.#ended <= this.message.retries,
+      attempt - this.#lost - this.#ended - this.#notPulled <= this.message.retries + this.#progressed.retried,
       "attempts do not exceed the retries",
     );
     this.#assertHolds(this.#notBefore <= now, "no call is made before the delay ends");

@@ -1,8 +1,10 @@
-import { endedByOperator } from "../../../src/engine/core/sending/endedAttempt.ts";
+import { endedByOperator } from "../../../src/engine/core/model/attempt.ts";
+import { notPulledError } from "../../../src/engine/core/sending/endedAttempt.ts";
 import type { DeliveryCapacity } from "../../../src/engine/core/admission/capacity.ts";
 import type { TableName } from "../../../src/engine/core/decision/command.ts";
 import type { LogRow } from "../../../src/engine/core/model/logRow.ts";
 import type { MessageState } from "../../../src/engine/core/model/messageState.ts";
+import type { CommandInput } from "../../../src/engine/store/catalog/commands.ts";
 import type { BatchResult, CommandCall } from "../../../src/engine/store/store.ts";
 import type { Changes } from "../storage/changes.ts";
 
@@ -32,9 +34,20 @@ export type AssertHolds = (holds: boolean, promise: string) => void;
 export const isLost = ({ states, error }: LogRow): boolean =>
   states.includes("RETRY") && error !== null && error.startsWith("no report: ");
 
+/**
+ * Reports whether a log row records a call that its node has reported, and in which steps ran on without an
+ * end. It counts as lost, because no step has failed.
+ */
+const isRepeatedCall = (row: LogRow): boolean =>
+  isLost(row) && !/^no report: (?:the server|node|the lease) /.test(row.error ?? "");
+
 /** Reports whether a log row records an attempt that an operator ended. */
 export const isEndedByOperator = ({ states, error }: LogRow): boolean =>
   states.includes("RETRY") && error === endedByOperator;
+
+/** Reports whether a log row records an attempt that no puller received. */
+export const isNotPulled = ({ states, error }: LogRow): boolean =>
+  states.includes("RETRY") && error === notPulledError;
 
 /** Reports whether a batch leased the message. */
 export const isLease = (
@@ -45,6 +58,18 @@ export const isLease = (
   after.leasedBy !== null &&
   (!before || before.leasedBy === null || before.attempts !== after.attempts);
 
+/** Returns the steps that were posted in the short form and reported as stored. */
+export const listStepsRunOn = ({
+  calls,
+  result,
+}: Pick<Batch, "calls" | "result">): CommandInput<"runOnStep">[] =>
+  calls.flatMap(({ name, input }, index) => {
+    const reply = result.replies[index];
+    if (name !== "runOnStep" || !reply || !("answer" in reply)) return [];
+    const { runOn } = reply.answer as { runOn: boolean };
+    return runOn ? [input as CommandInput<"runOnStep">] : [];
+  });
+
 /** Reports whether a batch changes rows of runs other than their own. */
 export const concernsRuns = ({ changes }: ObservedBatch): boolean =>
   changes.messages.some(({ before, after }) => (after ?? before)?.run !== null) ||
@@ -53,4 +78,4 @@ export const concernsRuns = ({ changes }: ObservedBatch): boolean =>
 
 /** Reports whether a log row ends an attempt that its node has reported. */
 export const endsReportedAttempt = (row: LogRow): boolean =>
-  ["ERROR", "DELIVERED", "CANCELLED"].includes(row.states[0] ?? "") && !isLost(row);
+  ["ERROR", "DELIVERED", "CANCELLED"].includes(row.states[0] ?? "") && (!isLost(row) || isRepeatedCall(row));

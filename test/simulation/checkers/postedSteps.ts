@@ -134,5 +134,6 @@ function fits({ kind, stepKey }: RunPart, { head, isCall }: Post): boolean {
   if (stepKey.startsWith("p")) return isBranch && posted === number;
   if (stepKey.startsWith("f")) return posted === number && head.stepType === "Call" && !isCall;
   if (isBranch) return false;
-  return stepKey === "i" ? posted === 1 : stepKey.startsWith("r") && posted > number;
+  // Steps may have run on in the call.
+  return stepKey === "i" ? posted >= 1 : stepKey.startsWith("r") && posted > number;
 }

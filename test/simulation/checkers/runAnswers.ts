@@ -2,7 +2,7 @@ import type { CommandInput } from "../../../src/engine/store/catalog/commands.ts
 import type { Delivery } from "../../../src/engine/core/model/delivery.ts";
 import type { Step } from "../../../src/engine/core/model/run.ts";
 import type { Tables } from "../storage/changes.ts";
-import type { AssertHolds, ObservedBatch } from "./observedBatch.ts";
+import { listStepsRunOn, type AssertHolds, type ObservedBatch } from "./observedBatch.ts";
 import {
   decodeText,
   isResult,
@@ -61,6 +61,25 @@ export function checkAnswers(
   });
 }
 
+/** Checks that a step which is reported as stored in the short form is the result of its step. */
+export function checkStepsRunOn({ records, demand }: RunRecords, observed: ObservedBatch): void {
+  for (const { account, runId, head, body, runOn } of listStepsRunOn(observed)) {
+    const runs = [...records.values()].filter(({ run }) => run.account === account && run.runId === runId);
+    const owner = runs.find(({ slots }) => {
+      const step = slots.get(`r${head.stepId}`);
+      return step?.messageId === runOn.messageId && decodeText(step.body) === decodeText(body);
+    });
+    demand(
+      owner !== undefined,
+      `a step that is reported as stored is stored: ${head.stepId} of ${runId} in ${runOn.messageId}`,
+    );
+    demand(
+      owner?.run.features.captured !== false,
+      `the short form is only for clients that keep the settings of the start: ${runId}`,
+    );
+  }
+}
+
 /** Checks that a delivery carries the history up to its own step, and nothing after it. */
 export function checkDelivery(
   { records, demand }: RunRecords,
@@ -75,10 +94,11 @@ export function checkDelivery(
   const entries = steps.map(({ messageId, body: bytes, callType }) => {
     return { messageId, body: Buffer.from(bytes).toString("base64"), callType };
   });
-  demand(
-    own?.messageId === id && parseStepKey(own.id) === run.stepKey,
-    `a message carries its own step: ${id}`,
-  );
+  const carried = steps.find((step) => parseStepKey(step.id) === run.stepKey);
+  // The last step is that of the message, or one that has run on in its calls.
+  demand(own?.messageId === id && carried?.messageId === id, `a message carries its own step: ${id}`);
+  const later = record.history.filter((step) => step.messageId === id && step.position > run.position);
+  demand(later.length === 0, `a call carries all steps that ran on in earlier calls of its message: ${id}`);
   const expected =
     run.kind === "result" ? decodeText(own?.body ?? new Uint8Array()) : JSON.stringify(entries);
   demand(

@@ -11,7 +11,7 @@ import { formatResult } from "../actors/endpoints.ts";
 import { isWorkflow, getProgram, replay, readHistory } from "../actors/programs.ts";
 import { isContinuedByJob } from "../../operations/simulated.ts";
 import { isResumedByRequest } from "./bulkOutcomes.ts";
-import { checkAnswers, checkDelivery } from "./runAnswers.ts";
+import { checkAnswers, checkDelivery, checkStepsRunOn } from "./runAnswers.ts";
 import { isMisplacedPlan, isResult, decodeText, parseStep, parseStepKey } from "./runRecord.ts";
 import { RunRecord, type RunRecords } from "./runRecord.ts";
 import { noteNotifications, noteWaiters } from "./runWaiting.ts";
@@ -59,6 +59,7 @@ export class RunChecker {
       for (const record of touched) this.#checkRecord(record, checkContext.tables);
       checkAnswers(this.#demand, observed, { added, endedNow, tables: checkContext.tables });
     }
+    checkStepsRunOn(this.#asRecords, observed);
     for (const delivery of observed.result.deliveries) checkDelivery(this.#asRecords, delivery);
   }
 

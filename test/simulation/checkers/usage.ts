@@ -2,7 +2,7 @@ import type { MessageInput } from "../../../src/engine/core/model/message.ts";
 import type { LogState } from "../../../src/engine/core/model/logRow.ts";
 import type { PublishResult } from "../../../src/engine/core/commands/publish.ts";
 import type { Counts, Usage } from "../../../src/engine/core/model/counts.ts";
-import type { ObservedBatch, AssertHolds } from "./observedBatch.ts";
+import { listStepsRunOn, type AssertHolds, type ObservedBatch } from "./observedBatch.ts";
 import type { MessageHistory } from "./messageHistory.ts";
 import { weighedNames, weighRow } from "../../engine/store/sql/stored.ts";
 import type { Change, Tables } from "../storage/changes.ts";
@@ -78,6 +78,8 @@ export class UsageRecount {
       add(message.account, "bytesOut", tables.messages.get(`${message.account}\n${message.id}`)?.size ?? 0);
     for (const { account, input, result: one } of listPublished(calls, result.replies))
       if (!("refused" in one)) add(account, "bytesIn", input.body.byteLength);
+    for (const { account, body } of listStepsRunOn({ calls, result }))
+      add(account, "bytesIn", body.byteLength);
     return sums;
   }
 

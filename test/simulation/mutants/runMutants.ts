@@ -58,6 +58,13 @@ export const runMutants: Record<string, Commands> = {
     },
   })),
   "a step that is posted twice replaces the first": alterDecision("publish", hideSteps),
+  "a step that runs on is not counted": alterDecision(
+    "runOnStep",
+    alterWrittenRuns((row, before) => (before ? { ...row, steps: before.steps } : row)),
+  ),
+  "a step that runs on is not stored": alterDecision("runOnStep", () => ({
+    put: { steps: () => undefined },
+  })),
   "waiters of a cancelled run stay": alterDecision("cancelRuns", leaveRows("waiters")),
   "waiters of a finished run stay": alterDecision("finishRun", leaveRows("waiters")),
   "waiters of a failed run stay": alterDecision("settle", leaveRows("waiters")),

@@ -36,6 +36,9 @@ export const noChanges = (): Changes => ({
   secondCounts: [],
   audit: [],
   jobs: [],
+  outboxes: [],
   alerts: [],
+  keptCalls: [],
+  series: [],
   serverSettings: [],
 });

@@ -45,7 +45,10 @@ export class RowWatch {
     secondCounts: new Map(),
     audit: new Map(),
     jobs: new Map(),
+    outboxes: new Map(),
     alerts: new Map(),
+    keptCalls: new Map(),
+    series: new Map(),
     serverSettings: new Map(),
   };
   readonly #written: Written[] = [];

@@ -7,7 +7,7 @@ import { useFreeze } from "../../shell/live.ts";
 import { Button, Icon, Id } from "../../parts/basics.tsx";
 import { AsCode } from "../../parts/codes.tsx";
 import { Confirm } from "../../parts/dialog.tsx";
-import { useFilters } from "../../parts/filters.tsx";
+import type { SearchParams } from "../../parts/filters.tsx";
 import type { JobAction } from "./jobProgress.tsx";
 import { JobProgress, jobWords } from "./jobProgress.tsx";
 import { PageLink } from "../../parts/link.tsx";
@@ -17,6 +17,13 @@ import { formatCount } from "../../parts/words.ts";
 /** Entries that a job acts on: the filter of the page, never the rows that happen to be on it. */
 export type Filter = Readonly<Record<string, string | readonly string[] | undefined>>;
 
+/** What changes in each message before it is sent again. */
+export type Change = {
+  url?: string;
+  headers?: Record<string, string[]>;
+  jsonPatch?: { op: "add" | "replace" | "remove" | "test"; path: string; value?: unknown }[];
+};
+
 type BulkProps = {
   action: JobAction;
   filter: Filter;
@@ -25,6 +32,12 @@ type BulkProps = {
   isDangerous?: boolean;
   /** Reports whether the first entries can be tried before the others. */
   hasCanary?: boolean;
+  /** What changes in the messages that are sent again. A string says why it cannot be read. */
+  change?: Change | string;
+  /** The fields of the change. */
+  fields?: ReactNode;
+  /** Whether the filter has the ids of rows that a person has chosen. */
+  isChosen?: boolean;
   close(): void;
   children?: ReactNode;
 };
@@ -73,36 +86,34 @@ export function Bulk(props: BulkProps) {
 
 function Plan(props: BulkProps & { start(jobId: string): void }) {
   const { action, filter, consequence, isDangerous = false, close, start, children } = props;
-  const { verb, one, many } = jobWords[action];
+  const { verb, one, many, done } = jobWords[action];
   const [pace, setPace] = useState<Pace>({ rate: "", canary: props.hasCanary ? "1" : "" });
   const [isAsking, setIsAsking] = useState(false);
   useFreeze(true, "Paused: bulk action");
-  const { count, counted, sample, error } = useDryRun(action, filter);
-  const body = toBody(action, filter, pace);
+  const { count, counted, sample, last, error } = useDryRun(action, filter);
+  // The job leaves out entries that were added after they were counted.
+  const body = { ...toBody(props, pace), ...(last !== undefined && { last }) };
+  const [failure, setFailure] = useState<unknown>(null);
   const button = `${verb} ${counted}`;
   const title = `${button} ${count === 1 ? one : many}`;
   const run = async (): Promise<void> => {
     const created = await send("POST /v2/jobs", { body });
     if ("jobId" in created) start(created.jobId);
   };
+  // The plan itself is the confirmation of what can be undone or done again.
+  const press = (): void => (isDangerous ? setIsAsking(true) : void run().catch(setFailure));
   return (
     <>
       <header>
         <h2>{title}</h2>
-        <span className="muted">all that match the filter</span>
+        <span className="muted">{props.isChosen ? "the chosen rows" : "all that match the filter"}</span>
         {children}
       </header>
-      {error ? (
-        <Failed what="The dry run" error={error} />
+      {(error ?? failure) ? (
+        <Failed what={error ? "The dry run" : "The job"} error={error ?? failure} />
       ) : (
         <div className="plan">
-          <div>
-            <h3>Dry run</h3>
-            <p>
-              <b>{counted}</b> would change. {consequence}
-            </p>
-            <Sample ids={sample} />
-          </div>
+          <DryRun {...{ consequence, counted, sample, done }} {...props} />
           <PaceFields pace={pace} set={setPace} hasCanary={props.hasCanary ?? false} />
           <AsCode of={{ method: "POST", path: "/v2/jobs", json: body }} />
         </div>
@@ -115,8 +126,8 @@ function Plan(props: BulkProps & { start(jobId: string): void }) {
         </Button>
         <Button
           kind={isDangerous ? "danger-fill" : "primary"}
-          disabled={count === 0}
-          onClick={() => setIsAsking(true)}
+          disabled={count === 0 || typeof props.change === "string"}
+          onClick={press}
         >
           {button}
         </Button>
@@ -137,21 +148,20 @@ function Plan(props: BulkProps & { start(jobId: string): void }) {
   );
 }
 
-/** A note that an action cannot select by some filters, with a button that removes them. */
-export function OtherFilters({ names, children }: { names: readonly string[]; children: ReactNode }) {
-  const { set } = useFilters();
-  return (
-    <section className="callout info" role="status">
-      <Icon of={Info} />
-      <p>{children}</p>
-      <div className="actions">
-        <Button isSmall onClick={() => set(Object.fromEntries(names.map((name) => [name, undefined])))}>
-          Remove them
-        </Button>
-      </div>
-    </section>
-  );
-}
+/** A note that an action cannot select what the filters show. It offers nothing, as fewer filters mean more. */
+export const CannotSelect = ({ children }: { children: ReactNode }) => (
+  <section className="callout info" role="status">
+    <Icon of={Info} />
+    <p>{children}</p>
+  </section>
+);
+
+/** Returns the filters of a page without what only says how it is shown. */
+export const toSelection = (values: SearchParams): SearchParams => {
+  const { view: _view, open: _open, cursor: _cursor, back: _back, by: _by, ...shown } = values;
+  const { sort: _sort, order: _order, ...filter } = shown;
+  return filter;
+};
 
 /** Counts the entries that a job would have. */
 function useDryRun(action: JobAction, filter: Filter) {
@@ -165,16 +175,45 @@ function useDryRun(action: JobAction, filter: Filter) {
     count,
     counted: plan ? `${formatCount(count)}${plan.more ? " or more" : ""}` : "…",
     sample: plan?.sample ?? [],
+    last: plan?.last,
     error: found.error,
   };
 }
 
+/** The number of entries that were counted, and the fields of a change. */
+const DryRun = ({
+  consequence,
+  counted,
+  done,
+  sample,
+  fields,
+  change,
+}: Pick<BulkProps, "consequence" | "fields" | "change"> & {
+  counted: string;
+  done: string;
+  sample: readonly string[];
+}) => (
+  <div>
+    <h3>Dry run</h3>
+    <p>
+      <b>{counted}</b> would be {done}. {consequence}
+    </p>
+    <Sample ids={sample.filter((id) => !isDeadLetterId(id))} />
+    {fields}
+    {typeof change === "string" && <p className="error">{change}</p>}
+  </div>
+);
+
 /** Returns the body of the request that starts a job. */
-const toBody = (action: JobAction, filter: Filter, { rate, canary }: Pace) => ({
+const toBody = (
+  { action, filter, change }: Pick<BulkProps, "action" | "filter" | "change">,
+  { rate, canary }: Pace,
+) => ({
   action,
   filter,
   ...(rate !== "" && { rate: Number(rate) }),
   ...(canary !== "" && { canary: Number(canary) }),
+  ...(typeof change === "object" && { change }),
 });
 
 type PaceProps = { pace: Pace; set(pace: Pace): void; hasCanary: boolean };
@@ -214,6 +253,9 @@ function PaceFields({ pace, set, hasCanary }: PaceProps) {
     </div>
   );
 }
+
+/** Reports whether an id is that of a dead letter, which no page of the console shows. */
+const isDeadLetterId = (id: string): boolean => /^\d{10,}-/.test(id);
 
 const Sample = ({ ids }: { ids: readonly string[] }) =>
   ids.length === 0 ? null : (

@@ -18,13 +18,13 @@ export type Job = Response<"GET /v2/jobs/{jobId}">;
 export type JobAction = Job["action"];
 
 /** The words of each action: what the button says, and the entries. */
-export const jobWords: Record<JobAction, { verb: string; one: string; many: string }> = {
-  "dlq.retry": { verb: "Retry", one: "dead letter", many: "dead letters" },
-  "dlq.delete": { verb: "Delete", one: "dead letter", many: "dead letters" },
-  "runs.resume": { verb: "Resume", one: "failed run", many: "failed runs" },
-  "runs.restart": { verb: "Restart", one: "failed run", many: "failed runs" },
-  "runs.cancel": { verb: "Cancel", one: "run", many: "runs" },
-  "messages.cancel": { verb: "Cancel", one: "message", many: "messages" },
+export const jobWords: Record<JobAction, { verb: string; done: string; one: string; many: string }> = {
+  "dlq.retry": { verb: "Retry", done: "retried", one: "dead letter", many: "dead letters" },
+  "dlq.delete": { verb: "Delete", done: "deleted", one: "dead letter", many: "dead letters" },
+  "runs.resume": { verb: "Resume", done: "resumed", one: "failed run", many: "failed runs" },
+  "runs.restart": { verb: "Restart", done: "restarted", one: "failed run", many: "failed runs" },
+  "runs.cancel": { verb: "Cancel", done: "cancelled", one: "run", many: "runs" },
+  "messages.cancel": { verb: "Cancel", done: "cancelled", one: "message", many: "messages" },
 };
 
 const states: Record<Job["state"], { state: StateName; word: string }> = {

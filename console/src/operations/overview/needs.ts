@@ -1,16 +1,14 @@
 import type { Response } from "../../api/client.ts";
-import { send } from "../../api/client.ts";
+import type { Condition, Remedy } from "../../parts/conditions.ts";
+import { describeActor, findRemedy } from "../../parts/conditions.ts";
 import type { StateName } from "../../parts/stateName.ts";
-import { fillStatus, splitUrl } from "../../parts/words.ts";
+import { fillStatus, formatMany, splitUrl } from "../../parts/words.ts";
 
-type Condition = Response<"GET /v2/overview">["conditions"][number];
 type RunGroup = Response<"GET /v2/workflows/dlq/groups">["groups"][number];
 type DeadGroup = Response<"GET /v2/dlq/groups">["groups"][number];
 
 /** Where a problem is shown: a page, and its filter. */
-type Place = { to: string; search?: Record<string, string> };
-/** The request that ends a problem, and the one that undoes it. */
-type Remedy = { verb: string; resume: () => Promise<unknown>; undo: () => Promise<unknown>; done: string };
+type Place = { to: string; search?: Record<string, string>; verb?: string };
 
 /** A problem: what it is, how many messages or runs have it, and the button that helps. */
 export type Need = {
@@ -30,7 +28,7 @@ export type Need = {
 const glyphs: Readonly<Record<Condition["level"], StateName>> = {
   problem: "failed",
   warning: "held",
-  note: "paused",
+  note: "pending",
 };
 
 /** Returns a condition of the server as the overview shows it. */
@@ -43,28 +41,25 @@ export const toConditionNeed = (condition: Condition): Need => {
     title: text,
     ...(since !== undefined && { since }),
     ...(by && { by: describeActor(by) }),
-    ...(count !== undefined && { count, unit: units[kind] ?? "waiting" }),
+    ...(count !== undefined && { count, unit: nameUnit(condition) }),
     place: findPlace(condition),
     ...(remedy && { remedy }),
   };
 };
 
-const describeActor = ({ kind, token, user }: NonNullable<Condition["by"]>): string =>
-  user ?? (token === undefined ? actors[kind] : token === "main" ? "the main token" : `token ${token}`);
-
-const actors: Readonly<Record<NonNullable<Condition["by"]>["kind"], string>> = {
-  token: "a token",
-  password: "the password of the account",
-  operator: "the operator",
-  commandLine: "the command line",
-  server: "the server",
-};
+/** Only a duplicate is dropped. Any other publish that became no message was refused. */
+const nameUnit = ({ kind, subject }: Condition): string =>
+  kind === "publishes.dropped" && subject !== "deduplicated" ? "refused" : (units[kind] ?? "waiting");
 
 const units: Partial<Record<Condition["kind"], string>> = {
   "host.failing": "in flight",
   "host.hanging": "in flight",
   "source.rejecting": "rejected",
+  "outbox.rejecting": "rejected",
+  "token.refused": "refused",
+  "publishes.dropped": "dropped",
   "changes.lost": "lost",
+  "runs.slow": "running",
 };
 
 function findPlace({ kind, subject }: Condition): Place | null {
@@ -77,16 +72,28 @@ function findPlace({ kind, subject }: Condition): Place | null {
     case "queue":
       return { to: isOne ? `/queues/${encodeURIComponent(subject)}` : "/queues" };
     case "key":
-      return { to: "/keys" };
+      return { to: "/keys", ...(isOne && { search: { search: subject, open: subject } }) };
+    case "runs":
+      return {
+        to: "/runs",
+        search: { state: "RUN_STARTED", ...(isOne && { workflowUrl: subject }) },
+      };
     case "limit":
       return { to: "/messages", search: { state: "held" } };
     case "schedule":
-      return { to: "/schedules" };
+      return { to: "/schedules", ...(isOne && { search: { open: subject } }) };
+    case "outbox":
+      return { to: "/outboxes" };
     case "source":
       return { to: "/sources" };
+    case "token":
+    case "publishes":
+      return { to: "/not-published" };
     case "account":
     case "storage":
       return { to: "/settings" };
+    case "server":
+      return kind === "server.refusing" ? { to: "/messages", verb: "Show messages" } : null;
     case "node":
     case "disk":
       return { to: "/operator" };
@@ -95,58 +102,37 @@ function findPlace({ kind, subject }: Condition): Place | null {
   }
 }
 
-function findRemedy({ kind, subject }: Condition): Remedy | null {
-  if (subject === "") return null;
-  if (kind === "queue.paused")
-    return {
-      verb: "Resume queue",
-      resume: () => send("POST /v2/queues/{name}/resume", { params: { name: subject } }),
-      undo: () => send("POST /v2/queues/{name}/pause", { params: { name: subject } }),
-      done: `Queue ${subject} is resumed`,
-    };
-  if (kind === "key.paused")
-    return {
-      verb: "Resume key",
-      resume: () => send("POST /v2/flowControl/{key}/resume", { params: { key: subject } }),
-      undo: () => send("POST /v2/flowControl/{key}/pause", { params: { key: subject } }),
-      done: `Key ${subject} is resumed`,
-    };
-  return null;
-}
-
 /** Returns dead letters with one cause as the overview shows them. */
-export const toDeadNeed = ({ url, responseStatus, error, count, dlqId }: DeadGroup): Need => ({
-  key: `dead ${dlqId}`,
+export const toDeadNeed = ({ error, responseStatus, count, ...group }: DeadGroup): Need => ({
+  key: `dead ${group.cause}`,
   glyph: "failed",
-  title: `${splitUrl(url).host} ${responseStatus === undefined ? "does not respond" : `responds with ${responseStatus}`}`,
-  about: [splitUrl(url).path, fillStatus(error, responseStatus)].filter(Boolean).join(": "),
+  title: fillStatus(error || "no response", responseStatus),
+  about:
+    (responseStatus === undefined ? "" : `${responseStatus} from `) + group.url.replace(/^https?:\/\//, ""),
   count,
-  unit: "failed",
-  place: { to: "/dead-letters", search: { url } },
+  unit: group.countIsMinimum ? "or more failed" : "failed",
+  place: { to: "/dead-letters", search: { cause: group.cause } },
 });
 
 /** Returns failed runs with one cause as the overview shows them. */
-export const toRunNeed = ({ workflowUrl, stepName, error, count, dlqId }: RunGroup): Need => ({
-  key: `run ${dlqId}`,
+export const toRunNeed = ({ workflowUrl, stepName, error, count, ...group }: RunGroup): Need => ({
+  key: `run ${group.cause}`,
   glyph: "failed",
   title: `Runs of ${splitUrl(workflowUrl).path || workflowUrl} failed${stepName === undefined ? "" : ` at “${stepName}”`}`,
   about: error,
   count,
-  unit: count === 1 ? "run" : "runs",
-  place: { to: "/failed-runs", search: { workflowUrl } },
+  unit: group.countIsMinimum ? "or more runs" : count === 1 ? "run" : "runs",
+  place: { to: "/failed-runs", search: { cause: group.cause } },
 });
 
-/**
- * Returns the failures that no listed group has, because groups are made of the newest ones. `null` if there
- * are none.
- */
-export function toRestNeed(total: number, groups: readonly { count: number }[]): Need | null {
+/** Returns the failures that no listed group has. `causes`: in how many groups they are. `null` if none. */
+export function toRestNeed(total: number, groups: readonly { count: number }[], causes: number): Need | null {
   const rest = total - groups.reduce((sum, { count }) => sum + count, 0);
   if (rest <= 0) return null;
   return {
     key: "rest",
     glyph: "failed",
-    title: "Older failures that are in no group",
+    title: causes > 0 ? formatMany(causes, "more cause", "more causes") : "Failures that are in no group",
     count: rest,
     unit: "failed",
     place: { to: "/dead-letters" },

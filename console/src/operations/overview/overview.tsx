@@ -2,7 +2,7 @@ import type { UseQueryResult } from "@tanstack/react-query";
 import { Play } from "lucide-react";
 import { useState } from "react";
 import type { Response } from "../../api/client.ts";
-import { useRead } from "../../api/queries.ts";
+import { pace, useRead } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import { Button, Time } from "../../parts/basics.tsx";
 import { Shortened } from "../../parts/cells.tsx";
@@ -15,6 +15,8 @@ import { formatCount, formatMany } from "../../parts/words.ts";
 import { Page } from "../../shell/shell.tsx";
 import { useDo } from "../../shell/toasts.tsx";
 import { FirstMessage } from "./firstMessage.tsx";
+import { firstPeriod } from "./activity.tsx";
+import { describeCalm, isUnused } from "./figures.ts";
 import type { Need } from "./needs.ts";
 import { toConditionNeed, toDeadNeed, toRestNeed, toRunNeed } from "./needs.ts";
 import { OverviewFigures } from "./overviewFigures.tsx";
@@ -23,9 +25,11 @@ import { OverviewFigures } from "./overviewFigures.tsx";
 export function OverviewPage() {
   const overview = useRead("GET /v2/overview");
   const runGroups = useRead("GET /v2/workflows/dlq/groups", { query: {} });
-  const deadGroups = useRead("GET /v2/dlq/groups", { query: {} });
+  const deadGroups = useRead("GET /v2/dlq/groups", { query: { count: 20 } });
   const log = useRead("GET /v2/logs", { query: { count: 1 } });
-  const all = [overview, runGroups, deadGroups, log] as const;
+  // The panel below reads it again. It is awaited here, so that nothing moves when it comes.
+  const activity = useRead("GET /v2/activity", { query: { period: firstPeriod } }, { every: pace.slow });
+  const all = [overview, runGroups, deadGroups, log, activity] as const;
   const isWaiting = all.some(({ isPending }) => isPending);
   const parts = [
     ["what is wrong, and the figures", overview],
@@ -37,7 +41,11 @@ export function OverviewPage() {
   const runs = runGroups.data?.groups ?? [];
   const rest =
     deadGroups.data && runGroups.data
-      ? toRestNeed(overview.data?.deadLetters ?? 0, [...dead, ...runs])
+      ? toRestNeed(
+          overview.data?.deadLetters ?? 0,
+          [...dead, ...runs],
+          deadGroups.data.causes - dead.length + runGroups.data.causes - runs.length,
+        )
       : null;
   const listNeeds = (level: (typeof conditions)[number]["level"]): Need[] =>
     conditions.filter((one) => one.level === level).map(toConditionNeed);
@@ -58,7 +66,10 @@ export function OverviewPage() {
           </div>
         </Panel>
       ) : (
-        <Parts {...{ needs, notes, overview, parts }} isNew={log.data?.events.length === 0} />
+        <Parts
+          {...{ needs, notes, overview, parts }}
+          isNew={log.data?.events.length === 0 && overview.data !== undefined && isUnused(overview.data)}
+        />
       )}
     </Page>
   );
@@ -83,6 +94,7 @@ const Parts = ({
   <>
     <Answer
       count={needs.length}
+      calm={overview.data ? describeCalm(overview.data) : ""}
       unread={parts.filter(([, { data }]) => data === undefined).map(([name]) => name)}
     />
     <NeedList label="Needs attention" needs={needs} />
@@ -94,17 +106,14 @@ const Parts = ({
   </>
 );
 
-/** The first sentence. It never says that all is well if a part could not be read. */
-function Answer({ count, unread }: { count: number; unread: readonly string[] }) {
+/** The first sentences. They never say that all is well if a part could not be read. */
+function Answer({ count, calm, unread }: { count: number; calm: string; unread: readonly string[] }) {
   const [title, about] =
     count > 0
       ? [`${formatMany(count, "problem needs", "problems need")} attention`, "The most urgent is first."]
       : unread.length > 0
         ? ["The overview is not complete", "Something may need attention."]
-        : [
-            "Nothing needs attention",
-            "New messages are accepted, hosts respond, nothing is blocked, and nothing has failed.",
-          ];
+        : ["Nothing needs attention", calm];
   return (
     <div className="answer">
       <h2>{title}</h2>
@@ -176,7 +185,7 @@ function NeedRow({ need }: { need: Need }) {
       ) : (
         place && (
           <PageLink className="btn" to={place.to} search={place.search ?? {}}>
-            {remedy ? "Open" : "Show"}
+            {remedy ? "Open" : (place.verb ?? "Show")}
           </PageLink>
         )
       )}

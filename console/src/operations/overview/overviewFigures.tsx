@@ -3,24 +3,22 @@ import type { Response } from "../../api/client.ts";
 import { Time } from "../../parts/basics.tsx";
 import { PageLink } from "../../parts/link.tsx";
 import { Panel } from "../../parts/panel.tsx";
-import type { Series } from "../../parts/pictures.tsx";
-import { Bars, Chart, Legend } from "../../parts/pictures.tsx";
+import { Bars } from "../../parts/pictures.tsx";
 import { Table } from "../../parts/table.tsx";
 import { Empty } from "../../parts/trouble.tsx";
 import { formatBytes, formatCount, formatSpan, noLimitFrom } from "../../parts/words.ts";
 import { formatShare, shareClass } from "../../pages/flow/hosts.tsx";
 import { Visible } from "../../parts/visible.tsx";
+import { ActivityPanel } from "./activity.tsx";
 
 type Overview = Response<"GET /v2/overview">;
-
-const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
 
 /** The figures of the overview: the last minutes, held messages by gate, the worst hosts, and the storage. */
 export const OverviewFigures = ({ data }: { data: Overview }) => (
   <>
     <Stats data={data} />
     <div className="grid">
-      <LastMinutes minutes={data.minutes} />
+      <ActivityPanel />
       <Held held={data.held} />
       <StorageUse data={data} />
       <WorstHosts
@@ -97,27 +95,6 @@ const Stat = ({ to, search = {}, name, value, about, isBad = false }: StatProps)
     <span className="d">{about}</span>
   </PageLink>
 );
-
-function LastMinutes({ minutes: all }: { minutes: Overview["minutes"] }) {
-  // The minute that has just begun would look like an outage.
-  const minutes = all.slice(0, -1);
-  const pick = (name: "delivered" | "failed"): number[] => minutes.map((one) => one[name]);
-  const series: Series[] = [
-    { name: "delivered", kind: "area", fill: "f-move", dot: "move", values: pick("delivered") },
-    { name: "failed", kind: "bar", fill: "f-bad", dot: "bad", values: pick("failed") },
-  ];
-  return (
-    <Panel title="Messages per minute" className="w8 x6" end={<Legend series={series} />}>
-      <div className="body">
-        <Chart
-          label={`Delivered and failed messages per minute, in the last ${minutes.length} minutes`}
-          series={series}
-          times={minutes.map(({ start }) => clock.format(start))}
-        />
-      </div>
-    </Panel>
-  );
-}
 
 const gateNames = {
   queue: "Queue at capacity or paused",
@@ -210,6 +187,8 @@ function WorstHosts({ hosts, isQuiet }: { hosts: Overview["worstHosts"]; isQuiet
 }
 
 function StorageUse({ data: { storage, disk } }: { data: Overview }) {
+  const needed = disk?.needed ?? 0;
+  const isTight = disk !== undefined && disk.free < 2 * needed;
   const used = disk ? disk.total - disk.free : 0;
   const hasLimit = storage.max > 0 && storage.max < noLimitFrom;
   return (
@@ -229,7 +208,7 @@ function StorageUse({ data: { storage, disk } }: { data: Overview }) {
               ? [
                   {
                     name: "Disk",
-                    sub: `${formatBytes(disk.free)} free`,
+                    sub: `${formatBytes(disk.free)} free${isTight ? `, ${formatBytes(needed)} needed` : ""}`,
                     value: used,
                     text: formatShare(used / disk.total),
                     fill: used / disk.total > 0.9 ? "f-bad" : "f-idle",

@@ -25,8 +25,10 @@ type FormProps = { source?: Source; close(): void; done(url: string, name: strin
 export function SourceForm({ source, close, done }: FormProps) {
   const known = source?.verification?.scheme;
   const [scheme, setScheme] = useState(source === undefined ? "standard" : "keep");
+  const keepsScheme = scheme === "keep";
   const save = async (given: FormData): Promise<void> => {
-    const body = readSource(given, scheme);
+    const replaces = keepsScheme && known !== undefined && readField(given, "secret") !== "";
+    const body = readSource(given, replaces ? known : scheme);
     if (source) await send("PATCH /v2/sources/{sourceId}", { params: { sourceId: source.sourceId }, body });
     else {
       const { url } = await send("POST /v2/sources", { body });
@@ -57,20 +59,9 @@ export function SourceForm({ source, close, done }: FormProps) {
           <option value="none">None: the URL is the only secret</option>
         </select>
       </Field>
-      {scheme !== "keep" && scheme !== "none" && <SecretFields isHmac={scheme === "hmac"} />}
-      <Field
-        name="Settings"
-        isOptional
-        hint="Settings of the messages, one per line, such as “Svc-Retries: 5”."
-      >
-        <textarea
-          className="input mono"
-          name="settings"
-          rows={3}
-          spellCheck={false}
-          defaultValue={writePairs(source?.settings ?? {})}
-        />
-      </Field>
+      {keepsScheme && known !== undefined && known !== "hmac" && <KeptSecret />}
+      {!keepsScheme && scheme !== "none" && <SecretFields isHmac={scheme === "hmac"} />}
+      <SettingsField settings={source?.settings ?? {}} />
       <label className="choice">
         <input
           className="check"
@@ -80,9 +71,37 @@ export function SourceForm({ source, close, done }: FormProps) {
         />
         Ignore repeated calls for the same event
       </label>
+      <label className="choice">
+        <input
+          className="check"
+          type="checkbox"
+          name="keepsRejected"
+          defaultChecked={source?.keepsRejected ?? false}
+        />
+        Keep rejected calls for a day, to send them later
+      </label>
     </FormDialog>
   );
 }
+
+const SettingsField = ({ settings }: { settings: Source["settings"] }) => (
+  <Field name="Settings" isOptional hint="Settings of the messages, one per line, such as “Svc-Retries: 5”.">
+    <textarea
+      className="input mono"
+      name="settings"
+      rows={3}
+      spellCheck={false}
+      defaultValue={writePairs(settings)}
+    />
+  </Field>
+);
+
+/** The secret of a source whose way of verification stays. An HMAC has more fields, which it needs again. */
+const KeptSecret = () => (
+  <Field name="Secret" hint="The secret that the sender signs with.">
+    <input className="input mono" name="secret" type="password" autoComplete="off" placeholder="unchanged" />
+  </Field>
+);
 
 /** The secret of the sender, and for any HMAC, how the signature is sent. */
 const SecretFields = ({ isHmac }: { isHmac: boolean }) => (
@@ -133,6 +152,7 @@ function readSource(given: FormData, scheme: string) {
     destination: read("destination"),
     settings: readPairs(read("settings")),
     deduplicate: given.has("deduplicate"),
+    keepsRejected: given.has("keepsRejected"),
     ...(scheme !== "keep" && { verification }),
   };
 }

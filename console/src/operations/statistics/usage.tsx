@@ -78,9 +78,9 @@ function Month({ of }: { of: Statistics }) {
 }
 
 const kinds = {
-  delivered: { kind: "area", fill: "f-move", dot: "move" },
-  failed: { kind: "bar", fill: "f-bad", dot: "bad" },
-  canceled: { kind: "bar", fill: "f-idle", dot: "idle" },
+  delivered: { name: "delivered", kind: "area", fill: "f-move", dot: "move" },
+  failed: { name: "failed", kind: "bar", fill: "f-bad", dot: "bad" },
+  canceled: { name: "cancelled", kind: "bar", fill: "f-idle", dot: "idle" },
 } as const;
 
 type OutcomesProps = {
@@ -91,7 +91,6 @@ type OutcomesProps = {
 
 function Outcomes({ title, outcomes, isShort }: OutcomesProps) {
   const series = outcomes.map(({ id, data_points: points }): Series => ({
-    name: id,
     ...kinds[id],
     values: points.map(({ y }) => y),
   }));

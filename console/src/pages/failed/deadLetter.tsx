@@ -13,6 +13,8 @@ import { State } from "../../parts/state.tsx";
 import { Failed, SkeletonRows } from "../../parts/trouble.tsx";
 import { useDo } from "../../shell/toasts.tsx";
 import { Replay } from "./replay.tsx";
+import { Attempts } from "../messages/attempts.tsx";
+import type { LogEntry } from "../messages/states.ts";
 import { DrawerHead, Settings, useDrawer } from "../messages/drawer.tsx";
 
 type DeadLetter = Response<"GET /v2/dlq/{dlqId}">;
@@ -22,13 +24,19 @@ export function DeadLetterDrawer({ id, close }: { id: string; close(): void }) {
   const found = useRead("GET /v2/dlq/{dlqId}", { params: { dlqId: id } }, { every: null, keep: false });
   const drawer = useDrawer(close);
   const { data } = found;
+  const log = useRead(
+    "GET /v2/logs",
+    { query: { messageId: data?.messageId, count: 100 } },
+    { every: null, keep: false, enabled: data !== undefined },
+  );
+  const isWaiting = found.isPending || (data !== undefined && log.isPending);
   return (
     <aside className="drawer" aria-label={`Dead letter ${id}`} ref={drawer} tabIndex={-1}>
       <DrawerHead
         id={id}
         url={data?.url ?? ""}
         method={data?.method ?? ""}
-        isWaiting={found.isPending}
+        isWaiting={isWaiting}
         close={close}
       >
         <State state="failed" word="Failed" isPill />
@@ -36,24 +44,26 @@ export function DeadLetterDrawer({ id, close }: { id: string; close(): void }) {
         {data && <DeadLetterActions of={data} close={close} />}
       </DrawerHead>
       <div
-        key={found.isPending ? "loading" : "ready"}
+        key={isWaiting ? "loading" : "ready"}
         className="scroll"
         tabIndex={0}
         role="region"
-        aria-busy={found.isPending}
+        aria-busy={isWaiting}
         aria-label="Details of the dead letter"
       >
-        {found.isPending && <SkeletonRows rows={5} />}
+        {isWaiting && <SkeletonRows rows={5} />}
         {found.error && (
           <Failed what="The dead letter" error={found.error} retry={() => void found.refetch()} />
         )}
-        {data && <Details of={data} />}
+        {data && !isWaiting && <Details of={data} entries={log.data?.events ?? []} />}
       </div>
     </aside>
   );
 }
 
-const Details = ({ of }: { of: DeadLetter }) => (
+type DetailsProps = { of: DeadLetter; entries: readonly LogEntry[] };
+
+const Details = ({ of, entries }: DetailsProps) => (
   <>
     <section>
       <h2>
@@ -78,6 +88,7 @@ const Details = ({ of }: { of: DeadLetter }) => (
         <p>{of.explanation}</p>
       </section>
     )}
+    {entries.length > 0 && <Attempts entries={entries} />}
     <section>
       <h2>
         Settings
@@ -98,8 +109,12 @@ const Details = ({ of }: { of: DeadLetter }) => (
     <section>
       <h2>See also</h2>
       <p>
-        <PageLink className="link" to="/messages" search={{ view: "log", messageId: of.messageId }}>
-          Log of this message
+        <PageLink
+          className="link"
+          to="/messages"
+          search={{ view: "log", messageId: of.messageId, open: of.messageId }}
+        >
+          Message and its log
         </PageLink>
       </p>
       {of.replays?.map((messageId) => (

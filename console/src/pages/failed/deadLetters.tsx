@@ -1,9 +1,10 @@
 import { ChevronRight, RotateCw, Trash2 } from "lucide-react";
 import { useState } from "react";
 import type { Response } from "../../api/client.ts";
-import { useRead } from "../../api/queries.ts";
+import { pace, useRead } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import { Button, Icon, Time, Url } from "../../parts/basics.tsx";
+import type { Filter } from "../../operations/jobs/bulk.tsx";
 import { Bulk } from "../../operations/jobs/bulk.tsx";
 import { MessageCell, responseColumn } from "../../parts/cells.tsx";
 import type { FilterField } from "../../parts/filters.tsx";
@@ -11,23 +12,33 @@ import { FilterBar, useFilters } from "../../parts/filters.tsx";
 import { ListPanel } from "../../parts/list.tsx";
 import { Loaded, Panel } from "../../parts/panel.tsx";
 import { showHidden } from "../../parts/hidden.ts";
+import { Spark } from "../../parts/spark.tsx";
 import { Visible } from "../../parts/visible.tsx";
-import type { Column } from "../../parts/table.tsx";
+import { oldestFirst, OrderSelect } from "../../parts/orderSelect.tsx";
+import { ActButton, useChosen } from "../../parts/chosen.tsx";
+import { TabCount, tabsClass } from "../../parts/tabCount.tsx";
+import type { Choice, Column } from "../../parts/table.tsx";
 import { isControl } from "../../parts/table.tsx";
 import { Empty } from "../../parts/trouble.tsx";
 import { fillStatus, formatCount, formatMany } from "../../parts/words.ts";
 import { InDrawer, Page } from "../../shell/shell.tsx";
+import type { ChangeDraft } from "./change.tsx";
+import { ChangeFields, readChange } from "./change.tsx";
 import { DeadLetterDrawer } from "./deadLetter.tsx";
 
 type Group = Response<"GET /v2/dlq/groups">["groups"][number];
 type DeadLetter = Response<"GET /v2/dlq">["messages"][number];
-/** A bulk action that is being planned: on all dead letters of a filter, or on those of one group. */
-type Plan = { does: "retry" | "delete"; query: Readonly<Record<string, string | undefined>> };
+/**
+ * A bulk action that is being planned: on those of one group, or if the filter is null, on the chosen ones or
+ * on all of the page.
+ */
+type Plan = { does: "retry" | "change" | "delete"; query: Filter | null };
 
 const fields: readonly FilterField[] = [
   { name: "label", title: "Label" },
   { name: "url", title: "URL", hint: "https://…" },
   { name: "responseStatus", title: "Status" },
+  { name: "cause", title: "Cause" },
   { name: "queueName", title: "Queue" },
   { name: "flowControlKey", title: "Key" },
   { name: "topicName", title: "URL group" },
@@ -39,59 +50,53 @@ const fields: readonly FilterField[] = [
 /** The dead letters: in groups by error and destination, or as a list, with the actions. */
 export function DeadLettersPage() {
   const { values, set } = useFilters();
-  const may = useMay();
   const [plan, setPlan] = useState<Plan | null>(null);
+  // The tabs count all dead letters. If the largest group is counted as a whole, all groups are.
+  const counts = useRead("GET /v2/dlq/groups", { query: { count: 1 } }, { every: pace.slow });
+  const all = counts.data;
+  const more = all && (all.more === true || all.groups.some(isCut));
   const query = Object.fromEntries(fields.map(({ name }) => [name, values[name]]));
   const isList = values["view"] === "list";
   const { open } = values;
+  const chosen = useChosen(JSON.stringify([query, isList, values["cursor"]]));
+  const filter = plan?.query ?? (chosen.ids.length > 0 ? { dlqIds: chosen.ids } : query);
   return (
     <Page title="Dead letters">
+      <div className={tabsClass("seg", counts)} role="group" aria-label="View">
+        <button type="button" aria-pressed={!isList} onClick={() => set({ view: undefined })}>
+          Groups <TabCount of={all && { count: all.causes, more: all.more }} />
+        </button>
+        <button type="button" aria-pressed={isList} onClick={() => set({ view: "list" })}>
+          List <TabCount of={all && { count: all.entries, more }} />
+        </button>
+      </div>
       <div className="toolbar">
-        <div className="seg" role="group" aria-label="View">
-          <button type="button" aria-pressed={!isList} onClick={() => set({ view: undefined })}>
-            Groups
-          </button>
-          <button type="button" aria-pressed={isList} onClick={() => set({ view: "list" })}>
-            List
-          </button>
-        </div>
         <FilterBar fields={fields} fallback="label" placeholder="Filter by label, URL or id" />
         <span className="spring only-wide" />
-        {may.manage && (
-          <Button isSmall onClick={() => setPlan({ does: "retry", query })}>
-            Act on all
-          </Button>
-        )}
+        {isList && <OrderSelect orders={oldestFirst} />}
+        <ActButton
+          chosen={chosen}
+          isActing={plan !== null}
+          setActing={(isActing) => setPlan(isActing ? { does: "retry", query: null } : null)}
+        />
       </div>
       {plan && (
-        <Bulk
-          key={JSON.stringify(plan)}
-          action={plan.does === "retry" ? "dlq.retry" : "dlq.delete"}
-          filter={plan.query}
-          consequence={
-            plan.does === "retry"
-              ? "Each is published again as a new message, oldest first."
-              : "They can no longer be retried."
-          }
-          hasCanary={plan.does === "retry"}
-          isDangerous={plan.does === "delete"}
-          close={() => setPlan(null)}
-        >
-          <div className="seg" role="group" aria-label="Action">
-            {(["retry", "delete"] as const).map((does) => (
-              <button
-                key={does}
-                type="button"
-                aria-pressed={plan.does === does}
-                onClick={() => setPlan({ ...plan, does })}
-              >
-                {does === "retry" ? "Retry" : "Delete"}
-              </button>
-            ))}
-          </div>
-        </Bulk>
+        <DeadLetterBulk
+          key={JSON.stringify([plan, filter])}
+          plan={plan}
+          filter={filter}
+          set={setPlan}
+          close={() => {
+            setPlan(null);
+            chosen.clear();
+          }}
+        />
       )}
-      {isList ? <DeadLetterList query={query} /> : <Groups query={query} plan={setPlan} />}
+      {isList ? (
+        <DeadLetterList query={query} choice={chosen.choice} />
+      ) : (
+        <Groups query={query} plan={setPlan} />
+      )}
       {open !== undefined && (
         <InDrawer>
           <DeadLetterDrawer
@@ -105,16 +110,59 @@ export function DeadLettersPage() {
   );
 }
 
-type GroupsProps = { query: Plan["query"]; plan(plan: Plan): void };
+const actions = { retry: "Retry", change: "Change and retry", delete: "Delete" } as const;
+const consequences = {
+  retry: "Each is published again as a new message, oldest first.",
+  change: "Each is changed and published as a new message, oldest first. Messages that it does not fit stay.",
+  delete: "They can no longer be retried.",
+} as const;
+
+/** Acts on the dead letters of a filter or of one group: retries, changes and retries, or deletes them. */
+type DeadLetterBulkProps = { plan: Plan; filter: Filter; set(plan: Plan): void; close(): void };
+
+function DeadLetterBulk({ plan, filter, set, close }: DeadLetterBulkProps) {
+  const [draft, setDraft] = useState<ChangeDraft>({ url: "", headers: "", patch: "" });
+  const { does } = plan;
+  return (
+    <Bulk
+      action={does === "delete" ? "dlq.delete" : "dlq.retry"}
+      filter={filter}
+      consequence={consequences[does]}
+      hasCanary={does !== "delete"}
+      isDangerous={does === "delete"}
+      isChosen={filter["dlqIds"] !== undefined}
+      close={close}
+      {...(does === "change" && {
+        change: readChange(draft),
+        fields: <ChangeFields draft={draft} set={setDraft} />,
+      })}
+    >
+      <div className="seg" role="group" aria-label="Action">
+        {(["retry", "change", "delete"] as const).map((one) => (
+          <button
+            key={one}
+            type="button"
+            aria-pressed={does === one}
+            onClick={() => set({ ...plan, does: one })}
+          >
+            {actions[one]}
+          </button>
+        ))}
+      </div>
+    </Bulk>
+  );
+}
+
+type GroupsProps = { query: Readonly<Record<string, string | undefined>>; plan(plan: Plan): void };
 
 function Groups({ query, plan }: GroupsProps) {
   const groups = useRead("GET /v2/dlq/groups", { query });
   return (
     <Loaded query={groups} what="The groups">
-      {({ groups: found, entries, more }) => (
+      {({ groups: found, entries, causes, more }) => (
         <Panel
-          title={formatMany(found.length, "group by error and URL", "groups by error and URL")}
-          sub={`of ${formatMany(entries, "dead letter")}${more ? " or more" : ""}`}
+          title={formatMany(causes, "group by error and URL", "groups by error and URL")}
+          sub={`of ${formatMany(entries, "dead letter")}${more || found.some(isCut) ? " or more" : ""}`}
         >
           {found.length === 0 ? (
             <Empty title="No dead letters">
@@ -127,12 +175,13 @@ function Groups({ query, plan }: GroupsProps) {
               <div className="group-head short" aria-hidden="true">
                 <span />
                 <span>Error and URL</span>
+                <span>Last 24 h</span>
                 <span className="r">Count</span>
                 <span className="r">First</span>
                 <span className="r">Last</span>
               </div>
               {found.map((group) => (
-                <GroupRow key={group.dlqId} group={group} query={query} plan={plan} />
+                <GroupRow key={group.cause} group={group} query={query} plan={plan} />
               ))}
             </>
           )}
@@ -142,16 +191,14 @@ function Groups({ query, plan }: GroupsProps) {
   );
 }
 
+const isCut = ({ countIsMinimum }: Group): boolean => countIsMinimum === true;
+
 function GroupRow({ group, query, plan }: GroupsProps & { group: Group }) {
   const [isOpen, setIsOpen] = useState(false);
   const may = useMay();
   const error = fillStatus(group.error || "no response", group.responseStatus);
   const name = showHidden(`${error}, ${group.url}`);
-  const of = {
-    ...query,
-    url: group.url,
-    ...(group.responseStatus !== undefined && { responseStatus: String(group.responseStatus) }),
-  };
+  const of = { ...query, cause: group.cause };
   return (
     <article className="group">
       <div className="group-row short" onClick={(event) => !isControl(event.target) && setIsOpen(!isOpen)}>
@@ -177,7 +224,8 @@ function GroupRow({ group, query, plan }: GroupsProps & { group: Group }) {
             <Url url={group.url} />
           </div>
         </div>
-        <span className="count">{formatCount(group.count)}</span>
+        <Spark counts={group.trend} />
+        <span className="count">{`${formatCount(group.count)}${isCut(group) ? "+" : ""}`}</span>
         <span className="time r muted">
           <span className="vh">first </span>
           <Time at={group.firstFailedAt} />
@@ -211,9 +259,12 @@ function GroupRow({ group, query, plan }: GroupsProps & { group: Group }) {
   );
 }
 
-function DeadLetterList({ query }: { query: Plan["query"] }) {
+type DeadLetterListProps = { query: GroupsProps["query"]; choice?: Choice | undefined };
+
+function DeadLetterList({ query, choice }: DeadLetterListProps) {
   const { values, set } = useFilters();
-  const list = useRead("GET /v2/dlq", { query: { count: 50, ...query, cursor: values["cursor"] } });
+  const { cursor: page, order } = values;
+  const list = useRead("GET /v2/dlq", { query: { count: 50, ...query, order, cursor: page } });
   return (
     <Loaded query={list} what="The dead letters">
       {({ messages, cursor }) => (
@@ -224,6 +275,7 @@ function DeadLetterList({ query }: { query: Plan["query"] }) {
           keyOf={({ dlqId }) => dlqId}
           open={({ dlqId }) => set({ open: dlqId, cursor: values["cursor"], back: values["back"] })}
           openKey={values["open"]}
+          choice={choice}
           words={["dead letter", "dead letters"]}
           cursor={cursor}
           empty={<Empty title="No dead letters match" />}

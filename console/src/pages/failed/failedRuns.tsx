@@ -14,9 +14,11 @@ import type { FilterField } from "../../parts/filters.tsx";
 import { FilterBar, useFilters } from "../../parts/filters.tsx";
 import { ListPanel } from "../../parts/list.tsx";
 import { Loaded } from "../../parts/panel.tsx";
-import type { Column } from "../../parts/table.tsx";
+import { oldestFirst, OrderSelect } from "../../parts/orderSelect.tsx";
+import { ActButton, useChosen } from "../../parts/chosen.tsx";
+import type { Choice, Column } from "../../parts/table.tsx";
 import { Empty } from "../../parts/trouble.tsx";
-import { formatCount, splitUrl } from "../../parts/words.ts";
+import { formatCount, formatMany, splitUrl } from "../../parts/words.ts";
 import { Page } from "../../shell/shell.tsx";
 import { useDo } from "../../shell/toasts.tsx";
 import { Visible } from "../../parts/visible.tsx";
@@ -29,6 +31,7 @@ const fields: readonly FilterField[] = [
   { name: "workflowRunId", title: "Run" },
   { name: "label", title: "Label" },
   { name: "responseStatus", title: "Status" },
+  { name: "cause", title: "Cause" },
 ];
 
 const acts: Record<string, Pick<ComponentProps<typeof Bulk>, "action" | "consequence" | "isDangerous">> = {
@@ -42,27 +45,34 @@ export function FailedRunsPage() {
   const { values } = useFilters();
   const query = Object.fromEntries(fields.map(({ name }) => [name, values[name]]));
   const groups = useRead("GET /v2/workflows/dlq/groups", { query });
-  const list = useRead("GET /v2/workflows/dlq", { query: { count: 50, ...query, cursor: values["cursor"] } });
-  const may = useMay();
+  const { cursor, order } = values;
+  const list = useRead("GET /v2/workflows/dlq", { query: { count: 50, ...query, order, cursor } });
   const [act, setAct] = useState<string | null>(null);
+  const chosen = useChosen(JSON.stringify([query, values["cursor"]]));
+  const filter = chosen.ids.length > 0 ? { dlqIds: chosen.ids } : query;
   return (
     <Page title="Failed runs">
       <div className="toolbar">
         <FilterBar fields={fields} fallback="workflowRunId" placeholder="Filter by run or workflow" />
         <span className="spring only-wide" />
-        {may.manage && (
-          <Button isSmall onClick={() => setAct("Resume")}>
-            Act on all
-          </Button>
-        )}
+        <OrderSelect orders={oldestFirst} />
+        <ActButton
+          chosen={chosen}
+          isActing={act !== null}
+          setActing={(isActing) => setAct(isActing ? "Resume" : null)}
+        />
       </div>
       {act !== null && acts[act] && (
         <Bulk
-          key={act}
+          key={`${act} ${chosen.ids.join(" ")}`}
           {...acts[act]}
-          filter={act === "Delete" ? { ...query, source: "workflow" } : query}
+          filter={act === "Delete" ? { ...filter, source: "workflow" } : filter}
+          isChosen={chosen.ids.length > 0}
           hasCanary={act !== "Delete"}
-          close={() => setAct(null)}
+          close={() => {
+            setAct(null);
+            chosen.clear();
+          }}
         >
           <div className="seg" role="group" aria-label="Action">
             {Object.keys(acts).map((one) => (
@@ -75,7 +85,7 @@ export function FailedRunsPage() {
       )}
       <Causes groups={groups} />
       {/* The list waits until the height of the causes is known, so that nothing moves. */}
-      {!groups.isPending && <List list={list} />}
+      {!groups.isPending && <List list={list} choice={chosen.choice} />}
     </Page>
   );
 }
@@ -87,15 +97,16 @@ function Causes({ groups }: { groups: Groups }) {
   const { set } = useFilters();
   return (
     <Loaded query={groups} what="The causes" rows={3}>
-      {({ groups: found }) => (
+      {({ groups: found, causes: total, entries, more }) => (
         <ListPanel
           label="Causes"
-          title="Causes"
-          sub="failed runs by step and error"
-          columns={causes}
+          title={formatMany(total, "cause")}
+          sub={`of ${formatMany(entries, "failed run")}${more ? " or more" : ""}, by step and error`}
+          columns={causeColumns}
           rows={found}
-          keyOf={({ dlqId }) => dlqId}
-          open={({ workflowUrl }) => set({ workflowUrl })}
+          keyOf={({ cause }) => cause}
+          nameOf={({ stepName, error }) => `${stepName ?? ""} ${error}`}
+          open={({ cause }) => set({ cause })}
           empty={
             <Empty title="No failed runs">
               <p>A run fails if the last retry of a step fails. You can resume the run until it expires.</p>
@@ -111,7 +122,7 @@ function Causes({ groups }: { groups: Groups }) {
 const describePlace = (stepName: string | undefined, afterStep?: string): string =>
   stepName ?? (afterStep === undefined ? "Before the first step" : `After ${afterStep}`);
 
-const causes: readonly Column<Group>[] = [
+const causeColumns: readonly Column<Group>[] = [
   {
     head: "Failed step",
     className: "c-what",
@@ -135,12 +146,16 @@ const causes: readonly Column<Group>[] = [
       </div>
     ),
   },
-  { head: "Runs", className: "num c-when w-s", cell: ({ count }) => <b>{formatCount(count)}</b> },
+  {
+    head: "Runs",
+    className: "num c-when w-s",
+    cell: ({ count, countIsMinimum }) => <b>{`${formatCount(count)}${countIsMinimum ? "+" : ""}`}</b>,
+  },
   { head: "First", className: "num time p3 w-m", cell: ({ firstFailedAt }) => <Time at={firstFailedAt} /> },
   { head: "Last", className: "num time p2 w-m", cell: ({ lastFailedAt }) => <Time at={lastFailedAt} /> },
 ];
 
-function List({ list }: { list: List }) {
+function List({ list, choice }: { list: List; choice: Choice | undefined }) {
   const navigate = useNavigate();
   return (
     <Loaded query={list} what="The failed runs" rows={3}>
@@ -155,6 +170,7 @@ function List({ list }: { list: List }) {
             open={({ workflowRunId = "" }) =>
               void navigate({ to: `/runs/${encodeURIComponent(workflowRunId)}` })
             }
+            choice={choice}
             words={["failed run", "failed runs"]}
             cursor={cursor}
             empty={null}

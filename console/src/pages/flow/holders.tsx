@@ -8,7 +8,7 @@ import { withClocks } from "../../parts/words.ts";
 import { describeWait } from "../messages/describe.ts";
 import { CancelMessage } from "../messages/help.tsx";
 import type { Unfinished } from "../messages/states.ts";
-import { stateWords } from "../messages/states.ts";
+import { shapeOf, stateWords } from "../messages/states.ts";
 
 /** A message that holds a slot of a queue or a key, until it and its callbacks are finished. */
 type Holder = Response<"GET /v2/queues/{name}/holders">["holders"][number];
@@ -39,7 +39,7 @@ function HolderCard({ holder, message }: { holder: Holder; message: Unfinished |
   return (
     <article className={`place ${state === "retrying" ? "stuck" : ""}`}>
       <div className="head">
-        <State state={state} word={callbackId === undefined ? stateWords[state] : "Callback"} />
+        <State state={shapeOf(state)} word={callbackId === undefined ? stateWords[state] : "Callback"} />
         {createdAt !== undefined && (
           <span className="n">
             <Time at={createdAt} />

@@ -135,7 +135,7 @@ const Stat = ({ name, value, about, className = "" }: StatProps) => (
   </div>
 );
 
-const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
+const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
 
 function OverTime({ host: { minutes: all, completeFrom } }: { host: Host }) {
   const minutes = all.slice(0, -1).filter(({ start }) => start >= (completeFrom ?? 0));
@@ -260,10 +260,10 @@ const columns: readonly Column<Running>[] = [
   },
   { head: "Since", className: "c-why", cell: (running) => <Sent {...running} /> },
   { head: "Attempt", className: "num p2 w-s", cell: ({ attempt }) => formatCount(attempt + 1) },
-  { head: "Queue", className: "p3", cell: ({ queueName = "" }) => <Visible text={queueName} /> },
+  { head: "Queue", className: "p3 w-where", cell: ({ queueName = "" }) => <Visible text={queueName} /> },
   {
-    head: "",
-    className: "c-act",
+    head: <span className="vh">Actions</span>,
+    className: "act w-actions",
     cell: ({ messageId, attempt, ending }) =>
       ending ? null : <EndAttempt id={messageId} attempt={attempt} />,
   },

@@ -2,7 +2,7 @@ import type { Response } from "../../api/client.ts";
 import { useNavigate } from "@tanstack/react-router";
 import { useRead } from "../../api/queries.ts";
 import type { StateName } from "../../parts/stateName.ts";
-import { Time } from "../../parts/basics.tsx";
+import { Time, useNow } from "../../parts/basics.tsx";
 import { PublishLink } from "../../parts/link.tsx";
 import { Loaded, Panel } from "../../parts/panel.tsx";
 import { Visible } from "../../parts/visible.tsx";
@@ -64,6 +64,9 @@ export const hostStates: Readonly<Record<Host["state"], { state: StateName; word
     unknown: { state: "pending", word: "No data", about: "No attempt has ended lately." },
   };
 
+/** How long something has lasted. */
+const Elapsed = ({ since }: { since: number }) => <span>{formatSpan(useNow() - since)}</span>;
+
 const columns: readonly Column<Host>[] = [
   {
     head: "State",
@@ -113,7 +116,7 @@ const columns: readonly Column<Host>[] = [
   {
     head: "Oldest",
     className: "num p2 w-s",
-    cell: ({ oldestStart }) => (oldestStart === undefined ? "" : <Time at={oldestStart} />),
+    cell: ({ oldestStart }) => (oldestStart === undefined ? "" : <Elapsed since={oldestStart} />),
   },
   { head: "Waiting", className: "num p3 w-s", cell: ({ waiting }) => formatCount(waiting) },
 ];

@@ -1,6 +1,6 @@
 import { useNavigate, useParams } from "@tanstack/react-router";
 import { ChevronRight, Trash2 } from "lucide-react";
-import { useEffect, useRef, useState } from "react";
+import { useState } from "react";
 import type { Response } from "../../api/client.ts";
 import { send } from "../../api/client.ts";
 import { useRead } from "../../api/queries.ts";
@@ -27,6 +27,8 @@ export function QueuePage() {
   const { name = "" } = useParams({ strict: false });
   const queue = useRead("GET /v2/queues/{name}", { params: { name } });
   const holding = useRead("GET /v2/queues/{name}/holders", { params: { name } });
+  // The numbers read it again. It is awaited here, so that nothing moves when it comes.
+  const forecast = useRead("GET /v2/queues/{name}/forecast", { params: { name } });
   const line = useRead("GET /v2/messages", { query: { queueName: name, count: 100 } });
   return (
     <Page
@@ -43,7 +45,7 @@ export function QueuePage() {
           <Loaded query={holding} what="The slots of the queue">
             {(held) => (
               <Loaded query={line} what="The messages of the queue">
-                {(found) => <QueueParts queue={data} line={found} holding={held} />}
+                {(found) => !forecast.isPending && <QueueParts queue={data} line={found} holding={held} />}
               </Loaded>
             )}
           </Loaded>
@@ -118,15 +120,16 @@ function QueueHead({ queue, line }: { queue: Queue; line: readonly Unfinished[] 
 }
 
 function QueueNumbers({ queue, used }: { queue: Queue; used: number }) {
-  const rate = useRate(queue.lag);
-  const drains = rate !== null && rate < 0 && queue.lag > 0 ? (queue.lag / -rate) * 60_000 : null;
+  const forecast = useRead("GET /v2/queues/{name}/forecast", { params: { name: queue.name } }).data;
+  const { emptyIn, faster } = forecast ?? {};
   const now = Date.now();
+  const isEmpty = queue.lag === 0;
   return (
     <section className="stats" aria-label="Numbers of the queue">
       <Stat
         name="Messages"
         value={formatCount(queue.lag)}
-        about={queue.lag === 0 ? "none" : "waiting, or in a slot"}
+        about={isEmpty ? "none" : "waiting, or in a slot"}
       />
       <Stat
         name="Slots"
@@ -135,21 +138,28 @@ function QueueNumbers({ queue, used }: { queue: Queue; used: number }) {
         about="in use"
       />
       <Stat
-        name="Change"
-        value={rate === null ? "…" : `${rate > 0 ? "+" : ""}${rate.toFixed(1)}`}
+        name="Sent"
+        value={forecast === undefined ? "…" : String(forecast.sentPerMinute ?? "many")}
         unit="per minute"
-        about="since this page was opened"
+        about={
+          forecast?.publishedPerMinute === undefined
+            ? "in the last minutes"
+            : `${forecast.publishedPerMinute} per minute published`
+        }
       />
       <Stat
         name="Empty at"
-        value={queue.lag === 0 ? "now" : drains === null ? "unknown" : formatClock(now + drains, now)}
-        about={
-          drains === null
-            ? queue.lag === 0
-              ? "it has no messages"
-              : "not shrinking"
-            : `in ${formatSpan(drains)}, at this rate`
-        }
+        value={isEmpty ? "now" : emptyIn === undefined ? "unknown" : formatClock(now + emptyIn, now)}
+        about={[
+          isEmpty
+            ? "it has no messages"
+            : emptyIn === undefined
+              ? forecast?.sentPerMinute === undefined
+                ? "too busy to be counted"
+                : "not shrinking"
+              : `in ${formatSpan(emptyIn)}, at this rate`,
+          ...(faster ? [`with parallelism ${faster.parallelism} in ${formatSpan(faster.emptyIn)}`] : []),
+        ].join("; ")}
       />
     </section>
   );
@@ -174,19 +184,6 @@ const Stat = ({
     <span className="d">{about}</span>
   </div>
 );
-
-/** Returns how fast a number changes, per minute, since the page was opened. Null until it can be known. */
-function useRate(value: number): number | null {
-  const first = useRef<{ value: number; at: number } | null>(null);
-  const [rate, setRate] = useState<number | null>(null);
-  useEffect(() => {
-    const now = Date.now();
-    first.current ??= { value, at: now };
-    const span = now - first.current.at;
-    if (span > 8_000) setRate(((value - first.current.value) / span) * 60_000);
-  }, [value]);
-  return rate;
-}
 
 const Slots = ({ holding, known }: { holding: Holding; known: readonly Unfinished[] }) => (
   <Panel title="Slots in use" sub="held until the message and its callbacks are finished">

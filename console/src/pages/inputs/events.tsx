@@ -1,13 +1,7 @@
-import { Bell } from "lucide-react";
-import { useState } from "react";
 import type { Response } from "../../api/client.ts";
-import { send } from "../../api/client.ts";
 import { useRead } from "../../api/queries.ts";
-import { useMay } from "../../api/session.ts";
-import { Button, Time } from "../../parts/basics.tsx";
+import { Time } from "../../parts/basics.tsx";
 import { TwoLines } from "../../parts/cells.tsx";
-import { AsCode } from "../../parts/codes.tsx";
-import { Field, FormDialog } from "../../parts/dialog.tsx";
 import { useFilters } from "../../parts/filters.tsx";
 import { PageLink } from "../../parts/link.tsx";
 import { ListPanel } from "../../parts/list.tsx";
@@ -17,7 +11,7 @@ import { Empty } from "../../parts/trouble.tsx";
 import { Visible } from "../../parts/visible.tsx";
 import { formatCount } from "../../parts/words.ts";
 import { Page } from "../../shell/shell.tsx";
-import { useToasts } from "../../shell/toasts.tsx";
+import { NotifyButton } from "./notify.tsx";
 
 type Event = Response<"GET /v2/waiters">["events"][number];
 
@@ -65,7 +59,7 @@ const columns: readonly Column<Event>[] = [
   },
   {
     head: "Oldest run",
-    className: "c-why w-why",
+    className: "c-why w-response",
     cell: ({ oldestRun }) =>
       oldestRun && (
         <TwoLines
@@ -95,52 +89,15 @@ const columns: readonly Column<Event>[] = [
   },
   {
     head: <span className="vh">Actions</span>,
-    className: "act w-tok",
+    className: "act w-act2",
     cell: (event) => <Notify event={event} />,
   },
 ];
 
 function Notify({ event: { eventId, oldestRun } }: { event: Event }) {
-  const may = useMay();
-  const [isOpen, setIsOpen] = useState(false);
-  if (!may.manage || oldestRun?.kind === "webhook") return null;
-  return (
+  return oldestRun?.kind === "webhook" ? null : (
     <span className="actions end">
-      <Button isSmall icon={Bell} onClick={() => setIsOpen(true)}>
-        Notify
-      </Button>
-      {isOpen && <NotifyForm eventId={eventId} close={() => setIsOpen(false)} />}
+      <NotifyButton eventId={eventId} />
     </span>
-  );
-}
-
-/** Sends an event to all runs that wait for it. */
-function NotifyForm({ eventId, close }: { eventId: string; close(): void }) {
-  const [body, setBody] = useState("");
-  const { say } = useToasts();
-  const notify = async (): Promise<void> => {
-    await send("POST /v2/notify/{eventId}", { params: { eventId }, body });
-    say(`Event ${eventId} is sent`);
-  };
-  return (
-    <FormDialog title={`Notify ${eventId}`} verb="Notify" close={close} act={notify}>
-      <p>All runs that wait for this event continue with this data.</p>
-      <Field name="Data" isOptional>
-        <textarea
-          className="input mono"
-          rows={4}
-          spellCheck={false}
-          value={body}
-          onChange={(event) => setBody(event.target.value)}
-        />
-      </Field>
-      <AsCode
-        of={{
-          method: "POST",
-          path: `/v2/notify/${encodeURIComponent(eventId)}`,
-          body: body === "" ? undefined : body,
-        }}
-      />
-    </FormDialog>
   );
 }

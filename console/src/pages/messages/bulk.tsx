@@ -1,33 +1,18 @@
-import { Bulk, OtherFilters } from "../../operations/jobs/bulk.tsx";
+import { Bulk, CannotSelect, toSelection } from "../../operations/jobs/bulk.tsx";
 import { useFilters } from "../../parts/filters.tsx";
 
-/** The filters by which messages can be cancelled. */
-const selecting = [
-  "label",
-  "queueName",
-  "flowControlKey",
-  "url",
-  "host",
-  "topicName",
-  "scheduleId",
-  "messageIds",
-  "callerIP",
-];
-const others = ["state", "gate", "workflowRunId"];
+type MessageBulkProps = { chosen: readonly string[]; close(): void };
 
-/** Cancels every message that the filters select. */
-export function MessageBulk({ close }: { close(): void }) {
+/** Cancels the chosen messages, or every message that the filters select. */
+export function MessageBulk({ chosen, close }: MessageBulkProps) {
   const { values } = useFilters();
-  if (others.some((name) => values[name] !== undefined))
-    return (
-      <OtherFilters names={others}>
-        Messages cannot be cancelled by state, gate or run. Remove these filters first.
-      </OtherFilters>
-    );
+  if (chosen.length === 0 && values["workflowRunId"] !== undefined)
+    return <CannotSelect>Messages of a run end with their run. Cancel the run instead.</CannotSelect>;
   return (
     <Bulk
       action="messages.cancel"
-      filter={Object.fromEntries(selecting.map((name) => [name, values[name]]))}
+      filter={chosen.length > 0 ? { messageIds: chosen } : toSelection(values)}
+      isChosen={chosen.length > 0}
       consequence="They are not sent again. Requests in flight may still arrive."
       isDangerous
       close={close}

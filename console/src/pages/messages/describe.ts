@@ -1,4 +1,4 @@
-import { formatCount, formatRelative, formatSpan } from "../../parts/words.ts";
+import { formatCount, formatDistance, formatSpan } from "../../parts/words.ts";
 import type { Wait } from "./states.ts";
 
 const of = ({ used, limit }: Wait): string =>
@@ -6,8 +6,9 @@ const of = ({ used, limit }: Wait): string =>
 
 /** Returns in a few words why a message waits. The text of the server says it exactly. */
 export function describeWait(wait: Wait, now: number): string {
-  const { reason, since, until, queue, key, host, endpoint, used, limit } = wait;
-  const when = until === undefined ? "" : ` ${formatRelative(until, now)}`;
+  const { reason, since, until, queue, key, host, endpoint, origin, used, limit } = wait;
+  // The date is in another column.
+  const when = until === undefined ? "" : ` ${formatDistance(until, now)}`;
   switch (reason) {
     case "not-due":
       return `Due${when}`;
@@ -31,6 +32,8 @@ export function describeWait(wait: Wait, now: number): string {
       return `${endpoint ?? "Its endpoint"} is at the account's limit${of(wait)}`;
     case "host":
       return `${host ?? "Its host"} is busy`;
+    case "puller":
+      return `Waits for a client that pulls from ${origin ?? "its origin"}`;
     case "server-held":
       return "All deliveries are paused by the operator";
     case "turn":
@@ -38,6 +41,10 @@ export function describeWait(wait: Wait, now: number): string {
     case "sending":
       if (wait.ending) return "An operator has ended this attempt; its connection is being closed";
       return since === undefined ? "Being sent" : `Being sent for ${formatSpan(now - since)}`;
+    case "acknowledging":
+      return since === undefined
+        ? "Held by its receiver"
+        : `Held by its receiver for ${formatSpan(now - since)}`;
     case "lease-over":
       return "Its node stopped; another node takes over";
   }

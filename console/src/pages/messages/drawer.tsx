@@ -11,7 +11,7 @@ import { Headers, Payload } from "../../parts/payload.tsx";
 import { Visible } from "../../parts/visible.tsx";
 import { State } from "../../parts/state.tsx";
 import { Failed, SkeletonRows } from "../../parts/trouble.tsx";
-import { formatSpan, splitUrl } from "../../parts/words.ts";
+import { formatSpan, shortId, splitUrl } from "../../parts/words.ts";
 import { focusAgain } from "../../parts/dialog.tsx";
 import { isTyping } from "../../shell/shortcuts.tsx";
 import { useToasts } from "../../shell/toasts.tsx";
@@ -204,7 +204,42 @@ function MessageParts({ message }: { message: Message }) {
   );
 }
 
-type SettingsProps = { message: Omit<Message, "waitingOn" | "outcomes" | "state" | "dueAt" | "attempts"> };
+const deduplicatedBy = { id: "By its id", content: "By its content", source: "By the call to its source" };
+
+/** How repeated messages are found, and which message they are answered with. */
+const Deduplicated = ({
+  of: { by, id, until, messageId },
+}: {
+  of: NonNullable<Message["deduplication"]>;
+}) => (
+  <>
+    {id === undefined ? (
+      deduplicatedBy[by]
+    ) : (
+      <code>
+        <Visible text={id} />
+      </code>
+    )}
+    {until !== undefined && (
+      <>
+        . A repeated message is dropped until <Time at={until} />
+      </>
+    )}
+    {messageId !== undefined && (
+      <>
+        . A repeated message is dropped for{" "}
+        <PageLink className="link" to="/messages" search={{ open: messageId }}>
+          {shortId(messageId)}
+        </PageLink>
+      </>
+    )}
+  </>
+);
+
+type SettingsProps = {
+  message: Omit<Message, "waitingOn" | "outcomes" | "state" | "dueAt" | "attempts" | "deduplication"> &
+    Partial<Pick<Message, "deduplication">>;
+};
 
 /** The settings of a message or of a dead letter. */
 export function Settings({ message }: SettingsProps) {
@@ -250,6 +285,8 @@ export function Settings({ message }: SettingsProps) {
         <Visible text={retryDelayExpression} />
       </code>,
     ]);
+  if (message.deduplication !== undefined)
+    rows.push(["Deduplication", <Deduplicated key="d" of={message.deduplication} />]);
   if (hideHeaders) rows.push(["Headers", "only those of the message"]);
   if (callback !== undefined) rows.push(["Callback", <Visible key="c" text={callback} />]);
   if (failureCallback !== undefined)

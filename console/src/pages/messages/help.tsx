@@ -1,5 +1,5 @@
 import { Play, RotateCw, Send, X } from "lucide-react";
-import { send } from "../../api/client.ts";
+import { send, Trouble } from "../../api/client.ts";
 import { useMay } from "../../api/session.ts";
 import { ConfirmButton } from "../../parts/actions.tsx";
 import { Button } from "../../parts/basics.tsx";
@@ -76,21 +76,33 @@ export function CancelMessage({ id }: { id: string }) {
   ) : null;
 }
 
+type SendNowProps = { id: string; wait: Wait | undefined; isPlain?: boolean };
+
 /** A button that sends a message at once, without waiting for its time. */
-export function SendNow({ id, wait }: { id: string; wait: Wait | undefined }) {
+export function SendNow({ id, wait, isPlain = false }: SendNowProps) {
   const may = useMay();
   const act = useDo();
   const sendNow = () => send("POST /v2/messages/{messageId}/send-now", { params: { messageId: id } });
   const helps = wait?.reason === "retry" || wait?.reason === "not-due";
   return may.manage && helps ? (
-    <Button isSmall kind="primary" icon={Send} onClick={() => void act(sendNow, "The message is sent now")}>
+    <Button
+      isSmall
+      {...(!isPlain && { kind: "primary" as const })}
+      icon={Send}
+      onClick={() => void act(sendNow, "The message is sent now")}
+    >
       Send now
     </Button>
   ) : null;
 }
 
-/** A button that ends an attempt in flight, after a question. The message is sent again. */
-export function EndAttempt({ id, attempt }: { id: string; attempt: number }) {
+type EndAttemptProps = { id: string; attempt: number; isHeld?: boolean };
+
+/**
+ * A button that ends an attempt in flight, after a question. The message is sent again. `isHeld`: its
+ * receiver holds the attempt.
+ */
+export function EndAttempt({ id, attempt, isHeld = false }: EndAttemptProps) {
   const end = () =>
     send("POST /v2/messages/{messageId}/end-attempt", { params: { messageId: id }, query: { attempt } });
   return (
@@ -102,11 +114,30 @@ export function EndAttempt({ id, attempt }: { id: string; attempt: number }) {
       act={end}
     >
       <p>
-        The connection closes, and the message is sent again after its retry delay. No retry is used up. The
-        destination may have received the message.
+        {isHeld
+          ? "The receiver can no longer report this attempt, and the message "
+          : "The connection closes, and the message "}
+        is sent again after its retry delay. No retry is used up. The destination may have received the
+        message.
       </p>
     </ConfirmButton>
   );
+}
+
+/** A button that retries a failed message, by the id of the message. */
+export function RetryMessage({ id }: { id: string }) {
+  const may = useMay();
+  const act = useDo();
+  const retry = async (): Promise<void> => {
+    const done = await send("POST /v2/dlq/retry", { query: { messageId: id } });
+    if ("responses" in done && done.responses.length === 0)
+      throw new Trouble(404, "The message has no dead letter any more");
+  };
+  return may.manage ? (
+    <Button isSmall icon={RotateCw} onClick={() => void act(retry, "The message is published again")}>
+      Retry
+    </Button>
+  ) : null;
 }
 
 /** A link to the dead letter of a failed message, and the button that retries it. */

@@ -6,12 +6,14 @@ import type { FilterField } from "../../parts/filters.tsx";
 import { FilterBar, useFilters } from "../../parts/filters.tsx";
 import { ListPanel } from "../../parts/list.tsx";
 import { PublishLink } from "../../parts/link.tsx";
+import { newestFirst, OrderSelect } from "../../parts/orderSelect.tsx";
 import { Loaded } from "../../parts/panel.tsx";
 import { State } from "../../parts/state.tsx";
 import { useSteady } from "../../parts/steady.ts";
 import type { Column } from "../../parts/table.tsx";
 import { Empty } from "../../parts/trouble.tsx";
 import { decodeBody, formatCount, formatMany, formatSpan } from "../../parts/words.ts";
+import { RetryMessage } from "./help.tsx";
 import type { LogRow } from "./logRows.ts";
 import { findResponse, groupByMessage, listAttempts, listEntries } from "./logRows.ts";
 import type { LogEntry } from "./states.ts";
@@ -73,6 +75,8 @@ export function LogList({ view }: { view: string }) {
           fallback="label"
           placeholder="Filter by label, URL or id"
         />
+        <span className="spring only-wide" />
+        <OrderSelect orders={newestFirst} />
       </div>
       <Loaded query={log} what="The log">
         {({ cursor }) => (
@@ -126,7 +130,16 @@ const messageColumn: Column<LogRow> = {
   ),
 };
 const responseOf = responseColumn<LogEntry>(({ state }) => state === "DELIVERED");
-const rowResponse: Column<LogRow> = { ...responseOf, cell: (row) => responseOf.cell(findResponse(row)) };
+const rowResponse: Column<LogRow> = {
+  head: responseOf.head,
+  className: "c-why w-why",
+  cell: (row) => (
+    <div className="why">
+      <div>{responseOf.cell(findResponse(row))}</div>
+      {row.newest.state === "FAILED" && <RetryMessage id={row.newest.messageId} />}
+    </div>
+  ),
+};
 const tookColumn: Column<LogRow> = {
   head: "Took",
   className: "num p2 w-s",

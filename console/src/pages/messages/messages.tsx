@@ -1,6 +1,5 @@
 import { useEffect, useState } from "react";
 import { useRead } from "../../api/queries.ts";
-import { useMay } from "../../api/session.ts";
 import { PageLink, PublishLink } from "../../parts/link.tsx";
 import type { FilterField } from "../../parts/filters.tsx";
 import { FilterBar, useFilters } from "../../parts/filters.tsx";
@@ -10,6 +9,7 @@ import type { Column } from "../../parts/table.tsx";
 import { Empty } from "../../parts/trouble.tsx";
 import { formatCount } from "../../parts/words.ts";
 import { Button, Time, useNow } from "../../parts/basics.tsx";
+import { ActButton, useChosen } from "../../parts/chosen.tsx";
 import { MessageCell, Shortened } from "../../parts/cells.tsx";
 import { describeWait } from "./describe.ts";
 import { Visible } from "../../parts/visible.tsx";
@@ -19,9 +19,12 @@ import { MessageBulk } from "./bulk.tsx";
 import { MessageDrawer } from "./drawer.tsx";
 import { LogList } from "./log.tsx";
 import type { Unfinished } from "./states.ts";
-import { stateWords } from "./states.ts";
-import { HelpFirst } from "./help.tsx";
+import { shapeOf, stateWords } from "./states.ts";
+import { HelpFirst, SendNow } from "./help.tsx";
+import type { Order } from "../../parts/orderSelect.tsx";
+import { oldestFirst, OrderSelect } from "../../parts/orderSelect.tsx";
 import { useSteady } from "../../parts/steady.ts";
+import { TabCount, tabsClass, useCounts } from "../../parts/tabCount.tsx";
 
 const views = [
   { view: undefined, name: "Unfinished" },
@@ -33,9 +36,16 @@ const views = [
 
 const states = ["pending", "retrying", "delivering", "held", "paused"] as const;
 
+/** The orders of the list. A message that waits at a gate has no due time. */
+const orders: readonly Order[] = [
+  ...oldestFirst,
+  { name: "Due next, waiting ones left out", sort: "due" },
+  { name: "Due last, waiting ones left out", sort: "due", order: "latestFirst" },
+];
+
 /** The filters that the list of unfinished messages and the bulk actions share. */
 export const messageFields: readonly FilterField[] = [
-  { name: "state", title: "State", options: states },
+  { name: "state", title: "State", options: [...states, "acknowledging"] },
   { name: "gate", title: "Held by", options: ["queue", "key", "endpoint", "account", "capacity"] },
   { name: "label", title: "Label" },
   { name: "queueName", title: "Queue" },
@@ -53,12 +63,14 @@ export const messageFields: readonly FilterField[] = [
 export function MessagesPage() {
   const { values, set } = useFilters();
   const { view, open } = values;
+  const counts = useCounts();
   return (
     <Page title="Messages">
-      <nav className="tabs" aria-label="State">
+      <nav className={tabsClass("tabs", counts)} aria-label="State">
         {views.map(({ view: one, name }) => (
           <PageLink key={name} to="/messages" search={{ view: one }}>
             {name}
+            {one === undefined && <TabCount of={counts.data?.unfinished} />}
           </PageLink>
         ))}
       </nav>
@@ -80,8 +92,8 @@ function UnfinishedList() {
   const { values, set } = useFilters();
   const { view: _view, open, back: _back, ...query } = values;
   const list = useRead("GET /v2/messages", { query: { count: 50, ...query } });
-  const may = useMay();
   const [isActing, setIsActing] = useState(false);
+  const chosen = useChosen(JSON.stringify(query));
   const { rows, newCount, showNew } = useSteady(
     list.data?.messages,
     ({ messageId }) => messageId,
@@ -96,13 +108,19 @@ function UnfinishedList() {
       <div className="toolbar">
         <FilterBar fields={messageFields} fallback="label" placeholder="Filter by label, URL or id" />
         <span className="spring only-wide" />
-        {may.manage && (
-          <Button isSmall aria-pressed={isActing} onClick={() => setIsActing(!isActing)}>
-            Act on all
-          </Button>
-        )}
+        <OrderSelect orders={orders} />
+        <ActButton chosen={chosen} isActing={isActing} setActing={setIsActing} />
       </div>
-      {isActing && <MessageBulk close={() => setIsActing(false)} />}
+      {isActing && (
+        <MessageBulk
+          key={chosen.ids.join(" ")}
+          chosen={chosen.ids}
+          close={() => {
+            setIsActing(false);
+            chosen.clear();
+          }}
+        />
+      )}
       <Loaded query={list} what="The messages">
         {({ cursor }) => (
           <ListPanel
@@ -116,6 +134,7 @@ function UnfinishedList() {
             cursor={cursor}
             newCount={newCount}
             showNew={showNew}
+            choice={chosen.choice}
             empty={
               <NothingHere
                 hasFilter={hasFilter}
@@ -129,11 +148,12 @@ function UnfinishedList() {
   );
 }
 
-/** One button for each state. */
+/** One button for each state, with the number of all messages that have it. */
 function StateTabs() {
   const { values, set } = useFilters();
+  const counts = useCounts();
   return (
-    <div className="seg" role="group" aria-label="Only one state">
+    <div className={tabsClass("seg", counts)} role="group" aria-label="Only one state">
       <button
         type="button"
         aria-pressed={values["state"] === undefined}
@@ -148,7 +168,7 @@ function StateTabs() {
           aria-pressed={values["state"] === state}
           onClick={() => set({ state })}
         >
-          {stateWords[state]}
+          {stateWords[state]} <TabCount of={counts.data?.states[state]} />
         </button>
       ))}
     </div>
@@ -168,7 +188,7 @@ const ListFoot = ({ shown, total, more }: FootProps) => (
         <kbd>j</kbd>
         <kbd>k</kbd>
       </span>{" "}
-      to move, <kbd>Enter</kbd> to open
+      to move, <kbd>Enter</kbd> to open, <kbd>x</kbd> to choose
     </span>
   </>
 );
@@ -200,7 +220,7 @@ const columns: readonly Column<Unfinished>[] = [
   {
     head: "State",
     className: "c-state w-state",
-    cell: ({ state }) => <State state={state} word={stateWords[state]} />,
+    cell: ({ state }) => <State state={shapeOf(state)} word={stateWords[state]} />,
   },
   { head: "Message", className: "c-what", cell: (row) => <WhatCell row={row} /> },
   { head: "Why it waits", className: "c-why w-why", cell: (row) => <WhyCell row={row} /> },
@@ -269,6 +289,7 @@ function WhyCell({ row }: { row: Unfinished }) {
         </div>
       </div>
       <HelpFirst id={row.messageId} wait={waitingOn} isSmall />
+      <SendNow id={row.messageId} wait={waitingOn} isPlain />
     </div>
   );
 }

@@ -8,11 +8,18 @@ export type LogEntry = Routes["GET /v2/logs"]["response"]["events"][number];
 /** The reason why a message waits. */
 export type Wait = NonNullable<Routes["GET /v2/messages/{messageId}"]["response"]["waitingOn"]>[number];
 
+/**
+ * Returns the shape of the state of an unfinished message. A message that its receiver holds is in flight.
+ */
+export const shapeOf = (state: Unfinished["state"]): StateName =>
+  state === "acknowledging" ? "delivering" : state;
+
 /** The word of each state of an unfinished message. */
 export const stateWords: Record<Unfinished["state"], string> = {
   pending: "Not due",
   retrying: "Retrying",
   delivering: "Delivering",
+  acknowledging: "Acknowledging",
   held: "Held",
   paused: "Paused",
 };
@@ -21,6 +28,7 @@ export const stateWords: Record<Unfinished["state"], string> = {
 export const logStates: Record<LogEntry["state"], { state: StateName; word: string }> = {
   CREATED: { state: "pending", word: "Created" },
   ACTIVE: { state: "delivering", word: "Delivering" },
+  ACKNOWLEDGING: { state: "delivering", word: "Acknowledging" },
   RETRY: { state: "retrying", word: "Retrying" },
   ERROR: { state: "failed", word: "Error" },
   DELIVERED: { state: "delivered", word: "Delivered" },
@@ -43,9 +51,11 @@ export const gateOf: Record<Wait["reason"], "time" | "queue" | "key" | "endpoint
     "account-endpoint": "endpoint",
     account: "account",
     host: "capacity",
+    puller: "capacity",
     "server-held": "capacity",
     turn: "capacity",
     sending: "capacity",
+    acknowledging: "capacity",
     "lease-over": "capacity",
   };
 
@@ -55,6 +65,7 @@ export function stateOfWait(reason: Wait["reason"] | undefined): { state: StateN
   if (reason === "not-due" || reason === "due") return { state: "pending", word: "Not due" };
   if (reason === "retry") return { state: "retrying", word: "Retrying" };
   if (reason === "sending" || reason === "lease-over") return { state: "delivering", word: "Delivering" };
+  if (reason === "acknowledging") return { state: "delivering", word: "Acknowledging" };
   if (reason.endsWith("-paused")) return { state: "paused", word: "Paused" };
   return { state: "held", word: "Held" };
 }

@@ -25,15 +25,15 @@ export function WhyItWaits({ id, url, waits }: { id: string; url: string; waits:
   if (!first) return null;
   return (
     <section>
-      <h2>{first.reason === "sending" ? "In flight" : "Why it waits"}</h2>
+      <h2>{isRunning(first) ? "In flight" : "Why it waits"}</h2>
       {waits.map((wait) => (
         <Reason key={wait.reason} wait={wait} />
       ))}
       <Gates first={first} waits={waits} />
       <div className="actions">
         <HelpFirst id={id} wait={first} />
-        {first.reason === "sending" && first.attempt !== undefined && first.ending !== true && (
-          <EndAttempt id={id} attempt={first.attempt} />
+        {isRunning(first) && first.attempt !== undefined && first.ending !== true && (
+          <EndAttempt id={id} attempt={first.attempt} isHeld={first.reason === "acknowledging"} />
         )}
         {first.reason === "sending" && host !== "" && (
           <PageLink className="btn sm" to={`/hosts/${encodeURIComponent(host)}`}>
@@ -44,6 +44,8 @@ export function WhyItWaits({ id, url, waits }: { id: string; url: string; waits:
     </section>
   );
 }
+
+const isRunning = ({ reason }: Wait): boolean => reason === "sending" || reason === "acknowledging";
 
 function Reason({ wait }: { wait: Wait }) {
   const { reason, behind = [], position, more, error } = wait;

@@ -1,22 +1,29 @@
 import { useParams } from "@tanstack/react-router";
-import { ChevronRight, Play, RotateCw, TriangleAlert, X } from "lucide-react";
+import { ChevronRight, Play, RotateCw, X } from "lucide-react";
 import { useState } from "react";
 import { send } from "../../api/client.ts";
 import { pace, useRead } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import { Button, Icon, Time, useNow } from "../../parts/basics.tsx";
+import { useFilters } from "../../parts/filters.tsx";
 import { PageLink } from "../../parts/link.tsx";
 import { Loaded, Panel } from "../../parts/panel.tsx";
 import { Payload } from "../../parts/payload.tsx";
 import { Visible } from "../../parts/visible.tsx";
 import { State } from "../../parts/state.tsx";
-import { Empty } from "../../parts/trouble.tsx";
-import { formatMany, formatSpan } from "../../parts/words.ts";
+import { Empty, SkeletonRows } from "../../parts/trouble.tsx";
+import { formatCount, formatSpan } from "../../parts/words.ts";
 import { Page } from "../../shell/shell.tsx";
 import { useDo } from "../../shell/toasts.tsx";
+import { CompareRun } from "./compare.tsx";
+import { Failure } from "./failure.tsx";
+import { RunLog } from "./runLog.tsx";
+import { RunPayload } from "./runPayload.tsx";
 import type { Run } from "./shapes.ts";
-import { describeError, listSteps, runStates, spanOf } from "./shapes.ts";
-import { showOpenStep, Timeline } from "./timeline.tsx";
+import { listSteps, runStates, spanOf } from "./shapes.ts";
+import { Timeline } from "./timeline.tsx";
+import type { RunStatus } from "./waits.tsx";
+import { RunWaits } from "./waits.tsx";
 
 /** One run: its state, its failed step, and its timeline. */
 export function RunPage() {
@@ -29,6 +36,12 @@ export function RunPage() {
   );
   const run = found.data?.runs[0];
   const ended = run !== undefined && run.workflowState !== "RUN_STARTED";
+  const isActive = run !== undefined && !ended;
+  const status = useRead(
+    "GET /v2/workflows/runs/{workflowRunId}/status",
+    { params: { workflowRunId: id } },
+    { every: pace.run, enabled: isActive, keep: false },
+  );
   if (ended !== isEnded) setIsEnded(ended);
   return (
     <Page
@@ -43,8 +56,12 @@ export function RunPage() {
     >
       <Loaded query={found} what={`Run ${id}`}>
         {() =>
-          run ? (
-            <RunParts run={run} />
+          isActive && status.isPending ? (
+            <div aria-busy="true">
+              <SkeletonRows />
+            </div>
+          ) : run ? (
+            <RunParts run={run} status={status.data} />
           ) : (
             <Panel>
               <Empty title="Run not found">
@@ -58,38 +75,70 @@ export function RunPage() {
   );
 }
 
-function RunParts({ run }: { run: Run }) {
+const views = [
+  { view: undefined, name: "Steps" },
+  { view: "log", name: "Log" },
+  { view: "payload", name: "Payload" },
+  { view: "compare", name: "Compare" },
+] as const;
+
+function RunParts({ run, status }: { run: Run; status: RunStatus | undefined }) {
   const [isTrue, setIsTrue] = useState(false);
+  const { values } = useFilters();
   const ticking = useNow();
   const now = run.workflowRunCompletedAt ?? ticking;
+  const { view } = values;
+  const isSteps = !views.some((one) => one.view !== undefined && one.view === view);
+  const path = `/runs/${encodeURIComponent(run.workflowRunId)}`;
   return (
     <>
       <RunHead run={run} now={now} />
-      <Failure run={run} />
+      {run.workflowState === "RUN_FAILED" && <Failure run={run} />}
+      {status && run.workflowState === "RUN_STARTED" && <RunWaits status={status} />}
       <div className="toolbar">
-        <h2>Timeline</h2>
+        <nav className="tabs plain" aria-label="View">
+          {views.map((one) => (
+            <PageLink key={one.name} to={path} search={{ view: one.view }}>
+              {one.name}
+              {one.view === undefined && <span className="n">{formatCount(listSteps(run).length)}</span>}
+            </PageLink>
+          ))}
+        </nav>
         <span className="spring" />
-        <label className="choice">
-          <input className="check" type="checkbox" checked={!isTrue} onChange={() => setIsTrue(!isTrue)} />
-          Collapse idle time
-        </label>
+        {isSteps && (
+          <label className="choice">
+            <input className="check" type="checkbox" checked={!isTrue} onChange={() => setIsTrue(!isTrue)} />
+            Collapse idle time
+          </label>
+        )}
       </div>
-      <Timeline key={`${run.workflowRunId} ${run.workflowState}`} run={run} isTrue={isTrue} now={now} />
-      {run.workflowRunResponse !== undefined && (
-        <Panel title="Result">
-          <div className="body">
-            <Payload
-              text={run.workflowRunResponse}
-              base64={run.workflowRunResponseBase64}
-              label="Result of the run"
-              isCut={run.truncated}
-            />
-          </div>
-        </Panel>
+      {isSteps && (
+        <>
+          <Timeline key={`${run.workflowRunId} ${run.workflowState}`} run={run} isTrue={isTrue} now={now} />
+          <Outcome run={run} />
+        </>
       )}
+      {view === "log" && <RunLog run={run} />}
+      {view === "payload" && <RunPayload run={run} />}
+      {view === "compare" && <CompareRun run={run} />}
     </>
   );
 }
+
+/** The result of a run that succeeded. */
+const Outcome = ({ run }: { run: Run }) =>
+  run.workflowRunResponse === undefined && run.workflowRunResponseBase64 === undefined ? null : (
+    <Panel title="Result">
+      <div className="body">
+        <Payload
+          text={run.workflowRunResponse}
+          base64={run.workflowRunResponseBase64}
+          label="Result of the run"
+          isCut={run.truncated}
+        />
+      </div>
+    </Panel>
+  );
 
 function RunHead({ run, now }: { run: Run; now: number }) {
   const steps = listSteps(run);
@@ -190,38 +239,5 @@ function RunActions({ run }: { run: Run }) {
         Resume
       </Button>
     </>
-  );
-}
-
-function Failure({ run }: { run: Run }) {
-  if (run.workflowState !== "RUN_FAILED") return null;
-  const failed = listSteps(run).find(({ state }) => state === "STEP_FAILED");
-  const last = failed?.errors?.at(-1);
-  return (
-    <section className="callout bad" role="status">
-      <Icon of={TriangleAlert} />
-      <div>
-        <h2>
-          <Visible
-            text={
-              failed
-                ? `“${failed.stepName}” failed after ${formatMany(failed.errors?.length || 1, "attempt")}`
-                : "The run failed"
-            }
-          />
-        </h2>
-        <p>
-          <Visible text={(describeError(last) || "The failed step below has the details.").slice(0, 400)} />
-        </p>
-        <p>Resume sends this step again, in a new run. Finished steps keep their results.</p>
-      </div>
-      {failed && (
-        <div className="actions">
-          <Button isSmall onClick={showOpenStep}>
-            Show step
-          </Button>
-        </div>
-      )}
-    </section>
   );
 }

@@ -1,33 +1,40 @@
 import { useNavigate } from "@tanstack/react-router";
+import { Play } from "lucide-react";
 import { useState } from "react";
-import type { Response } from "../../api/client.ts";
+import { send } from "../../api/client.ts";
 import { useRead } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import { Button, Time, useNow } from "../../parts/basics.tsx";
-import { Bulk, OtherFilters } from "../../operations/jobs/bulk.tsx";
+import { Bulk, CannotSelect, toSelection } from "../../operations/jobs/bulk.tsx";
 import { Shortened } from "../../parts/cells.tsx";
 import type { FilterField } from "../../parts/filters.tsx";
 import { FilterBar, useFilters } from "../../parts/filters.tsx";
 import { ListPanel } from "../../parts/list.tsx";
 import { PageLink, PublishLink } from "../../parts/link.tsx";
+import { newestFirst, OrderSelect } from "../../parts/orderSelect.tsx";
 import { Loaded } from "../../parts/panel.tsx";
 import { State } from "../../parts/state.tsx";
 import { useSteady } from "../../parts/steady.ts";
+import { ActButton, useChosen } from "../../parts/chosen.tsx";
+import { TabCount, tabsClass, useCounts } from "../../parts/tabCount.tsx";
 import type { Column } from "../../parts/table.tsx";
 import { Empty } from "../../parts/trouble.tsx";
-import { formatCount, formatMany, formatSpan, splitUrl } from "../../parts/words.ts";
+import { formatMany, formatSpan, splitUrl } from "../../parts/words.ts";
 import { Page } from "../../shell/shell.tsx";
+import { useDo } from "../../shell/toasts.tsx";
+import { NotifyButton } from "../inputs/notify.tsx";
+import type { ListedRun } from "./listedRun.ts";
+import { describeRunWait } from "./listedRun.ts";
 import { runStates, spanOf } from "./shapes.ts";
+import { Squares } from "./squares.tsx";
 import { Visible } from "../../parts/visible.tsx";
-
-type ListedRun = Response<"GET /v2/workflows/runs">["runs"][number];
 
 const views = [
   { state: undefined, name: "All" },
   { state: "RUN_STARTED", name: "Running" },
   { state: "RUN_SUCCESS", name: "Success" },
   { state: "RUN_FAILED", name: "Failed" },
-  { state: "RUN_CANCELED", name: "Canceled" },
+  { state: "RUN_CANCELED", name: "Cancelled" },
 ] as const;
 
 const fields: readonly FilterField[] = [
@@ -43,30 +50,43 @@ const fields: readonly FilterField[] = [
 export function RunsPage() {
   const { values } = useFilters();
   const { back: _back, ...query } = values;
-  const runs = useRead("GET /v2/workflows/runs", { query: { count: 50, ...query } });
-  const may = useMay();
+  const runs = useRead("GET /v2/workflows/runs", { query: { count: 50, progress: "true", ...query } });
+  const counts = useCounts();
   const [isActing, setIsActing] = useState(false);
+  const chosen = useChosen(JSON.stringify(query));
   const navigate = useNavigate();
   const { rows, newCount, showNew } = useSteady(runs.data?.runs, keyOf, JSON.stringify(query));
   return (
     <Page title="Runs">
-      <nav className="tabs" aria-label="State">
+      <nav className={tabsClass("tabs", counts)} aria-label="State">
         {views.map(({ state, name }) => (
           <PageLink key={name} to="/runs" search={{ state }}>
             {name}
+            {state === "RUN_STARTED" && <TabCount of={counts.data?.runs.active} />}
+            {state === "RUN_FAILED" && <TabCount of={counts.data?.runs.failed} />}
           </PageLink>
         ))}
       </nav>
       <div className="toolbar">
         <FilterBar fields={fields} fallback="workflowRunId" placeholder="Filter by id or workflow" />
         <span className="spring only-wide" />
-        {may.manage && (
-          <Button isSmall aria-pressed={isActing} onClick={() => setIsActing(!isActing)}>
-            Act on all
-          </Button>
-        )}
+        <OrderSelect orders={newestFirst} />
+        <ActButton chosen={chosen} isActing={isActing} setActing={setIsActing} />
       </div>
-      {isActing && <CancelRuns close={() => setIsActing(false)} />}
+      {isActing && (
+        <CancelRuns
+          key={chosen.ids.join(" ")}
+          chosen={[
+            ...new Set(
+              rows.filter((row) => chosen.ids.includes(keyOf(row))).map(({ workflowRunId }) => workflowRunId),
+            ),
+          ]}
+          close={() => {
+            setIsActing(false);
+            chosen.clear();
+          }}
+        />
+      )}
       <Loaded query={runs} what="The runs">
         {({ cursor }) => (
           <ListPanel
@@ -79,6 +99,7 @@ export function RunsPage() {
             cursor={cursor}
             newCount={newCount}
             showNew={showNew}
+            choice={chosen.choice}
             empty={
               <Empty title="No runs" actions={<PublishLink text="Start a run" kind="run" />}>
                 <p>A run starts if its workflow is triggered, here or by POST /v2/trigger/ with its URL.</p>
@@ -91,26 +112,21 @@ export function RunsPage() {
   );
 }
 
-/** The filters by which runs can be cancelled. */
-const selecting = ["workflowUrl", "label", "host", "flowControlKey"];
-
-function CancelRuns({ close }: { close(): void }) {
+function CancelRuns({ chosen, close }: { chosen: readonly string[]; close(): void }) {
   const { values } = useFilters();
-  const { workflowRunId } = values;
-  const isOther = values["messageId"] !== undefined || (values["state"] ?? "RUN_STARTED") !== "RUN_STARTED";
-  if (isOther)
-    return (
-      <OtherFilters names={["messageId", "state"]}>
-        Only active runs can be cancelled, and not by message. Remove these filters first.
-      </OtherFilters>
-    );
+  const { workflowRunId, state = "RUN_STARTED", ...others } = toSelection(values);
+  const isChosen = chosen.length > 0;
+  if (!isChosen && (others["messageId"] !== undefined || state !== "RUN_STARTED"))
+    return <CannotSelect>Only active runs can be cancelled, and not by message.</CannotSelect>;
   return (
     <Bulk
       action="runs.cancel"
-      filter={{
-        ...Object.fromEntries(selecting.map((name) => [name, values[name]])),
-        ...(workflowRunId !== undefined && { workflowRunIds: [workflowRunId] }),
-      }}
+      filter={
+        isChosen
+          ? { workflowRunIds: chosen }
+          : { ...others, ...(workflowRunId !== undefined && { workflowRunIds: [workflowRunId] }) }
+      }
+      isChosen={isChosen}
       consequence="Steps in flight may still arrive. Ended runs do not change."
       isDangerous
       close={close}
@@ -130,7 +146,7 @@ const columns: readonly Column<ListedRun>[] = [
   {
     head: "Run",
     className: "c-what w-run",
-    cell: ({ workflowRunId, workflowUrl }) => (
+    cell: ({ workflowRunId, workflowUrl, label }) => (
       <>
         <div className="l1">
           <span className="t host" title={workflowRunId}>
@@ -139,45 +155,64 @@ const columns: readonly Column<ListedRun>[] = [
         </div>
         <div className="l2">
           <Shortened text={splitUrl(workflowUrl).path || workflowUrl} />
+          {label !== undefined && <Shortened text={label} />}
         </div>
       </>
     ),
   },
-  {
-    head: "Entries",
-    className: "num p2 w-s",
-    cell: ({ historyEntries }) => formatCount(historyEntries),
-  },
-  {
-    head: "Waits for, or error",
-    className: "c-why",
-    cell: ({ error, waitingSteps = 0 }) => (
-      <div className="l1">
-        <Shortened
-          text={error ?? (waitingSteps > 0 ? formatMany(waitingSteps, "step waits", "steps wait") : "")}
-        />
-      </div>
-    ),
-  },
-  {
-    head: "Label",
-    className: "p3 w-s",
-    cell: ({ label }) =>
-      label !== undefined && (
-        <span className="chip">
-          <Visible text={label} />
-        </span>
-      ),
-  },
+  { head: "Steps", className: "p3 w-steps", cell: (run) => <Squares run={run} /> },
+  { head: "Waits for, or error", className: "c-why", cell: (run) => <WhyCell run={run} /> },
   {
     head: "Started",
-    className: "num time p2 w-m",
+    className: "num time p3 w-m",
     cell: ({ workflowRunCreatedAt }) => <Time at={workflowRunCreatedAt} />,
   },
-  { head: "Duration", className: "num c-when w-m", cell: (run) => <Duration run={run} /> },
+  { head: "Duration", className: "num c-when w-s", cell: (run) => <Duration run={run} /> },
 ];
 
 function Duration({ run }: { run: ListedRun }) {
   const now = useNow();
   return formatSpan(spanOf(run, now));
+}
+
+/** The reason why a run waits with the button that helps, or its error. */
+function WhyCell({ run }: { run: ListedRun }) {
+  const now = useNow();
+  const { error, waitingSteps = 0, progress } = run;
+  const wait = describeRunWait(run, now);
+  const eventId = progress?.waitingOn?.reason === "event" ? progress.waitingOn.eventId : undefined;
+  const rest = waitingSteps > 1 ? `, and ${formatMany(waitingSteps - 1, "other step")}` : "";
+  return (
+    <div className="why">
+      <div>
+        <div className="l1">
+          {wait ? (
+            <span className="t">
+              {wait.text}{" "}
+              <b>
+                <Visible text={wait.name} />
+              </b>
+              {rest}
+            </span>
+          ) : (
+            <Shortened text={error} />
+          )}
+        </div>
+        {wait && <div className="l2">{wait.when}</div>}
+      </div>
+      {eventId !== undefined && <NotifyButton eventId={eventId} />}
+      {run.dlqId !== undefined && <ResumeButton dlqId={run.dlqId} />}
+    </div>
+  );
+}
+
+function ResumeButton({ dlqId }: { dlqId: string }) {
+  const may = useMay();
+  const act = useDo();
+  const resume = () => send("POST /v2/workflows/dlq/resume/{dlqId}", { params: { dlqId } });
+  return may.manage ? (
+    <Button isSmall icon={Play} onClick={() => void act(resume, "The run is resumed from the failed step")}>
+      Resume
+    </Button>
+  ) : null;
 }

@@ -6,7 +6,7 @@ type Group = Run["steps"][number];
 type KnownStep = Extract<Group["steps"][number], { stepType: string }>;
 /** A step. The next call to the endpoint, whose step is not known yet, has the type "Next". */
 export type Step = Pick<KnownStep, "stepName" | "stepType" | "state" | "createdAt" | "errors"> &
-  Partial<Pick<KnownStep, "endedAt" | "stepId" | "messageId" | "out" | "outBase64">>;
+  Partial<KnownStep>;
 /** Steps that run at the same time, or one step. */
 export type StepGroup = { isParallel: boolean; steps: readonly Step[] };
 
@@ -15,7 +15,7 @@ export const runStates: Record<Run["workflowState"], { state: StateName; word: s
   RUN_STARTED: { state: "delivering", word: "Running" },
   RUN_SUCCESS: { state: "delivered", word: "Success" },
   RUN_FAILED: { state: "failed", word: "Failed" },
-  RUN_CANCELED: { state: "cancelled", word: "Canceled" },
+  RUN_CANCELED: { state: "cancelled", word: "Cancelled" },
 };
 
 /** The state and the word of each state of a step. */
@@ -24,7 +24,7 @@ export const stepStates: Record<Step["state"], { state: StateName; word: string 
   STEP_SUCCESS: { state: "delivered", word: "Success" },
   STEP_RETRY: { state: "retrying", word: "Retry" },
   STEP_FAILED: { state: "failed", word: "Failed" },
-  STEP_CANCELED: { state: "cancelled", word: "Canceled" },
+  STEP_CANCELED: { state: "cancelled", word: "Cancelled" },
 };
 
 /** Returns the steps of a run in groups, in their order. */
@@ -36,8 +36,8 @@ export function listGroups(run: Run): StepGroup[] {
         latest = Math.max(latest, step.createdAt);
         return step;
       }
-      const { stepName = "next step", state, messageId, errors } = step;
-      return { stepName, stepType: "Next", state, createdAt: latest, messageId, ...(errors && { errors }) };
+      const { stepName = "next step", ...rest } = step;
+      return { ...rest, stepName, stepType: "Next", createdAt: latest };
     });
     return { isParallel: type === "parallel", steps: known };
   });

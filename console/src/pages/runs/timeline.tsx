@@ -32,6 +32,7 @@ export function Timeline({ run, isTrue, now }: { run: Run; isTrue: boolean; now:
   const toggle = useCallback((index: number) => setOpen((known) => (known === index ? null : index)), []);
   const unfold = useCallback((index: number) => setOpened((known) => new Set([...known, index])), []);
   useNextFailure(rows, open, setOpen);
+  useFailureInView();
   const openAt = lines.findIndex((line) => line.kind === "row" && line.row.index === open);
   const openRow = open === null ? undefined : rows[open];
   const draw = (line: Line | undefined) =>
@@ -50,17 +51,34 @@ export function Timeline({ run, isTrue, now }: { run: Run; isTrue: boolean; now:
   const split = openAt < 0 ? lines.length : openAt + 1;
   return (
     <section className="panel tl" aria-label="Timeline">
+      <Gaps scale={scale} />
       <Axis scale={scale} now={now} />
       <VirtualRows count={split}>{(at) => draw(lines[at])}</VirtualRows>
-      {openAt >= 0 && openRow && <StepDetail step={openRow.step} />}
+      {openAt >= 0 && openRow && <StepDetail run={run} step={openRow.step} />}
       <VirtualRows count={lines.length - split}>{(at) => draw(lines[split + at])}</VirtualRows>
     </section>
   );
 }
 
-/** Scrolls to the details of the open step. While no other step was opened, that is the failed one. */
+/**
+ * Scrolls to the details of the open step, which are drawn even if its row is not. While no other step was
+ * opened, that is the failed one.
+ */
 export const showOpenStep = (): void =>
-  document.querySelector(".tl-detail")?.scrollIntoView({ block: "center" });
+  document.querySelector(".tl-detail")?.scrollIntoView({ block: "start" });
+
+/** Scrolls to the failed step when the page opens, if its details begin far below. */
+function useFailureInView(): void {
+  useEffect(() => {
+    const show = (): void => {
+      const top = document.querySelector(".tl-detail")?.getBoundingClientRect().top ?? 0;
+      if (top > innerHeight * 0.6) showOpenStep();
+    };
+    // The rows have their places only after they were measured.
+    const frame = requestAnimationFrame(() => requestAnimationFrame(show));
+    return () => cancelAnimationFrame(frame);
+  }, []);
+}
 
 /** Opens the next failed step by the key `f`. */
 function useNextFailure(rows: readonly Row[], open: number | null, setOpen: (index: number) => void): void {
@@ -186,34 +204,71 @@ function FoldRow({ fold: { rows, from, to }, scale, unfold }: FoldRowProps) {
 }
 
 function Lane({ row: { step, from, to, isIdle }, scale }: { row: Row; scale: Scale }) {
-  const x = scale.toX(from);
-  const width = Math.max(0.4, scale.toX(to) - x);
-  const kind =
-    step.state === "STEP_FAILED"
-      ? "fail"
-      : /call/i.test(step.stepType)
-        ? "call"
-        : /invoke/i.test(step.stepType)
-          ? "invoke"
-          : "run";
+  const x = Math.min(99.4, scale.toX(from));
+  const end = Math.max(x + 0.4, scale.toX(to));
+  const errors = (step.errors ?? []).map(({ time }) => Math.min(99.4, scale.toX(time)));
   return (
     <svg className="lane" aria-hidden="true">
       {isIdle ? (
-        <rect className="idle" x={`${x}%`} y="12" width={`${width}%`} height="10" rx="2" />
+        <>
+          <line className="idle" x1={`${x}%`} x2={`${end}%`} y1="17" y2="17" />
+          <IdleText step={step} span={to - from} x={x} end={end} />
+        </>
       ) : (
-        <rect className={kind} x={`${Math.min(99.4, x)}%`} y="12" width={`${width}%`} height="10" rx="2" />
+        <rect className={kindOf(step)} x={`${x}%`} y="12" width={`${end - x}%`} height="10" rx="2" />
       )}
-      {(step.errors ?? []).map(({ time }, at) => (
-        <rect
-          key={at}
-          className="fail"
-          x={`${Math.min(99.4, scale.toX(time))}%`}
-          y="12"
-          width="0.6%"
-          height="10"
-          rx="1"
-        />
+      {errors.slice(1).map((at, before) => (
+        <line key={at} className="back" x1={`${errors[before] ?? at}%`} x2={`${at}%`} y1="17" y2="17" />
+      ))}
+      {errors.map((at, index) => (
+        <rect key={index} className="fail" x={`${at}%`} y="12" width="0.6%" height="10" rx="1" />
       ))}
     </svg>
   );
 }
+
+/** Returns the kind of a bar. Waits have a line instead. */
+const kindOf = ({ state, stepType }: Row["step"]): string =>
+  state === "STEP_FAILED"
+    ? "fail"
+    : /call/i.test(stepType)
+      ? "call"
+      : /invoke/i.test(stepType)
+        ? "invoke"
+        : "run";
+
+type IdleTextProps = { step: Row["step"]; span: number; x: number; end: number };
+
+/** How long a step slept or waited, beside its line. */
+function IdleText({ step, span, x, end }: IdleTextProps) {
+  const isSleep = /sleep/i.test(step.stepType);
+  const isOver = step.state === "STEP_SUCCESS";
+  const verb = isSleep ? (isOver ? "slept" : "sleeping for") : isOver ? "waited" : "waiting for";
+  const ended = step.waitTimeout === true ? ", timeout" : "";
+  const text = `${verb} ${formatSpan(span)}${ended}`;
+  return end < 70 ? (
+    <text x={`${end + 0.8}%`} y="21">
+      {text}
+    </text>
+  ) : (
+    <text className="endt" x={`${x - 0.8}%`} y="21">
+      {text}
+    </text>
+  );
+}
+
+/** The cuts of the axis, behind the rows. */
+const Gaps = ({ scale }: { scale: Scale }) => (
+  <div className="tl-gaps" aria-hidden="true">
+    <svg>
+      <defs>
+        <pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
+          <path className="hatch-line" d="M0 0v6" />
+        </pattern>
+      </defs>
+      {scale.cuts.map(({ x, width }) => (
+        <rect key={x} fill="url(#hatch)" x={`${x}%`} width={`${width}%`} height="100%" />
+      ))}
+    </svg>
+  </div>
+);

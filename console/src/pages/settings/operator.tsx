@@ -1,6 +1,6 @@
 import { Play } from "lucide-react";
 import { send } from "../../api/client.ts";
-import { useRead } from "../../api/queries.ts";
+import { pace, useRead } from "../../api/queries.ts";
 import { useSession } from "../../api/session.ts";
 import { useFilters } from "../../parts/filters.tsx";
 import { Button } from "../../parts/basics.tsx";
@@ -11,7 +11,9 @@ import { formatCount } from "../../parts/words.ts";
 import { Page } from "../../shell/shell.tsx";
 import { useDo } from "../../shell/toasts.tsx";
 import { AlertPanels } from "../../operations/alerts/alerts.tsx";
+import { OperatorLogin } from "../../shell/account.tsx";
 import { Accounts, accountsQuery } from "./accounts.tsx";
+import { BusyAccounts } from "./busyAccounts.tsx";
 import { Nodes } from "./nodes.tsx";
 
 /** The server and its accounts, for the operator. */
@@ -23,8 +25,8 @@ export function OperatorPage() {
         <Parts />
       ) : (
         <Panel>
-          <Empty title="Only for the operator">
-            <p>Log out, and log in with the operator’s password.</p>
+          <Empty title="Only for the operator" actions={session.hasOperator && <OperatorLogin />}>
+            <p>Only the operator’s password opens this page.</p>
           </Empty>
         </Panel>
       )}
@@ -36,13 +38,15 @@ export function OperatorPage() {
 function Parts() {
   const { values } = useFilters();
   const nodes = useRead("GET /v2/admin/nodes");
+  const busy = useRead("GET /v2/admin/activity", {}, { every: pace.slow });
   const accounts = useRead("GET /v2/admin/accounts", { query: accountsQuery(values) });
   return (
     <>
       <Health />
       <Nodes />
-      {!nodes.isPending && <Accounts />}
-      {!nodes.isPending && !accounts.isPending && <AlertPanels scope="server" />}
+      {!nodes.isPending && <BusyAccounts />}
+      {!nodes.isPending && !busy.isPending && <Accounts />}
+      {!nodes.isPending && !busy.isPending && !accounts.isPending && <AlertPanels scope="server" />}
     </>
   );
 }

@@ -24,14 +24,10 @@ export function Tokens() {
   const tokens = useRead("GET /v2/tokens", { query: { count: 100 } });
   const may = useMay();
   const [isNew, setIsNew] = useState(false);
-  const [made, setMade] = useState<{ name: string; token: string } | null>(null);
+  const [made, setMade] = useState<MadeToken | null>(null);
   return (
     <>
-      {made && (
-        <NewSecret title={`Token “${made.name}” is created`} secret={made.token}>
-          Copy the token now. It is not shown again.
-        </NewSecret>
-      )}
+      {made && <ShowToken {...made} />}
       <Loaded query={tokens} what="The tokens">
         {({ tokens: rows }) => (
           <>
@@ -63,6 +59,13 @@ export function Tokens() {
     </>
   );
 }
+
+/** A token that was just created. */
+export const ShowToken = ({ name, token }: MadeToken) => (
+  <NewSecret title={`Token “${name}” is created`} secret={token}>
+    Copy the token now. It is not shown again.
+  </NewSecret>
+);
 
 const columns: readonly Column<Token>[] = [
   {
@@ -130,17 +133,29 @@ const columns: readonly Column<Token>[] = [
 
 const verbs = ["publish", "read", "manage"] as const;
 
-function TokenForm({ close, done }: { close(): void; done(made: { name: string; token: string }): void }) {
-  const create = async (given: FormData): Promise<void> => {
-    const name = readField(given, "name");
-    const expires = readField(given, "expires");
-    const destinations = readField(given, "destinations")
+/** A new token and its name. */
+export type MadeToken = { name: string; token: string };
+
+type Rights = { verbs: readonly string[]; destinations: readonly string[] };
+
+/** The name of an earlier token, and its rights if they are known. */
+export type Successor = { name: string; rights?: Rights | undefined };
+
+type TokenFormProps = { of?: Successor | undefined; close(): void; done(made: MadeToken): void };
+
+/** Creates a token. `of`: the token that it succeeds. */
+export function TokenForm({ of, close, done }: TokenFormProps) {
+  const given = of?.rights?.verbs ?? ["publish"];
+  const create = async (filled: FormData): Promise<void> => {
+    const name = readField(filled, "name");
+    const expires = readField(filled, "expires");
+    const destinations = readField(filled, "destinations")
       .split(/[\s,]+/)
       .filter(Boolean);
     const { token } = await send("POST /v2/tokens", {
       body: {
         name,
-        verbs: verbs.filter((verb) => given.has(verb)),
+        verbs: verbs.filter((verb) => filled.has(verb)),
         ...(destinations.length > 0 && { destinations }),
         ...(expires !== "" && { expires }),
       },
@@ -150,11 +165,11 @@ function TokenForm({ close, done }: { close(): void; done(made: { name: string; 
   return (
     <FormDialog title="New token" verb="Create token" close={close} act={create}>
       <Field name="Name">
-        <input className="input" name="name" required autoFocus />
+        <input className="input" name="name" defaultValue={of?.name} required autoFocus />
       </Field>
       {verbs.map((verb) => (
         <label key={verb} className="choice">
-          <input className="check" type="checkbox" name={verb} defaultChecked={verb === "publish"} />
+          <input className="check" type="checkbox" name={verb} defaultChecked={given.includes(verb)} />
           {verb}
         </label>
       ))}
@@ -166,6 +181,7 @@ function TokenForm({ close, done }: { close(): void; done(made: { name: string; 
         <input
           className="input mono"
           name="destinations"
+          defaultValue={of?.rights?.destinations.join(", ")}
           placeholder="https://example.com/*, queue:parcels"
         />
       </Field>

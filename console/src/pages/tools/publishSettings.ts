@@ -85,7 +85,17 @@ export const messageGroups: readonly Group[] = [
   {
     title: "If it fails",
     about: "after the last retry, it becomes a dead letter",
-    settings: [retries, timeout, retryDelay],
+    settings: [
+      retries,
+      timeout,
+      retryDelay,
+      {
+        name: "ack-timeout",
+        title: "Acknowledge later",
+        hint: "How long the receiver may take to report the outcome after its response.",
+        example: "2h",
+      },
+    ],
   },
   {
     title: "Queue and flow control",

@@ -9,7 +9,8 @@ import { accountJson, accountRecordSchema } from "../../views/accounts.ts";
 import { readObject } from "../../route/readObject.ts";
 import type { IncomingRequest, RouteResponse, RouteRequest, Route } from "../../route/route.ts";
 import { accountRoute, openRoute } from "../../route/route.ts";
-import { hashToken, isSameSecret, makeToken } from "../../auth/token.ts";
+import { hashToken, isSameSecret } from "../../auth/token.ts";
+import { makeToken } from "../../../engine/core/values/tokenText.ts";
 
 const tag = "Accounts";
 const byId = z.object({ id: z.string().describe("The id of the account.") });

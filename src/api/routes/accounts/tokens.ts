@@ -28,7 +28,7 @@ const creationSchema = z.strictObject({
   verbs: z
     .array(z.enum(verbs, `must be one of ${verbs.join(", ")}`), "is missing or not a list")
     .max(verbs.length, `has more than ${verbs.length} values`)
-    .describe("The rights of the token: publish, read, manage. At least one."),
+    .describe("The rights of the token: publish, read, manage, receive. At least one."),
   destinations: z
     .array(z.string("is not a string"), "is not a list")
     .max(maxPatterns, {
@@ -38,8 +38,8 @@ const creationSchema = z.strictObject({
     })
     .default([])
     .describe(
-      "Where the token may publish to, such as https://example.com/in/*, https://*.example.com/*, " +
-        "queue:orders or group:orders-*. Callbacks are also restricted. At most " +
+      "Where the token may publish to, and receive from, such as https://example.com/in/*, " +
+        "https://*.example.com/*, queue:orders or group:orders-*. Callbacks are also restricted. At most " +
         `${maxPatterns} patterns. Empty means everywhere.`,
     ),
   expires: z

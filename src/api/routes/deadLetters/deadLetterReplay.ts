@@ -93,7 +93,7 @@ function toChange({ url, headers, body, bodyBase64 }: z.output<typeof changeSche
 }
 
 /** Returns the headers of a delivery. Headers that are never forwarded are left out. */
-const readDeliveryHeaders = (members: z.output<typeof headersSchema>): HeaderList =>
+export const readDeliveryHeaders = (members: z.output<typeof headersSchema>): HeaderList =>
   Object.entries(members).flatMap(([name, values]) =>
     [values].flat().flatMap((value) => {
       const header = readForwardedHeader(`headers.${name}`, name.toLowerCase(), value.trim());

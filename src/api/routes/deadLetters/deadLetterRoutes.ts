@@ -8,7 +8,7 @@ import type { FieldsOf } from "../../fields/field.ts";
 import { toJson } from "../../fields/field.ts";
 import { dryRunOfOne, dryRunSchema } from "../../publishing/dryRun.ts";
 import { runBulk } from "../lists/bulk.ts";
-import type { EntriesQuery } from "../lists/failedRunLists.ts";
+import type { EntriesQuery, GroupsQuery } from "../lists/failedRunLists.ts";
 import { readEntries, readFailureGroups } from "../lists/failedRunLists.ts";
 import type {
   ParameterSchema,
@@ -47,7 +47,7 @@ export type DeadLetterFamily<
     fields: FieldsOf<FailureGroup>;
     entries: string;
     more: string;
-    toQuery(query: z.output<G>): Pick<EntriesQuery, "filter" | "cursor">;
+    toQuery(query: z.output<G>): GroupsQuery;
   };
   read: Row & {
     answer: string;
@@ -130,6 +130,10 @@ const makeGroupRoute = <Q extends ParameterSchema>({
         schema: z.object({
           groups: z.array(toSchema(fields)).describe("The groups, the largest first."),
           entries: z.int().min(0).describe(entries),
+          causes: z
+            .int()
+            .min(0)
+            .describe("The number of groups that were found, including those that are not returned."),
           more: z.literal(true).optional().describe(more),
           cursor: nextPage,
         }),
@@ -140,7 +144,7 @@ const makeGroupRoute = <Q extends ParameterSchema>({
       const found = await readFailureGroups(context, account.id, toQuery(query));
       const shown = found.groups.map((group) => toJson(fields, group));
       const rest = found.cursor === null ? {} : { more: true, cursor: found.cursor };
-      return { status: 200, body: { groups: shown, entries: found.entries, ...rest } };
+      return { status: 200, body: { groups: shown, entries: found.entries, causes: found.causes, ...rest } };
     },
   });
 };

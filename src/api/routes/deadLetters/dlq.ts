@@ -1,6 +1,12 @@
 import { isId } from "../../../engine/core/values/ids.ts";
 import { Refusal } from "../../../engine/core/values/errors.ts";
-import { maxGrouped, runOnlyFilters, toFailedRunFilter } from "../lists/failedRunLists.ts";
+import { maxOfCause } from "../../../engine/store/queries/causes.ts";
+import {
+  groupCountParameter,
+  maxGrouped,
+  runOnlyFilters,
+  toFailedRunFilter,
+} from "../lists/failedRunLists.ts";
 import { cursorParameter, deadLetterFilters, orderParameter } from "../lists/filters.ts";
 import { failureGroupFields } from "../../fields/failureGroup.ts";
 import { choice } from "../../http/parameters.ts";
@@ -55,18 +61,21 @@ const routes = makeDeadLetterRoutes({
   groups: {
     summary: "Group dead letters",
     about:
-      "Groups the messages that failed at the same URL with the same status and the same error. The " +
-      `largest group comes first. One request groups the latest ${maxGrouped} dead letters that pass all ` +
-      "filters; the cursor continues with older ones. If bodies are large, or if few dead letters pass the " +
-      "filters, one request groups fewer. Failed workflow runs are not included; GET " +
+      "Groups the messages that failed with the same cause: the same URL without the parts that vary, the " +
+      "same status and the same error. The largest group comes first. Without filters, or with cause, " +
+      `fromDate and toDate alone, all dead letters are counted, up to ${maxOfCause} of each cause, and the ` +
+      `cursor continues after 500 causes. With other filters, one request groups the latest ${maxGrouped} ` +
+      "dead letters that pass all filters, and the cursor continues with older ones. It groups fewer if " +
+      "bodies are large, or if few dead letters pass. Failed workflow runs are not included; GET " +
       "/v2/workflows/dlq/groups groups them.",
-    query: deadLetterFilters.extend({ cursor: cursorParameter }),
+    query: deadLetterFilters.extend({ count: groupCountParameter, cursor: cursorParameter }),
     fields: failureGroupFields,
-    entries: "The number of dead letters that this response groups.",
-    more: "There are older dead letters, which this response does not group. Absent if there are none.",
+    entries: "The number of dead letters that this response counts.",
+    more: "There are dead letters that this response does not count. Absent if there are none.",
     toQuery: (query) => ({
       filter: { ...toMessageFilter(query), belongsToRun: false },
       cursor: query.cursor,
+      count: query.count,
     }),
   },
   read: {

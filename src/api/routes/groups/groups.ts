@@ -12,8 +12,7 @@ import type { KeptSettings } from "../../publishing/keptSettings.ts";
 import { toMessageInput } from "../../settings/message.ts";
 import { PagedList } from "../../http/pagedList.ts";
 import { readObject } from "../../route/readObject.ts";
-import { makeHostWarnings } from "../../publishing/refusedHosts.ts";
-import { warningHeader } from "../../http/warnings.ts";
+import { makeHostWarnings, showWarnings, warningsField } from "../../publishing/refusedHosts.ts";
 import { route } from "../../route/route.ts";
 import { mayRead, assertMayReadToSend } from "../../route/scope.ts";
 import { groupJson, groupSchema } from "../../views/urlGroups.ts";
@@ -24,6 +23,8 @@ import { listGroupPages } from "./groupPages.ts";
 const tag = "URL groups";
 const byName = z.object({ name: z.string() });
 const maxBytes = 4 * 1024 * 1024;
+
+const changedSchema = groupSchema.extend(warningsField);
 
 const list = route({
   method: "GET",
@@ -117,7 +118,7 @@ const add = route({
     required: true,
     maxBytes,
   },
-  answers: { 200: { about: "The URL group as it is now.", schema: groupSchema } },
+  answers: { 200: { about: "The URL group as it is now.", schema: changedSchema } },
   refusals: ["limit-exceeded", "storage-quota-exceeded", "disk-low", "forbidden"],
   handle: async ({ account, params, incoming, context }) => {
     const name = parseName("name", params.name);
@@ -131,13 +132,10 @@ const add = route({
       `a message to the URL group ${name}`,
       addition.endpoints.map(({ url }) => url),
     );
-    const headers = warningHeader(
-      makeHostWarnings(
-        { incoming, context },
-        addition.endpoints.map(({ url }) => ({ url, group: null })),
-      ),
-    );
-    return { status: 200, body: groupJson(await context.store.execute("addEndpoints", addition)), headers };
+    const changed = await context.store.execute("addEndpoints", addition);
+    const destinations = addition.endpoints.map(({ url }) => ({ url, group: null }));
+    const { field, headers } = showWarnings(makeHostWarnings({ incoming, context }, destinations));
+    return { status: 200, body: { ...groupJson(changed), ...field }, headers };
   },
 });
 
@@ -246,21 +244,25 @@ const setHeaders = route({
     required: true,
     maxBytes,
   },
-  answers: { 200: { about: "The URL group as it is now.", schema: groupSchema } },
+  answers: { 200: { about: "The URL group as it is now.", schema: changedSchema } },
   refusals: ["not-found", "limit-exceeded", "forbidden"],
-  handle: async ({ account, params, incoming, context: { store, now } }) => {
+  handle: async ({ account, params, incoming, context }) => {
     const name = parseName("name", params.name);
     const { headers, ignored } = readDefaultHeaders(
       account,
       readObject(defaultHeaders, incoming).headers,
-      now(),
+      context.now(),
     );
-    assertMayReadToSend(incoming, `a message to the URL group ${name}`, listCallbackUrls(headers));
-    const changed = await store.execute("setGroupHeaders", { account: account.id, name, headers });
+    const callbacks = listCallbackUrls(headers);
+    assertMayReadToSend(incoming, `a message to the URL group ${name}`, callbacks);
+    const changed = await context.store.execute("setGroupHeaders", { account: account.id, name, headers });
+    const destinations = callbacks.map((url) => ({ url, group: null }));
+    const { field, headers: warned } = showWarnings(makeHostWarnings({ incoming, context }, destinations));
     return {
       status: 200,
-      body: groupJson(mayRead(incoming) ? changed : { ...changed, endpoints: [] }),
+      body: { ...groupJson(mayRead(incoming) ? changed : { ...changed, endpoints: [] }), ...field },
       ignored,
+      headers: warned,
     };
   },
 });

@@ -79,7 +79,7 @@ const addUp = (parts: readonly Done[]): Done => ({
 });
 
 /** Counts the entries that a bulk action would change, up to `max`. */
-export const countSelection = (
+const countSelection = (
   { store }: RouteContext,
   selection: BulkSelection & { account: string },
   max?: number,

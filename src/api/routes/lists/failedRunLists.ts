@@ -1,5 +1,7 @@
 import { z } from "zod";
+import { isCauseId } from "../../../engine/core/model/cause.ts";
 import { isId, isDlqId } from "../../../engine/core/values/ids.ts";
+import { day } from "../../../engine/core/values/time.ts";
 import { Refusal } from "../../../engine/core/values/errors.ts";
 import type { Filter } from "../../../engine/core/search/filter.ts";
 import { maxFilterValues } from "../../../engine/core/search/filter.ts";
@@ -7,7 +9,7 @@ import { limits } from "../../../engine/core/values/limits.ts";
 import type { AccountId } from "../../../engine/core/values/basics.ts";
 import type { DeadLetterPage, FailureGroupPage } from "../../../engine/store/queries/deadLetters.ts";
 import { deadLetterFilters, toFilter, actionKeyFilters } from "./filters.ts";
-import { textList, numberList } from "../../http/parameters.ts";
+import { count, textList, numberList } from "../../http/parameters.ts";
 import { callbackStateSchema } from "../../views/failedRuns.ts";
 import type { RouteContext } from "../../route/route.ts";
 
@@ -81,29 +83,53 @@ export type EntriesQuery = {
   bodies?: false;
 };
 
-/** The maximum number of failures that one request groups. */
+/** The maximum number of failures that one request groups if it reads them. */
 export const maxGrouped = 1_000;
 
+/** The parameter for the maximum number of groups. */
+export const groupCountParameter = count({
+  ...{ max: 100, defaultCount: 100 },
+  about: "The largest groups are returned.",
+});
+
+/** A request for groups of failures. `count`: the maximum number of groups. */
+export type GroupsQuery = Pick<EntriesQuery, "filter" | "cursor"> & { count: number };
+
+/** The time for which groups show a trend, unless the request limits the time. */
+const trendSpan = day;
+
 /**
- * Groups the latest failures that pass a filter by cause. Throws `Refusal` if the cursor is not an id of a
- * dead letter.
+ * Groups failures by cause. Failures that are limited by nothing but their cause and their time are counted
+ * where they are stored, all of them. With other filters, groups the latest failures that pass the filter.
+ * Throws `Refusal` if the cursor is of another list.
  */
-export function readFailureGroups(
-  { store }: RouteContext,
+export async function readFailureGroups(
+  { store, now }: RouteContext,
   account: AccountId,
-  { filter, cursor }: Pick<EntriesQuery, "filter" | "cursor">,
-): Promise<FailureGroupPage> {
-  return store.read.groupDeadLetters({
-    ...{ account, filter, order: "latestFirst", count: maxGrouped },
+  { filter, cursor, count }: GroupsQuery,
+): Promise<FailureGroupPage & { causes: number }> {
+  const { from, to, causes, belongsToRun, ...others } = filter;
+  const end = to === undefined ? now() + 1 : to + 1;
+  const trend = { from: from ?? Math.max(0, end - trendSpan), to: end };
+  if (belongsToRun !== undefined && Object.keys(others).length === 0) {
+    if (cursor !== undefined && cursor !== null && !isCauseId(cursor)) throw unknownCursor();
+    const of = belongsToRun ? "runs" : "messages";
+    return store.read.groupByCause({ account, of, from, to, causes, trend, cursor: cursor ?? null, count });
+  }
+  const page = await store.read.groupDeadLetters({
+    ...{ account, filter, order: "latestFirst", count: maxGrouped, trend },
     cursor: parseCursor(cursor),
   });
+  return { ...page, groups: page.groups.slice(0, count), causes: page.groups.length };
 }
 
 function parseCursor(cursor: string | null = null): string | null {
-  if (cursor !== null && !isDlqId(cursor))
-    throw new Refusal("invalid", "cursor: unknown; use the cursor of the previous page");
+  if (cursor !== null && !isDlqId(cursor)) throw unknownCursor();
   return cursor;
 }
+
+const unknownCursor = (): Refusal =>
+  new Refusal("invalid", "cursor: unknown; use the cursor of the previous page");
 
 /** Reads a page of the dead letter queue. Throws `Refusal` if the cursor is not an id of a dead letter. */
 export function readEntries(

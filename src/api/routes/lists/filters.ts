@@ -52,6 +52,7 @@ export const deadLetterFilters = z.object({
   messageId: singleText().optional().describe("The id of the message that failed."),
   ...messageFields,
   responseStatus: numberList().optional().describe("The HTTP status of the last response."),
+  cause: textList().optional().describe("The cause of a group of dead letters, from its field cause."),
 });
 
 const states = [...messageEventStates, "CANCELED", "IN_PROGRESS"] as const;
@@ -104,6 +105,7 @@ export function toFilter(parameters: FilterParameters): Filter {
     ...(ips.length > 0 ? { callerIps: ips } : {}),
     ...(state ? { states: state.flatMap(toLogStates) } : {}),
     ...(parameters.responseStatus ? { responseStatuses: parameters.responseStatus } : {}),
+    ...(parameters.cause ? { causes: parameters.cause } : {}),
     ...(parameters.topicName ? { topicNames: parameters.topicName } : {}),
     ...(parameters.queueName ? { queueNames: parameters.queueName } : {}),
     ...(parameters.scheduleId ? { scheduleIds: parameters.scheduleId } : {}),
@@ -114,6 +116,6 @@ export function toFilter(parameters: FilterParameters): Filter {
 }
 
 function toLogStates(state: string): LogState[] {
-  if (state === "IN_PROGRESS") return ["ACTIVE", "RETRY", "ERROR"];
+  if (state === "IN_PROGRESS") return ["ACTIVE", "ACKNOWLEDGING", "RETRY", "ERROR"];
   return [state === "CANCELED" ? "CANCELLED" : (state as LogState)];
 }

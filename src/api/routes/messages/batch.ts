@@ -25,10 +25,12 @@ import {
   readTrace,
 } from "../../publishing/read.ts";
 import { makeResultHeaders } from "../../http/rateLimitHeaders.ts";
-import { makePublishWarnings } from "../../publishing/refusedHosts.ts";
+import type { MessageWarnings } from "../../publishing/refusedHosts.ts";
+import { createMessageWarnings, makePublishWarnings } from "../../publishing/refusedHosts.ts";
 import type { IncomingRequest, RouteContext } from "../../route/route.ts";
 import { route } from "../../route/route.ts";
 import { mayRead, readScope } from "../../route/scope.ts";
+import { noteUnstored } from "../../route/unpublished.ts";
 import { isStepRequest, withStepRefusal } from "../../publishing/stepRefusal.ts";
 import { parseName, assertUrl, isUrl } from "../../http/target.ts";
 import { batchBody, parseItems, readMembers, assertNoUnknownMembers } from "./batchItems.ts";
@@ -80,9 +82,12 @@ export const batch = route({
       ...readScope(incoming),
     });
     const warnings = makePublishWarnings({ incoming, context }, inputs, results);
+    const warn = createMessageWarnings({ incoming, context }, warnings);
+    const body = toResponses(read, results, { mayRead: mayRead(incoming), warn });
+    noteUnstored(context, incoming, [...read.filter((one) => one instanceof Refusal), ...results]);
     return {
       status: 200,
-      body: toResponses(read, results, { mayRead: mayRead(incoming) }),
+      body,
       ignored,
       headers: makeResultHeaders(results, warnings),
     };
@@ -281,7 +286,7 @@ async function catchRefusal(make: () => Promise<MessageInput>): Promise<MessageI
 function toResponses(
   read: readonly (MessageInput | Refusal)[],
   results: readonly PublishResult[],
-  rights: { mayRead: boolean },
+  rights: { mayRead: boolean; warn: MessageWarnings },
 ): unknown[] {
   let next = 0;
   const responses = read.map((one) => {

@@ -8,7 +8,6 @@ import type { Store } from "../../../engine/store/store.ts";
 import type { MessageView } from "../../../engine/store/catalog/queries.ts";
 import { dryRunSchema, dryRunParameter } from "../../publishing/dryRun.ts";
 import { cancelEntries, meansAll } from "../lists/bulk.ts";
-import { toFilter, messageFilters } from "../lists/filters.ts";
 import { boundedCount, wholeNumber } from "../../http/parameters.ts";
 import type { RouteContext } from "../../route/route.ts";
 import { route } from "../../route/route.ts";
@@ -17,6 +16,8 @@ import { toSchema } from "../../views/fieldSchema.ts";
 import { messageStatusJson } from "../../views/messageStatus.ts";
 import { detailsParameter, notDoneSchema } from "../../views/schemas.ts";
 import { shorten } from "../../http/target.ts";
+
+import { chosenMessageFilters, toChosenFilter } from "./unfinished.ts";
 
 const byId = z.object({ messageId: z.string() });
 const cancelledSchema = z.object({
@@ -170,7 +171,7 @@ const cancelMany = route({
     "Messages of workflow runs are skipped; cancel the run instead. " +
     "With ids and `details=true`, `failed` names the messages that were not cancelled, and why. " +
     `One request cancels at most ${maxCancelled} messages.`,
-  query: messageFilters.extend({
+  query: chosenMessageFilters.extend({
     count: boundedCount({ max: 500, defaultCount: meansAll }).describe(
       "The maximum number of messages to cancel, from 1 to 500. Without it, all matching messages are " +
         `cancelled. ${meansAll} also means all, because clients send that value for all. Ignored if ` +
@@ -188,7 +189,7 @@ const cancelMany = route({
   refusals: [],
   handle: ({ account, query, context }) => {
     const named = query.messageIds && [...new Set(query.messageIds)];
-    const filter = named ? { messageIds: named.filter(isId) } : toFilter(query);
+    const filter = toChosenFilter({ ...query, ...(named && { messageIds: named }) });
     return cancelEntries(context, {
       account,
       selection: { action: "messages.cancel", filter: { ...filter, belongsToRun: false } },

@@ -5,10 +5,12 @@ import type { MessageInput } from "../../../engine/core/model/message.ts";
 import type { PublishOptions } from "../../publishing/read.ts";
 import { readPublishRequest } from "../../publishing/read.ts";
 import { makeResultHeaders } from "../../http/rateLimitHeaders.ts";
-import { makePublishWarnings } from "../../publishing/refusedHosts.ts";
+import type { MessageWarnings } from "../../publishing/refusedHosts.ts";
+import { createMessageWarnings, makePublishWarnings, warningsAbout } from "../../publishing/refusedHosts.ts";
 import type { RouteResponse, IncomingRequest, RouteContext } from "../../route/route.ts";
 import { route } from "../../route/route.ts";
 import { mayRead, readScope } from "../../route/scope.ts";
+import { noteUnstored } from "../../route/unpublished.ts";
 import { isStepRequest, withStepRefusal } from "../../publishing/stepRefusal.ts";
 import { postSettings } from "../../publishing/workflowPost.ts";
 import { toRefusal } from "../../../engine/core/values/errors.ts";
@@ -28,6 +30,13 @@ export const publishedSchema = z.object({
         "earlier message. A token without the verb `read` receives the URL only if it equals the URL of " +
         "this request, and never the URLs of a URL group.",
     ),
+  runOn: z
+    .literal(true)
+    .optional()
+    .describe(
+      "Present if the step is stored, and the endpoint may continue with the next step in this call.",
+    ),
+  warnings: z.array(z.string()).optional().describe(warningsAbout),
 });
 
 /** The response to a publish request to a URL group. */
@@ -113,12 +122,15 @@ export async function publishOne(
     ...readScope(incoming),
   });
   const results = result ? [result] : [];
-  const headers = makeResultHeaders(results, makePublishWarnings({ incoming, context }, [input], results));
+  const warnings = makePublishWarnings({ incoming, context }, [input], results);
+  const warn = createMessageWarnings({ incoming, context }, warnings);
+  const body = publishedJson(result, input, { mayRead: mayRead(incoming), warn });
+  noteUnstored(context, incoming, results);
   return {
     status: toStatus(result),
-    body: publishedJson(result, input, { mayRead: mayRead(incoming) }),
+    body,
     ignored,
-    headers,
+    headers: makeResultHeaders(results, warnings),
   };
 }
 
@@ -128,23 +140,28 @@ export async function publishOne(
  */
 export function publishedJson(
   result: PublishResult | undefined,
-  { url }: Pick<MessageInput, "url">,
-  rights: { mayRead: boolean },
+  input: MessageInput,
+  { mayRead, warn }: { mayRead: boolean; warn: MessageWarnings },
 ): unknown {
   if (!result) throw new Error("publish: a message has no result");
   if ("refused" in result) throw toRefusal(result);
+  const { url } = input;
   return "each" in result
-    ? result.each.map((one) => oneJson(one, rights.mayRead ? one.url : undefined))
-    : oneJson(result, result.deduplicated ? result.url : url);
+    ? result.each.map((one) => ({
+        ...oneJson(one, mayRead ? one.url : undefined),
+        ...(one.url !== undefined && warn(input, one.url)),
+      }))
+    : { ...oneJson(result, result.deduplicated ? result.url : url), ...warn(input, url) };
 }
 
 const oneJson = (
-  { messageId, deduplicated, run }: Published,
+  { messageId, deduplicated, run, runsOn }: Published,
   url: string | undefined,
 ): z.output<typeof publishedSchema> => ({
   messageId,
   ...(run || url === undefined ? {} : { url }),
   ...(deduplicated ? { deduplicated: true as const } : {}),
+  ...(runsOn ? { runOn: true as const } : {}),
 });
 
 /**

@@ -14,15 +14,13 @@ import { gateSchema, listedStateSchema, unfinishedJson } from "../../views/unfin
 import { runIds } from "../lists/failedRunLists.ts";
 import { cursorParameter, messageFilters, orderParameter, toFilter } from "../lists/filters.ts";
 
-const filters = messageFilters.extend({
+/** The filters by which unfinished messages are chosen that belong to no run. */
+export const chosenMessageFilters = messageFilters.extend({
   state: textList()
     .pipe(z.array(listedStateSchema))
     .optional()
     .describe(`The state of the message. ${aboutListedStates}`),
   gate: textList().pipe(z.array(gateSchema)).optional().describe(`The gate at which it waits. ${aboutGates}`),
-  workflowRunId: runIds
-    .optional()
-    .describe("The id of an active run. Repeat the parameter for several ids; a comma is part of an id."),
   dueFrom: timestamp()
     .optional()
     .describe(
@@ -31,6 +29,12 @@ const filters = messageFilters.extend({
     ),
   dueTo: timestamp().optional().describe("The latest due time, inclusive, in Unix milliseconds."),
   minAttempts: positiveNumber().optional().describe("The smallest number of attempts that have ended."),
+});
+
+const filters = chosenMessageFilters.extend({
+  workflowRunId: runIds
+    .optional()
+    .describe("The id of an active run. Repeat the parameter for several ids; a comma is part of an id."),
 });
 
 const list = route({
@@ -99,23 +103,29 @@ const list = route({
 async function toUnfinishedFilter(
   { store }: RouteContext,
   account: AccountId,
-  parameters: z.output<typeof filters>,
+  { workflowRunId, ...parameters }: z.output<typeof filters>,
 ): Promise<UnfinishedFilter> {
-  const { messageIds, state, gate, workflowRunId, dueFrom, dueTo, minAttempts } = parameters;
+  const filter = toChosenFilter(parameters);
+  if (parameters.messageIds || !workflowRunId) return filter;
+  const runs: RunKey[] = [];
+  for (const runId of workflowRunId) {
+    const active = await store.read.activeRun(account, runId);
+    if (active) runs.push(active.run.id);
+  }
+  return { ...filter, runs };
+}
+
+/** Returns the filter for the given parameters. Throws `Refusal` if `dueFrom` is later than `dueTo`. */
+export function toChosenFilter(parameters: z.output<typeof chosenMessageFilters>): UnfinishedFilter {
+  const { messageIds, state, gate, dueFrom, dueTo, minAttempts } = parameters;
   if (messageIds) return { messageIds: messageIds.filter(isId) };
   if ((dueFrom ?? 0) > (dueTo ?? Infinity))
     throw new Refusal("invalid", "dueFrom: is later than dueTo; swap them");
-  const runs: RunKey[] | undefined = workflowRunId && [];
-  for (const runId of workflowRunId ?? []) {
-    const active = await store.read.activeRun(account, runId);
-    if (active) runs?.push(active.run.id);
-  }
   const { state: _ofLog, ...others } = parameters;
   return {
     ...toFilter(others),
     ...(state ? { listedStates: state } : {}),
     ...(gate ? { gates: gate } : {}),
-    ...(runs ? { runs } : {}),
     ...(dueFrom === undefined ? {} : { dueFrom }),
     ...(dueTo === undefined ? {} : { dueTo }),
     ...(minAttempts === undefined ? {} : { minAttempts }),

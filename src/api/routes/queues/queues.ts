@@ -3,12 +3,14 @@ import { bulkActions } from "../../../engine/core/bulk/actions.ts";
 import { Refusal } from "../../../engine/core/values/errors.ts";
 import { formatGate, queueGate } from "../../../engine/core/admission/gate.ts";
 import { limits, spans } from "../../../engine/core/values/limits.ts";
-import type { AccountId } from "../../../engine/core/values/basics.ts";
+import { parseDuration } from "../../../engine/core/values/duration.ts";
+import type { AccountId, Millis } from "../../../engine/core/values/basics.ts";
 import type { Limiter } from "../../../engine/core/model/limiter.ts";
 import type { Store } from "../../../engine/store/store.ts";
 import { toJson } from "../../fields/field.ts";
 import { queueFields } from "../../fields/queue.ts";
 import { PagedList } from "../../http/pagedList.ts";
+import { isAckTimeout } from "../../settings/settingTexts.ts";
 import { readObject } from "../../route/readObject.ts";
 import { route } from "../../route/route.ts";
 import { toSchema } from "../../views/fieldSchema.ts";
@@ -39,6 +41,14 @@ const settingsSchema = z.strictObject({
     .boolean("is neither true nor false")
     .optional()
     .describe("Whether the queue is paused, so that it sends no messages. Default: false."),
+  ackTimeout: z
+    .string("is not a string")
+    .refine((text) => text === "" || isAckTimeout(text), "must be from 1s to 12h, or empty")
+    .optional()
+    .describe(
+      "The Ack-Timeout of messages that set none, from 1s to 12h, such as 2h. An empty text removes it. It " +
+        "applies to messages that are published later. Default: none.",
+    ),
 });
 
 const upsert = route({
@@ -61,7 +71,7 @@ const upsert = route({
   answers: { 200: { about: queueNow, schema: queueSchema } },
   refusals: ["limit-exceeded"],
   handle: async ({ account, incoming, context }) => {
-    const { queueName, parallelism, paused } = readObject(settingsSchema, incoming);
+    const { queueName, parallelism, paused, ackTimeout } = readObject(settingsSchema, incoming);
     const name = parseName("queueName", queueName);
     const { maxQueues } = context;
     const limiter = await context.store.execute("upsertQueue", {
@@ -69,11 +79,16 @@ const upsert = route({
       name,
       parallelism,
       paused,
+      ackTimeout: parseAckTimeout(ackTimeout),
       maxQueues,
     });
     return { status: 200, body: queueJson(limiter) };
   },
 });
+
+/** Null removes the setting, and undefined keeps it. */
+const parseAckTimeout = (text: string | undefined): Millis | null | undefined =>
+  text === undefined ? undefined : text === "" ? null : parseDuration(text);
 
 /** The maximum number of queues in one response. */
 const maxListed = 10_000;

@@ -6,11 +6,15 @@ import type { AccountId } from "../../../engine/core/values/basics.ts";
 import { Refusal } from "../../../engine/core/values/errors.ts";
 import { isName } from "../../../engine/core/values/name.ts";
 import type { Store } from "../../../engine/store/store.ts";
-import { warningHeader } from "../../http/warnings.ts";
 import { assertUrl, isUrl } from "../../http/target.ts";
 import { toSettingHeaders } from "../../publishing/keptSettings.ts";
 import { findGroup, listKeptSettings } from "../../publishing/read.ts";
-import { listDestinations, makeHostWarnings } from "../../publishing/refusedHosts.ts";
+import {
+  listDestinations,
+  makeHostWarnings,
+  showWarnings,
+  warningsField,
+} from "../../publishing/refusedHosts.ts";
 import { readObject } from "../../route/readObject.ts";
 import { route } from "../../route/route.ts";
 import { readScope } from "../../route/scope.ts";
@@ -65,7 +69,9 @@ export const changeSchedule = route({
     required: true,
     maxBytes: { messages: 2 },
   },
-  answers: { 200: { about: "The schedule after the change.", schema: scheduleSchema } },
+  answers: {
+    200: { about: "The schedule after the change.", schema: scheduleSchema.extend(warningsField) },
+  },
   refusals: ["not-found", "limit-exceeded", "storage-quota-exceeded", "disk-low", "forbidden"],
   handle: async ({ account: { id: account }, params: { scheduleId: id }, incoming, context }) => {
     const { store } = context;
@@ -87,12 +93,9 @@ export const changeSchedule = route({
       ...readScope(incoming),
     });
     const destinations = listDestinations(schedule.messageInput, endpoints);
-    return {
-      status: 200,
-      body: await showSchedule(store, schedule, context.now()),
-      ignored,
-      headers: warningHeader(makeHostWarnings({ incoming, context }, destinations)),
-    };
+    const { field, headers: warned } = showWarnings(makeHostWarnings({ incoming, context }, destinations));
+    const shown = await showSchedule(store, schedule, context.now());
+    return { status: 200, body: { ...shown, ...field }, ignored, headers: warned };
   },
 });
 

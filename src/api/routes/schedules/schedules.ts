@@ -8,8 +8,12 @@ import type { Store } from "../../../engine/store/store.ts";
 import { PagedList } from "../../http/pagedList.ts";
 import { readPublishRequest } from "../../publishing/read.ts";
 import { scheduleJson, scheduleSchema, scheduleWithTimesJson } from "../../views/schedules.ts";
-import { listDestinations, makeHostWarnings } from "../../publishing/refusedHosts.ts";
-import { warningHeader } from "../../http/warnings.ts";
+import {
+  listDestinations,
+  makeHostWarnings,
+  showWarnings,
+  warningsField,
+} from "../../publishing/refusedHosts.ts";
 import type { IncomingRequest } from "../../route/route.ts";
 import { route } from "../../route/route.ts";
 import { mayRead, readScope } from "../../route/scope.ts";
@@ -30,6 +34,7 @@ const createdSchema = z.object({
     .describe(
       "Present if the schedule is a duplicate of an earlier one. The id is that of the earlier schedule.",
     ),
+  ...warningsField,
 });
 
 const create = route({
@@ -83,12 +88,11 @@ const create = route({
       ...readScope(incoming),
     });
     const endpoints = group?.endpoints.map(({ url }) => url) ?? [];
-    const headers = warningHeader(
-      makeHostWarnings({ incoming, context }, listDestinations(input, endpoints)),
-    );
+    const destinations = listDestinations(input, endpoints);
+    const { field, headers } = showWarnings(makeHostWarnings({ incoming, context }, destinations));
     return {
       status: deduplicated ? 202 : 200,
-      body: { scheduleId, ...(deduplicated ? { deduplicated } : {}) },
+      body: { scheduleId, ...(deduplicated ? { deduplicated } : {}), ...field },
       ignored,
       headers,
     };

@@ -8,7 +8,11 @@ import { operatorRoute } from "../../route/operator.ts";
 import type { RouteContext } from "../../route/route.ts";
 
 /** Returns the nodes of the store, and this node if the store does not list it. */
-async function readRecords({ store, thisNode, version = "" }: RouteContext): Promise<readonly NodeRecord[]> {
+export async function readNodes({
+  store,
+  thisNode,
+  version = "",
+}: RouteContext): Promise<readonly NodeRecord[]> {
   const records = await store.upkeep.nodes();
   if (!thisNode || records.some(({ id }) => id === thisNode.id)) return records;
   return [{ ...thisNode, version, changedAt: null, membership: 0, isAlive: false }, ...records];
@@ -33,7 +37,7 @@ export const nodes = operatorRoute({
   refusals: [],
   handle: async ({ context }) => {
     const self = context.thisNode?.id ?? "";
-    const records = await readRecords(context);
+    const records = await readNodes(context);
     const states = readNodeStates(records, self);
     const nodes = records.map((record) =>
       toJson(nodeFields, {

@@ -3,7 +3,7 @@ import { Refusal, toRefusal } from "../../../engine/core/values/errors.ts";
 import type { PublishResult } from "../../../engine/core/commands/publish.ts";
 import { readPublishRequest } from "../../publishing/read.ts";
 import { makeResultHeaders } from "../../http/rateLimitHeaders.ts";
-import { makePublishWarnings } from "../../publishing/refusedHosts.ts";
+import { createMessageWarnings, makePublishWarnings, warningsAbout } from "../../publishing/refusedHosts.ts";
 import { route } from "../../route/route.ts";
 import { readScope } from "../../route/scope.ts";
 import { triggerSettings } from "../../publishing/trigger.ts";
@@ -25,6 +25,7 @@ const triggeredSchema = z.object({
     .describe(
       "Present if no run was started because an active run has this id. The time is that of the active run.",
     ),
+  warnings: z.array(z.string()).optional().describe(warningsAbout),
 });
 
 const triggerOne = route({
@@ -67,8 +68,14 @@ const triggerOne = route({
       ...readScope(incoming),
     });
     const results = result ? [result] : [];
-    const headers = makeResultHeaders(results, makePublishWarnings({ incoming, context }, [input], results));
-    return { status: 200, body: triggeredJson(result), ignored, headers };
+    const warnings = makePublishWarnings({ incoming, context }, [input], results);
+    const warn = createMessageWarnings({ incoming, context }, warnings);
+    return {
+      status: 200,
+      body: { ...triggeredJson(result), ...warn(input, input.url) },
+      ignored,
+      headers: makeResultHeaders(results, warnings),
+    };
   },
 });
 
@@ -93,9 +100,13 @@ const triggerMany = route({
         ? []
         : await context.store.execute("publish", { account: account.id, inputs, ...readScope(incoming) });
     const warnings = makePublishWarnings({ incoming, context }, inputs, results);
+    const warn = createMessageWarnings({ incoming, context }, warnings);
     return {
       status: 201,
-      body: results.map(triggeredJson),
+      body: results.map((result, at) => {
+        const input = inputs[at];
+        return { ...triggeredJson(result), ...(input && warn(input, input.url)) };
+      }),
       ignored,
       headers: makeResultHeaders(results, warnings),
     };

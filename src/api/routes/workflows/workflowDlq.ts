@@ -5,10 +5,12 @@ import { countParameter } from "../deadLetters/deadLetterSelection.ts";
 import {
   chosenRunFilters,
   failedRunFilters,
+  groupCountParameter,
   maxGrouped,
   toFailedRunFilter,
 } from "../lists/failedRunLists.ts";
 import { cursorParameter, orderParameter } from "../lists/filters.ts";
+import { maxOfCause } from "../../../engine/store/queries/causes.ts";
 import { failedRunGroupFields } from "../../fields/failureGroup.ts";
 import type { Route } from "../../route/route.ts";
 import {
@@ -52,14 +54,15 @@ const routes = makeDeadLetterRoutes({
     summary: "Group failed workflow runs",
     about:
       "Groups the runs of the same workflow that failed at the same step with the same error. The largest " +
-      `group comes first. One request groups the latest ${maxGrouped} runs that pass all filters; the ` +
-      "cursor continues with older runs. If bodies are large, or if few runs pass the filters, one request " +
-      "groups fewer runs.",
-    query: failedRunFilters.extend({ cursor: cursorParameter }),
+      "group comes first. Without filters, or with cause, fromDate and toDate alone, all failed runs are " +
+      `counted, up to ${maxOfCause} of each cause, and the cursor continues after 500 causes. With other ` +
+      `filters, one request groups the latest ${maxGrouped} runs that pass all filters, and the cursor ` +
+      "continues with older ones. It groups fewer if bodies are large, or if few runs pass.",
+    query: failedRunFilters.extend({ count: groupCountParameter, cursor: cursorParameter }),
     fields: failedRunGroupFields,
-    entries: "The number of failed runs that this response groups.",
-    more: "There are older failed runs, which this response does not group. Absent if there are none.",
-    toQuery: (query) => ({ filter: toFailedRunFilter(query), cursor: query.cursor }),
+    entries: "The number of failed runs that this response counts.",
+    more: "There are failed runs that this response does not count. Absent if there are none.",
+    toQuery: (query) => ({ filter: toFailedRunFilter(query), cursor: query.cursor, count: query.count }),
   },
   read: { summary: "Read a failed workflow run", answer: "The failed run.", find: findFailedRun },
   remove: {

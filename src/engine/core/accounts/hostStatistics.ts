@@ -1,3 +1,4 @@
+import { endedByOperator } from "../model/attempt.ts";
 import type { LogRow } from "../model/logRow.ts";
 import type { Millis } from "../values/basics.ts";
 import { isSuccessStatus } from "../values/status.ts";
@@ -30,10 +31,13 @@ export const readAttemptHost = ({ attempt, settledHost }: Attempted): string | u
 export const wasAccepted = ({ status, settledHost }: Attempted): boolean =>
   settledHost !== undefined || isSuccessStatus(status);
 
+/** Reports whether an attempt shows how its host does. An attempt that an operator ended does not. */
+export const showsHost = ({ error }: Pick<Attempted, "error">): boolean => error !== endedByOperator;
+
 /** Returns the attempts of log entries by host. The host with the largest share of failures comes first. */
 export function sumAttemptsByHost(rows: readonly Attempted[]): HostAttempts[] {
   const byHost = Map.groupBy(
-    rows.filter((row) => readAttemptHost(row) !== undefined),
+    rows.filter((row) => readAttemptHost(row) !== undefined && showsHost(row)),
     (row) => readAttemptHost(row) ?? "",
   );
   return [...byHost].map(([host, ended]) => sumAttempts(host, ended)).sort(compareByFailures);
@@ -57,7 +61,7 @@ function sumAttempts(host: string, ended: readonly Attempted[]): HostAttempts {
 }
 
 /** Returns the smallest of the sorted values that a share of the values does not exceed; null if none is. */
-const readQuantile = (sorted: readonly Millis[], share: number): Millis | null =>
+export const readQuantile = (sorted: readonly Millis[], share: number): Millis | null =>
   sorted[Math.max(0, Math.ceil(sorted.length * share) - 1)] ?? null;
 
 /** Orders hosts by their share of failures, then by the number of failures, then by name. */

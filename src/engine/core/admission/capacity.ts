@@ -16,6 +16,8 @@ import type { AccountId } from "../values/basics.ts";
  */
 export type DeliveryCapacity = {
   free: number;
+  /** Whether this node begins no deliveries now, for example because it stops. */
+  beginsNone?: boolean;
   /** No destination gets more than this, even if the node is idle. */
   perHost: number;
   /**
@@ -34,6 +36,8 @@ export type DeliveryCapacity = {
   denied?(lane: string): void;
   /** Called for a destination (`laneName`) that gets no delivery, and is below its maximum. */
   noteWaiting?(lane: string): void;
+  /** The messages that pullers on this node wait for, by destination (`laneName`). Absent: none. */
+  pulls?: ReadonlyMap<string, number>;
   /** Reports whether a destination (`laneName`) gets less than others now. */
   isReduced?(lane: string): boolean;
 };
@@ -69,8 +73,11 @@ export type TakenCapacity = {
   accountBytes?: number;
 };
 
-/** A delivery that might begin: its destination (`laneName`), and the bytes of its body. */
-export type NextDelivery = { lane: string; size: number };
+/**
+ * A delivery that might begin: its destination (`laneName`), and the bytes of its body. `isPulled`: it can
+ * begin only if a puller waits for it.
+ */
+export type NextDelivery = { lane: string; size: number; isPulled?: boolean };
 
 /** Returns the name under which the deliveries of a destination are counted. */
 export function laneName(account: AccountId, host: string): string {
@@ -102,8 +109,9 @@ export const findShortage = ({
 export function hasCapacity(
   capacity: DeliveryCapacity,
   taken: TakenCapacity,
-  { lane, size }: NextDelivery,
+  { lane, size, isPulled }: NextDelivery,
 ): boolean {
+  if (isPulled && (capacity.pulls?.get(lane) ?? 0) <= taken.lane) return false;
   const free = capacity.free - taken.all;
   const running = (capacity.runningByLane.get(lane) ?? 0) + taken.lane;
   const share = capacity.isReduced?.(lane) ? reduceShare(free) : free;
@@ -113,6 +121,19 @@ export function hasCapacity(
     hasBytes(capacity.bytes, taken, lane) &&
     leavesShareToOthers(capacity, taken, { lane, size })
   );
+}
+
+/**
+ * Reports whether a running delivery to a destination may keep its place: it could begin now if it were
+ * not running. So it yields to others as soon as its destination or its account holds more than its share.
+ */
+export function mayKeepPlace(capacity: DeliveryCapacity, taken: TakenCapacity, lane: string): boolean {
+  if (capacity.beginsNone) return false;
+  // Another node may be making the delivery.
+  const own = (capacity.runningByLane.get(lane) ?? 0) + taken.lane > 0 ? 1 : 0;
+  const { all, account = 0 } = taken;
+  const others = { ...taken, all: all - own, lane: taken.lane - own, account: account - own };
+  return hasCapacity(capacity, others, { lane, size: 0 });
 }
 
 /** Reports whether a destination could have more deliveries if other destinations had fewer. */
@@ -178,6 +199,7 @@ export const hasBacklog = ({ backlog }: Pick<DeliveryCapacity, "backlog">, accou
 /** The capacity of a caller that delivers nothing itself. */
 export const noCapacity: DeliveryCapacity = {
   free: 0,
+  beginsNone: true,
   perHost: 0,
   backlog: true,
   runningByLane: new Map(),

@@ -1,12 +1,14 @@
 import type { Draft, Moment } from "../decision/command.ts";
 import { findForbiddenHost } from "../accounts/allowedHosts.ts";
+import { findPulledOrigin } from "../accounts/pulledOrigins.ts";
 import { pickSigningKeys } from "../accounts/signingKeys.ts";
 import { countBytes } from "../accounts/usage.ts";
 import { spans } from "../values/limits.ts";
 import type { Account } from "../model/account.ts";
 import type { StoredMessage } from "../model/message.ts";
 import type { LeaseRef, MessageState } from "../model/messageState.ts";
-import type { Millis } from "../values/basics.ts";
+import type { MessageId, Millis } from "../values/basics.ts";
+import { withGrownHistory, withGrownSize } from "./carried.ts";
 import { countStart, hasPlaces } from "./counters.ts";
 
 /**
@@ -22,25 +24,36 @@ export const serverEndedDueAt: Millis = 0;
 export function lease(
   draft: Draft,
   moment: Moment,
-  admitted: { account: Account; message: StoredMessage; state: MessageState },
+  admitted: {
+    account: Account;
+    message: StoredMessage;
+    state: MessageState;
+    follows?: MessageId | undefined;
+  },
 ): void {
-  const { account, message, state } = admitted;
+  const { account, state, follows } = admitted;
+  const message = withGrownHistory(draft, admitted.message, state);
   const counted = countStart(draft, moment, state);
+  const size = message === admitted.message ? state.size : (message.run?.size ?? state.size);
   draft.put("messages", {
     ...counted,
+    size,
     state: "active",
     dueAt: moment.now + spans.lease,
     leasedBy: moment.node,
     waitlist: null,
   });
-  countBytes(draft, state.account, { bytesOut: state.size });
+  countBytes(draft, state.account, { bytesOut: size });
   const keys = pickSigningKeys(account, moment.now);
+  const pullKey = findPulledOrigin(account, state.host) === undefined ? undefined : account.pulled?.key;
   draft.deliver({
     message,
     attempt: state.attempts,
     ...keys,
     ...findForbiddenHost(account, message.url),
-    ...(isOutcomeAwaited(message, counted) ? { settlesAtOnce: true } : {}),
+    ...(pullKey !== undefined && { pullKey }),
+    ...(pullKey !== undefined || isOutcomeAwaited(message, counted) ? { settlesAtOnce: true } : {}),
+    ...(follows === undefined ? {} : { follows }),
   });
 }
 
@@ -52,8 +65,8 @@ const isOutcomeAwaited = (message: StoredMessage, state: MessageState): boolean 
   message.callback !== null || message.reportsOn !== null || hasPlaces(state);
 
 /** Returns a message that waits for its due time, after its lease has ended. The caller sets `dueAt`. */
-export function endLease(state: MessageState): MessageState {
-  const ended: MessageState = { ...state, state: "pending", leasedBy: null };
+export function endLease(draft: Draft, state: MessageState): MessageState {
+  const ended: MessageState = { ...withGrownSize(draft, state), state: "pending", leasedBy: null };
   delete ended.startedAt;
   return ended;
 }

@@ -1,5 +1,7 @@
 import type { AccountId, Millis } from "../values/basics.ts";
 import type { ErrorCode, NotDone } from "../values/errors.ts";
+import type { UnfinishedFilter } from "../explain/listedState.ts";
+import type { GroupChange } from "../deadLetters/groupChange.ts";
 import type { Filter, RunFilter } from "../model/filters.ts";
 
 // The names, entries and outcomes of bulk actions, without the actions themselves.
@@ -20,11 +22,13 @@ export type BulkActionName = (typeof bulkActionNames)[number];
 export type DeadLetterActionName = Exclude<BulkActionName, "runs.cancel" | "messages.cancel">;
 
 /**
- * An action and the filter of its entries: active runs for `runs.cancel`, otherwise messages or dead letters.
+ * An action and the filter of its entries: active runs for `runs.cancel`, unfinished messages for
+ * `messages.cancel`, otherwise dead letters.
  */
 export type BulkSelection =
   | { action: "runs.cancel"; filter: RunFilter }
-  | { action: Exclude<BulkActionName, "runs.cancel">; filter: Filter };
+  | { action: "messages.cancel"; filter: UnfinishedFilter }
+  | { action: DeadLetterActionName; filter: Filter };
 
 /**
  * An entry of a bulk action. An active run of a list has its key as `id`, and `runId`. A run that is only
@@ -35,8 +39,16 @@ export type BulkEntry = { id: string; runId?: string };
 /** Returns the id by which callers know an entry. */
 export const readEntryName = ({ id, runId }: BulkEntry): string => runId ?? id;
 
-/** The entries of one transaction. `logRetention`: when the log of a message has expired. */
-export type BulkPortion = { account: AccountId; entries: readonly BulkEntry[]; logRetention: Millis };
+/**
+ * The entries of one transaction. `logRetention`: when the log of a message has expired. `change`: what
+ * changes in messages that are sent again.
+ */
+export type BulkPortion = {
+  account: AccountId;
+  entries: readonly BulkEntry[];
+  logRetention: Millis;
+  change?: GroupChange;
+};
 
 /** The message or the run that an entry became. A run also has the time of its creation. */
 export type BulkResult = { id: string; became: string; createdAt?: Millis };

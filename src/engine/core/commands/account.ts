@@ -6,6 +6,7 @@ import { spans } from "../values/limits.ts";
 import type { Account, SigningKeys, AccountChange } from "../model/account.ts";
 import type { AccountId, Millis } from "../values/basics.ts";
 import { normalizeAllowedHosts } from "../accounts/allowedHosts.ts";
+import { withRevoked } from "../accounts/revokedTokens.ts";
 import { isRecentRotation } from "../accounts/signingKeys.ts";
 import {
   requireActiveAccount,
@@ -116,7 +117,8 @@ export const rotateToken: Decision<
     if (replaces !== undefined && replaces !== account.tokenHash)
       throw new Refusal("unauthorized", "account: this password was just replaced; use the new one");
     const { sessions: _ended, ...rest } = account;
-    const changed = { ...rest, ...secrets };
+    const replaced = { hash: account.tokenHash, id: "main", name: "" };
+    const changed = { ...withRevoked(rest, replaced), ...secrets };
     draft.put("accounts", changed);
     return changed;
   },
@@ -131,7 +133,13 @@ export const deleteAccount: Decision<{ account: AccountId }, Account> = {
     const account = requireAccount(draft.get("accounts", id));
     if (account.state !== "passive")
       throw new Refusal("invalid", `${id}: the account is active; disable it before you delete it`);
-    const { customerId: _customer, lastRotation: _rotation, sessions: _ended, ...rest } = account;
+    const {
+      customerId: _customer,
+      lastRotation: _rotation,
+      sessions: _ended,
+      revoked: _revoked,
+      ...rest
+    } = account;
     // No text has this hash, and an empty password or token is never accepted.
     const deleted: Account = {
       ...rest,

@@ -5,6 +5,7 @@ import { advance, hold, mightPass } from "../admission/admission.ts";
 import { deferIfQueuePaused } from "../admission/pausedQueue.ts";
 import { countEnd } from "../admission/counters.ts";
 import { capacityGate } from "../admission/gate.ts";
+import { withGrownSize } from "../admission/carried.ts";
 import { endLease, serverEndedDueAt } from "../admission/lease.ts";
 import { log } from "../admission/messageLog.ts";
 import {
@@ -15,6 +16,7 @@ import {
   serveLimiter,
 } from "../admission/waitlist.ts";
 import { hasRunEnded } from "../workflows/end.ts";
+import { countSince, findProgress } from "../workflows/progress.ts";
 import { maxLostAttempts } from "../values/limits.ts";
 import type { AccountId, Millis } from "../values/basics.ts";
 import { damagedMessage } from "../model/damagedRows.ts";
@@ -27,6 +29,7 @@ import { recordRequestEnd, noResponse } from "../sending/recordOutcome.ts";
 import type { Waiter } from "../model/run.ts";
 import { fireSchedules } from "../sending/firing.ts";
 import { failMessage } from "../deadLetters/failMessage.ts";
+import { applyOutcome } from "../attempts/applyOutcome.ts";
 import { nodeEndedDueAt } from "../cluster/takeover.ts";
 import type { Turns } from "../node/turns.ts";
 import { listBackloggedAccounts, dueTables, orderInRounds } from "../node/turns.ts";
@@ -215,7 +218,15 @@ function selectDue(draft: Draft, limits: ClaimLimits) {
  * longer needed.
  */
 const isLostForGood = (draft: Draft, message: MessageState): boolean =>
-  isBeingSent(message) && (message.lostAttempts >= maxLostAttempts || hasRunEnded(draft, message));
+  isBeingSent(message) && (countLost(draft, message) >= maxLostAttempts || hasRunEnded(draft, message));
+
+/** Returns the lost attempts of a message, since the last step that ran on in its calls. */
+function countLost(draft: Draft, state: MessageState): number {
+  if (state.run === null || state.lostAttempts < maxLostAttempts) return state.lostAttempts;
+  const message = draft.inspectWithoutBody("storedMessages", state.account, state.id);
+  if (!message || message.damaged) return state.lostAttempts;
+  return countSince(state, findProgress(draft, message)).lost;
+}
 
 /**
  * Claims one message. Returns false if the message is left for the next claim, because its stored message is
@@ -223,8 +234,13 @@ const isLostForGood = (draft: Draft, message: MessageState): boolean =>
  */
 function claimOne(draft: Draft, moment: Moment, due: MessageState): boolean {
   // The message no longer exists if its run has ended in this same claim.
-  const current = draft.get("messages", due.account, due.id);
-  if (!current) return true;
+  const found = draft.get("messages", due.account, due.id);
+  if (!found) return true;
+  if (found.state === "acknowledging") {
+    endUnreported(draft, moment, found);
+    return true;
+  }
+  const current = found.leasedBy === null ? found : withGrownSize(draft, found);
   const isLost = isLostForGood(draft, current);
   if (isLost || (isUnfinished(current) && mightPass(draft, current))) {
     if (draft.capacity.loadBody(current) === "loaded") {
@@ -318,7 +334,7 @@ function retryLostLease(draft: Draft, moment: Moment, state: MessageState): Mess
     return null;
   }
   const retried: MessageState = {
-    ...endLease(state),
+    ...endLease(draft, state),
     attempts: state.attempts + 1,
     lostAttempts: state.lostAttempts + 1,
     dueAt: moment.now,
@@ -336,6 +352,20 @@ function retryLostLease(draft: Draft, moment: Moment, state: MessageState): Mess
   if (account && message) failMessage(draft, moment, { account, message, state, outcome });
   else giveUp(draft, moment, state);
   return null;
+}
+
+/**
+ * Ends an attempt that its receiver has held and not reported in time. The attempt has failed, so it is
+ * retried like one without a response.
+ */
+function endUnreported(draft: Draft, moment: Moment, state: MessageState): void {
+  const { account: id, attempts: attempt, host } = state;
+  const account = draft.get("accounts", id);
+  if (!account) return giveUp(draft, moment, state);
+  const error = "timed out: the receiver acknowledged the attempt and reported no outcome in time";
+  const outcome = { ...noResponse, account: id, messageId: state.id, host, attempt, error, took: 0 };
+  draft.record("acknowledged attempt expired");
+  applyOutcome(draft, moment, { account, state, outcome });
 }
 
 /**

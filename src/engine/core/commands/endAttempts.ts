@@ -2,6 +2,8 @@ import type { Decision } from "../decision/command.ts";
 import { abortRequest, readStart } from "../admission/lease.ts";
 import type { AccountId, MessageId, Millis } from "../values/basics.ts";
 import type { MessageState } from "../model/messageState.ts";
+import { recordEndedAttempt } from "../sending/endedAttempt.ts";
+import { noResponse } from "../sending/recordOutcome.ts";
 
 /** A running attempt, by its number. */
 export type RunningAttempt = { messageId: MessageId; attempt: number };
@@ -12,7 +14,8 @@ type EndedAttempts = { account: AccountId; attempts: readonly RunningAttempt[]; 
 /**
  * Ends running attempts. The node that sends such a message closes its connection, and the message is then
  * due again after its retry delay. Until then, it keeps its lease and its slots at the gates. An attempt with
- * another number is not ended, nor is one that has been ended before, so a repeated call changes nothing.
+ * another number is not ended, nor is one that has been ended before, so a repeated call changes nothing. An
+ * attempt that its receiver holds ends at once.
  */
 export const endAttempts: Decision<EndedAttempts, { ended: number }> = {
   hint: ({ account, attempts }) => ({ messages: attempts.map(({ messageId }) => [account, messageId]) }),
@@ -20,9 +23,13 @@ export const endAttempts: Decision<EndedAttempts, { ended: number }> = {
     let ended = 0;
     for (const { messageId, attempt } of attempts) {
       const state = draft.get("messages", account, messageId);
-      if (!state || state.state !== "active" || state.attempts !== attempt) continue;
-      draft.put("messages", { ...state, state: "ending" });
-      abortRequest(draft, moment, state);
+      if (!state || state.attempts !== attempt) continue;
+      if (state.state === "acknowledging") {
+        recordEndedAttempt(draft, moment, { state, outcome: noResponse });
+      } else if (state.state === "active") {
+        draft.put("messages", { ...state, state: "ending" });
+        abortRequest(draft, moment, state);
+      } else continue;
       ended++;
     }
     return { ended };

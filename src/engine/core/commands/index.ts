@@ -18,10 +18,12 @@ import {
   noteLimiter,
   noteMany,
 } from "./audit.ts";
+import { addPulledOrigin, removePulledOrigin, servePullers } from "./pulledOrigins.ts";
 import { recordSpending } from "./recordUsage.ts";
 import { takeBurst } from "./takeBurst.ts";
 import { cancel } from "../sending/cancel.ts";
 import { endAttempts } from "./endAttempts.ts";
+import { extendAttempt, reportAttempt } from "./reportAttempt.ts";
 import { claim, listDue, reclaim } from "./claim.ts";
 import { retryDeadLetters } from "../deadLetters/dlq.ts";
 import { pauseLimiter, pinFlowControl, resetRate, resumeLimiter, unpinFlowControl } from "./flowControl.ts";
@@ -39,6 +41,7 @@ import { repeatFailureCallback } from "./repeatFailureCallback.ts";
 import { notify } from "./notify.ts";
 import { wait } from "./wait.ts";
 import { recordStorage } from "./recordUsage.ts";
+import { tagCauses } from "./tagCauses.ts";
 import { takeOver } from "./takeOver.ts";
 import { createToken, noteTokenUse, revokeToken } from "./token.ts";
 import { changeSchedule } from "./changeSchedule.ts";
@@ -46,6 +49,7 @@ import { createSchedule, deleteSchedule, pauseSchedule, resumeSchedule } from ".
 import { wakeHostWaitlists } from "./wakeHostWaitlists.ts";
 import { returnLeases, renew } from "./leases.ts";
 import { runSchedule } from "./runScheduleNow.ts";
+import { runOnStep } from "./runOnStep.ts";
 import { sendNow } from "./sendNow.ts";
 import { settle } from "./settle.ts";
 
@@ -62,17 +66,22 @@ export const engineCommands = {
   renew: internal(renew),
   returnLeases: internal(returnLeases),
   wakeHostWaitlists: internal(wakeHostWaitlists),
+  servePullers: internal(servePullers),
   reclaim: internal(reclaim),
   takeOver: internal(takeOver),
   expire: internal(expire),
   trim: internal(trim),
   removeAccount: internal(accountChange(removeAccount)),
   rewrite: internal(rewrite),
+  tagCauses: internal(tagCauses),
   noteTokenUse: internal(noteTokenUse),
   recordSpending: internal(recordSpending),
   recordStorage: internal(accountChange(recordStorage)),
   takeBurst,
+  reportAttempt,
+  extendAttempt,
   finishRun,
+  runOnStep,
   wait,
   notify,
   ...messageCommands(),
@@ -141,6 +150,8 @@ function accountCommands() {
     deleteAccount: accountChange(audited(deleteAccount, noteAccount("account.delete"))),
     rotateToken: accountChange(audited(rotateToken, noteAccount("token.rotate"))),
     rotateKeys: audited(rotateKeys, noteAccount("signingKey.rotate")),
+    addPulledOrigin: accountChange(audited(addPulledOrigin, noteNamed("pulledOrigin.set"))),
+    removePulledOrigin: accountChange(audited(removePulledOrigin, noteNamed("pulledOrigin.remove"))),
     createToken: audited(createToken, (_, { id }) => ({ what: "token.create", object: id })),
     revokeToken: accountChange(
       audited(revokeToken, ({ id }, { revoked }) => (revoked ? { what: "token.revoke", object: id } : null)),

@@ -7,6 +7,7 @@ import { noResponse, recordRequestEnd } from "../sending/recordOutcome.ts";
 import { recordEndedAttempt } from "../sending/endedAttempt.ts";
 import { spans } from "../values/limits.ts";
 import { dropMessage, hasRunEnded } from "../workflows/end.ts";
+import { endOwner } from "../workflows/progress.ts";
 
 /**
  * Renews the leases of messages that this node is still sending, and aborts those that were cancelled or
@@ -41,7 +42,8 @@ export const returnLeases: Decision<{ leases: readonly LeaseRef[] }, { returned:
       else if (state.state === "ending") recordEndedAttempt(draft, moment, { state, outcome: noResponse });
       else {
         countEnd(draft, moment, state);
-        draft.put("messages", { ...endLease(state), dueAt: moment.now });
+        endOwner(draft, state);
+        draft.put("messages", { ...endLease(draft, state), dueAt: moment.now });
       }
     }
     return { returned };

@@ -8,7 +8,7 @@ import { accept } from "../sending/createMessage.ts";
 import { damagedRefused } from "../decision/requireUndamaged.ts";
 import { listRecipients } from "../sending/recipients.ts";
 import { findBodyRefusal, findSendingRefusal } from "../limits/sendingLimits.ts";
-import type { StepInput } from "../workflows/history.ts";
+import type { PostingCalls, StepInput } from "../workflows/history.ts";
 import { findOngoingRun, postStep } from "../workflows/history.ts";
 import { findHostRefusal } from "../accounts/allowedHosts.ts";
 import { findBudgetRefusal } from "../limits/budget.ts";
@@ -49,6 +49,8 @@ export type Published = {
   deduplicated: boolean;
   url?: string;
   run?: { runId: string; createdAt: Millis };
+  /** The endpoint of the run may continue with the next step in the same call. */
+  runsOn?: true;
 };
 /** The result of one input: a message, a message for each endpoint of a URL group, or a refusal. */
 export type PublishResult = (Published | PublishedToEach | Refused) & {
@@ -98,7 +100,12 @@ export const publish: Decision<
     if (account.state === "passive" && !inputs.every((input) => continuesRun(draft, id, input)))
       assertActive(account);
     const day = readDayLimit(draft, moment, account);
-    const publishing = { draft, moment, account };
+    const publishing = {
+      draft,
+      moment,
+      account,
+      posting: inputs.length > 1 ? new Map<string, MessageId>() : undefined,
+    };
     const results = inputs.map((input, at) => {
       const result: PublishResult =
         (scope && findTokenRefusal(publishing, scope, input)) ||
@@ -142,8 +149,11 @@ function listDeduplicationKeys(account: AccountId, { deduplication, signed }: Me
   return keys;
 }
 
-/** The draft, moment and account of a publish, shared by all of its inputs. */
-type Publishing = { draft: Draft; moment: Moment; account: Account };
+/**
+ * The draft, moment and account of a publish, and the calls in which it posts steps, shared by all of its
+ * inputs.
+ */
+type Publishing = { draft: Draft; moment: Moment; account: Account; posting: PostingCalls | undefined };
 
 /** Removes the URLs of older messages from a result, unless the token may read them or sent the same URL. */
 function hideOlderUrls(
@@ -233,13 +243,13 @@ function findRunRefusal({ draft, account }: Publishing, scope: Scope, post: RunP
 }
 
 function publishOne(publishing: Publishing, input: MessageInput): PublishResult {
-  const { draft, moment, account } = publishing;
+  const { draft, moment, account, posting } = publishing;
   const refusal = findAccountRefusal(publishing, input) ?? findLimitRefusal(account, input, moment);
   if (refusal) return refusal;
   if (hasRunPost(input))
     return isRunStart(input)
       ? startRun(draft, moment, { account, input })
-      : postStep(draft, moment, { account, input });
+      : postStep(draft, moment, { account, input, posting });
   const topicRefusal =
     input.signed && !areAllDuplicates(publishing, input)
       ? findTopicRefusal(draft, { now: moment.now, account: account.id, input })

@@ -2,7 +2,7 @@ import type { Decision } from "../decision/command.ts";
 import { removeQueue } from "../admission/counters.ts";
 import { queueGate } from "../admission/gate.ts";
 import { findLimiter, putChanged, readLimiter } from "../admission/limiter.ts";
-import type { AccountId, MessageId } from "../values/basics.ts";
+import type { AccountId, MessageId, Millis } from "../values/basics.ts";
 import type { Limiter } from "../model/limiter.ts";
 import type { QueueLimit } from "../limits/rowLimits.ts";
 import { takeQueueQuota } from "../limits/rowLimits.ts";
@@ -16,22 +16,30 @@ export type QueueName = { account: AccountId; name: string };
 /**
  * The settings of a queue. `undefined`: unchanged. A new queue sends one message at a time and is not paused.
  */
-export type QueueSettings = { parallelism?: number | undefined; paused?: boolean | undefined };
+export type QueueSettings = {
+  parallelism?: number | undefined;
+  paused?: boolean | undefined;
+  /** Null: messages without this setting have none. */
+  ackTimeout?: Millis | null | undefined;
+};
 
 /**
  * Creates or changes a queue. Throws `Refusal` if its parallelism, or the number of queues, exceeds the
  * limit.
  */
 export const upsertQueue: Decision<QueueName & QueueSettings & QueueLimit, Limiter> = {
-  decide: ({ account, name, parallelism, paused, maxQueues }, draft, moment) => {
+  decide: ({ account, name, parallelism, paused, ackTimeout, maxQueues }, draft, moment) => {
     const owner = requireActiveAccount(draft.get("accounts", account));
     throwIfRefused(findParallelismRefusal(owner, parallelism ?? 0));
     takeQueueQuota(draft, owner, { name, maxQueues });
     const limiter = readLimiter(draft, moment, { account, gate: queueGate(name) });
     // A pinned queue is not removed when it is idle.
     const pinned = { ...limiter.pinned, parallelism: true };
+    const { ackTimeout: before, ...others } = limiter;
+    const after = ackTimeout === undefined ? before : (ackTimeout ?? undefined);
     return putChanged(draft, moment, {
-      ...limiter,
+      ...others,
+      ...(after !== undefined && { ackTimeout: after }),
       parallelism: parallelism ?? limiter.parallelism,
       paused: paused ?? limiter.paused,
       pinned,

@@ -52,7 +52,7 @@ export const createSchedule: Decision<ScheduleInput, ScheduleCreated> = {
     if (input.id === null || !draft.inspect("schedules", account, input.id))
       takeQuota(draft, owner, { name: "schedules" });
     const id = input.id ?? moment.newId("scd");
-    const { deduplicationWindow: _window, ...keptInput } = input.messageInput;
+    const { deduplicationWindow: _window, deduplicationId: _id, ...keptInput } = input.messageInput;
     const messageInput = { ...keptInput, deduplication: null, scheduleId: id };
     const dueAt = firstTime(draft.inspect("schedules", account, id), parseCron(cron), moment.now);
     const schedule = { account, id, cron: parseCron(cron), createdAt: moment.now, dueAt, messageInput, body };

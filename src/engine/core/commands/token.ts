@@ -5,6 +5,7 @@ import { limits } from "../values/limits.ts";
 import type { AccountId, Millis } from "../values/basics.ts";
 import { takeQuota } from "../limits/rowLimits.ts";
 import { requireActiveAccount } from "../accounts/plans.ts";
+import { toRevoked, withRevoked } from "../accounts/revokedTokens.ts";
 import type { Scope, Token } from "../model/rights.ts";
 import { verbs } from "../model/rights.ts";
 import { minute } from "../values/time.ts";
@@ -54,8 +55,8 @@ function assertTokenRequest(
       "invalid",
       `destinations: ${destinations.length} exceeds the limit of ${maxPatterns}; patterns can end in a star`,
     );
-  if (destinations.length > 0 && !requestedVerbs.includes("publish"))
-    throw new Refusal("invalid", "destinations: requires the verb publish");
+  if (destinations.length > 0 && !requestedVerbs.some((verb) => verb === "publish" || verb === "receive"))
+    throw new Refusal("invalid", "destinations: requires the verb publish or receive");
   if (destinations.length > 0 && requestedVerbs.includes("manage"))
     throw new Refusal(
       "invalid",
@@ -88,12 +89,15 @@ function assertWithinScope(scope: Scope, request: TokenRequest): void {
 
 type Named = { account: AccountId; id: string };
 
-/** Revokes a token at once. */
+/** Revokes a token at once. Its account remembers its hash, for requests that still use it. */
 export const revokeToken: Decision<Named, { revoked: boolean }> = {
   decide: ({ account, id }, draft) => {
-    const revoked = draft.get("tokens", account, id) !== undefined;
-    if (revoked) draft.drop("tokens", account, id);
-    return { revoked };
+    const token = draft.get("tokens", account, id);
+    if (!token) return { revoked: false };
+    draft.drop("tokens", account, id);
+    const owner = draft.get("accounts", account);
+    if (owner && owner.deletedAt === undefined) draft.put("accounts", withRevoked(owner, toRevoked(token)));
+    return { revoked: true };
   },
 };
 

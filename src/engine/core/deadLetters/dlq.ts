@@ -11,6 +11,8 @@ import type { StoredMessage, MessageInput, WithoutBody } from "../model/message.
 import type { DeadLetter } from "../model/deadLetter.ts";
 import type { Overrides } from "./overrides.ts";
 import { applyOverrides, extendRedaction } from "./overrides.ts";
+import type { GroupChange } from "./groupChange.ts";
+import { applyGroupChange } from "./groupChange.ts";
 import { findRedactedRefusal } from "./redactedParts.ts";
 import { requireActiveAccount } from "../accounts/plans.ts";
 import { findSendingRefusal } from "../limits/sendingLimits.ts";
@@ -31,8 +33,11 @@ type DlqSelection = { account: AccountId; dlqIds: readonly string[]; logRetentio
  * failed runs are skipped. All their bodies are in memory at once, so a caller splits a long list into
  * several commands.
  */
-export const retryDeadLetters: Decision<DlqSelection & { overrides: Overrides }, Retried[]> = {
-  decide: ({ account: id, dlqIds, logRetention, overrides }, draft, moment) => {
+export const retryDeadLetters: Decision<
+  DlqSelection & { overrides: Overrides; change?: GroupChange },
+  Retried[]
+> = {
+  decide: ({ account: id, dlqIds, logRetention, overrides, change }, draft, moment) => {
     const account = requireActiveAccount(draft.get("accounts", id));
     assertWithinBudget(account, moment.now);
     assertStorageAvailable(account, { continuesRun: false, isDiskLow: moment.isDiskLow });
@@ -42,7 +47,8 @@ export const retryDeadLetters: Decision<DlqSelection & { overrides: Overrides },
       // A failed run is resumed or restarted instead.
       if (!message || deadLetter.run) return [];
       if (deadLetter.damaged || message.damaged) throw damagedRefusal("deadLetters", dlqId);
-      const input = applyRetryOverrides(toMessageInput(message), overrides);
+      const same = applyRetryOverrides(toMessageInput(message), overrides);
+      const input = change ? applyGroupChange(same, change, { account, message, dlqId, moment }) : same;
       throwIfRefused(
         findRedactedRefusal(message, { overrides }) ?? findSendingRefusal(account, input, moment.now),
       );
@@ -60,6 +66,8 @@ export function toMessageInput(message: StoredMessage): MessageInput {
     id: _id,
     createdAt: _createdAt,
     startedAtOnce: _startedAtOnce,
+    deduplicationId: _deduplicationId,
+    ackKey: _ackKey,
     ...input
   } = message;
   return { ...input, delay: null, notBefore: null, deduplication: null };
@@ -68,12 +76,13 @@ export function toMessageInput(message: StoredMessage): MessageInput {
 /** Returns the input with the settings that a retry replaces. Throws `Refusal` if they do not fit. */
 export function applyRetryOverrides(
   input: MessageInput,
-  { delay, notBefore, labels, redaction, keepResponse, hideHeaders, ...changed }: Overrides,
+  { delay, notBefore, labels, redaction, keepResponse, hideHeaders, ackTimeout, ...changed }: Overrides,
 ): MessageInput {
   return {
     ...applyOverrides(input, changed),
     ...(keepResponse === undefined ? {} : { keepResponse }),
     ...(hideHeaders === undefined ? {} : { hideHeaders }),
+    ...(ackTimeout === undefined ? {} : { ackTimeout }),
     delay: delay ?? null,
     notBefore: notBefore ?? null,
     labels: labels ?? input.labels,

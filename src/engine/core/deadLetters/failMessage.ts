@@ -1,3 +1,4 @@
+import { findCause } from "../model/cause.ts";
 import type { Draft, Moment } from "../decision/command.ts";
 import { release } from "../admission/admission.ts";
 import { log } from "../admission/messageLog.ts";
@@ -28,18 +29,21 @@ export function failMessage(draft: Draft, moment: Moment, failure: Failure): voi
     timing: outcome.timing,
     row: { states: ["ERROR", "FAILED"], dlqId, ...toLoggedResponse(outcome) },
   });
+  const cause = findCause({ ...outcome, url: message.url, redaction: message.redaction });
   const deadLetter: DeadLetter = {
     account: account.id,
     id,
     messageId: state.id,
     logId,
     ...toDeadLetterResponse(outcome),
+    cause: cause.error,
     retried: countRetries(state),
     failureCallback: message.failureCallback ? { state: "CALLBACK_INPROGRESS" } : null,
     tags: [
       ...state.tags,
       toTag.url(message.url),
       ...(message.callerIp === null ? [] : [toTag.callerIp(message.callerIp)]),
+      toTag.cause(cause.id),
     ],
   };
   draft.drop("messages", state.account, state.id);

@@ -30,6 +30,7 @@ export type Overrides = SendOverrides & {
   labels?: readonly string[];
   keepResponse?: boolean;
   hideHeaders?: boolean;
+  ackTimeout?: Millis;
   /**
    * Fields to hide in addition to those that are already hidden. A caller who retries a message must not
    * learn what was hidden.

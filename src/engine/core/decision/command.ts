@@ -11,7 +11,8 @@ import type { LeaseRef, MessageState } from "../model/messageState.ts";
 import type { LogRow } from "../model/logRow.ts";
 import type { Tag, TimeKeys } from "../model/tag.ts";
 import type { Schedule } from "../model/schedule.ts";
-import type { RunKey } from "../model/runPost.ts";
+
+import type { ClientChoice, RunKey } from "../model/runPost.ts";
 import type { DeadLetter } from "../model/deadLetter.ts";
 import type { Limiter, HostWaitlist, QueueSlot } from "../model/limiter.ts";
 import type { Rejection, WebhookSource } from "../model/webhookSource.ts";
@@ -269,7 +270,12 @@ export interface Draft {
 export interface NodeCapacity {
   /** Reports whether there is capacity for one more delivery to a host, with a body of `size` bytes. */
   has(account: AccountId, host: string, size: number): boolean;
-  /** Reports whether there is no capacity because the account already holds its share of this node. */
+  /** Reports whether a running delivery to a host may keep its place, or must let others begin. */
+  mayKeepPlace(account: AccountId, host: string): boolean;
+  /**
+   * Reports whether there is no capacity because the account already holds its share of this node, or because
+   * messages to the host are pulled.
+   */
   isDenied(account: AccountId, host: string, size: number): boolean;
   /** Takes capacity for a delivery to a host, and `size` bytes of memory. Returns false if there is none. */
   take(account: AccountId, host: string, size: number): boolean;
@@ -299,6 +305,10 @@ export type Moment = {
   readonly isDiskLow?: boolean;
   /** See `BodyLimit`. */
   readonly maxBody?: number | undefined;
+  /** The clients that do not receive calls which they would discard. Default: `older`. */
+  readonly skipsCallsOf?: ClientChoice | undefined;
+  /** Whether steps may run on. Default: they may. */
+  readonly runsOn?: boolean | undefined;
   /** Returns a new id, unique on all nodes. */
   newId(kind: IdKind): string;
   /** Returns an unpredictable number from 0 (inclusive) to 1 (exclusive). */
@@ -321,10 +331,10 @@ export type Decision<Input, Answer> = {
 };
 
 /**
- * Messages that are leased by other nodes. Without a `membership`, these are the messages of all other nodes;
- * use this only if no other node can be alive. With a `membership`, they are those that `node` leased until a
- * time between `after` and `until`, if it still has this membership. The membership then stays the same until
- * the transaction ends.
+ * Messages that are leased by other nodes, not held by receivers. Without a `membership`, these are the
+ * messages of all other nodes; use this only if no other node can be alive. With a `membership`, they are
+ * those that `node` leased until a time between `after` and `until`, if it still has this membership. The
+ * membership then stays the same until the transaction ends.
  */
 export type LeasedNeed = {
   node: NodeId;

@@ -10,15 +10,24 @@ export const conditionKinds = [
   "deliveries.held",
   "changes.lost",
   "storage.full",
+  "host.refused",
   "host.failing",
   "host.hanging",
   "schedule.late",
   "schedule.refused",
   "schedule.failing",
   "source.rejecting",
+  "outbox.failing",
+  "outbox.rejecting",
+  "outbox.late",
+  "token.refused",
+  "publishes.dropped",
   "queue.blocked",
   "key.blocked",
   "limit.blocked",
+  "queue.drowning",
+  "key.drowning",
+  "runs.slow",
   "queue.paused",
   "key.paused",
   "storage.low",
@@ -59,6 +68,20 @@ export type Condition = {
   /** The person who caused it, if one did and the audit log still has it. */
   by: Actor | null;
 };
+
+/** The kinds of conditions that concern the server, and not one account. */
+const serverKinds: ReadonlySet<ConditionKind> = new Set([
+  "server.refusing",
+  "server.notReady",
+  "deliveries.held",
+  "changes.lost",
+  "disk.low",
+  "node.lost",
+  "copy.behind",
+]);
+
+/** Reports whether a condition is one of the server. Each account that may see it has it. */
+export const isOfServer = (kind: ConditionKind): boolean => serverKinds.has(kind);
 
 /** How far back failures and rejections count. */
 export const conditionWindow: Millis = hour;

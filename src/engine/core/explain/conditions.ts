@@ -12,6 +12,8 @@ import type { GateFact, PauseFact } from "./gateConditions.ts";
 import { findGateCondition } from "./gateConditions.ts";
 import type { HostFacts } from "./hostConditions.ts";
 import { findHostConditions } from "./hostConditions.ts";
+import type { SlowRuns } from "./slowRuns.ts";
+import { describeSlowRuns } from "./slowRuns.ts";
 
 // Decides what is wrong. The overview, the alerts, the metrics, the command line and the self-check of a
 // server show the same conditions. So none of them reports success while another one reports a problem.
@@ -52,6 +54,7 @@ export type ConditionFacts = Omit<HostFacts, "log"> & {
   gates: readonly GateFact[];
   pauses: readonly PauseFact[];
   schedules: readonly ScheduleFact[];
+  slowRuns: readonly SlowRuns[];
 };
 
 /** Returns what is wrong for an account, the most urgent first. */
@@ -63,6 +66,7 @@ export function findConditions(facts: ConditionFacts, now: Millis): Condition[] 
     ...findStorageCondition(facts.storage),
     ...findHostConditions(facts, now),
     ...facts.gates.flatMap((gate) => findGateCondition(gate, facts.pauses, now)),
+    ...facts.slowRuns.map((runs) => describeSlowRuns(runs, now)),
     ...facts.schedules.flatMap((schedule) =>
       findScheduleConditions({ schedule, ended: ends.get(toTag.schedule(schedule.id)) }, now),
     ),

@@ -6,10 +6,13 @@ import { minute } from "../values/time.ts";
 import type { Condition } from "./condition.ts";
 import { formatSpan, makeCondition } from "./condition.ts";
 
+/** The messages of a queue or key that were published in a minute, and the attempts that ended in it. */
+export type GateFlow = { published: number; ended: number };
+
 /**
  * A queue, a key or a limit of the account that is paused or holds messages. `held`: the number of them, and
  * `more` if there are more. `dueAt`: when the oldest was due, and `passedAt`: when a message that had passed
- * the gate was last accepted; null if that is not known.
+ * the gate was last accepted; null if that is not known. `flow`: the last minutes, if they were read.
  */
 export type GateFact = {
   gate: Gate;
@@ -17,6 +20,7 @@ export type GateFact = {
   held: { count: number; more: boolean };
   dueAt: Millis | null;
   passedAt: Millis | null;
+  flow: readonly GateFlow[] | null;
 };
 
 /** A pause that the audit log records. */
@@ -24,6 +28,11 @@ export type PauseFact = { gate: Gate; time: Millis; by: Actor };
 
 /** A message that has been due for this long at a gate is blocked, unless its queue or key moves. */
 const blockedAfter: Millis = minute;
+
+/** The minutes of a flow. After a single burst, a backlog does not grow in each of them. */
+export const flowMinutes = 3;
+/** A backlog whose oldest message has been due for this long can be one that grows without end. */
+export const growsAfter: Millis = 5 * minute;
 
 /** A queue or key moves if one of its messages was accepted within this time. */
 const movesWithin: Millis = 5 * minute;
@@ -73,6 +82,17 @@ export function findGateCondition(fact: GateFact, pauses: readonly PauseFact[], 
       }),
     ];
   const isMoving = hasMoved(fact, now);
+  if (isMoving && isGrowing(fact, now))
+    return [
+      makeCondition({
+        ...common,
+        kind: `${kind}.drowning`,
+        level: "warning",
+        text:
+          `${title} gets more messages than its limits let through: ` +
+          `${describeFlow(fact.flow)}; ${backlog}`,
+      }),
+    ];
   return [
     makeCondition({
       ...common,
@@ -88,6 +108,20 @@ export function findGateCondition(fact: GateFact, pauses: readonly PauseFact[], 
 /** Reports whether messages pass a queue or key: its rate is used up, or one of its messages was accepted. */
 const hasMoved = ({ limiter, passedAt }: GateFact, now: Millis): boolean =>
   (passedAt !== null && passedAt > now - movesWithin) || (limiter !== null && isRateUsedUp(limiter, now));
+
+/** Reports whether more messages arrive than leave, for minutes. */
+const isGrowing = ({ dueAt, flow }: GateFact, now: Millis): boolean =>
+  dueAt !== null &&
+  now - dueAt >= growsAfter &&
+  flow !== null &&
+  flow.every(({ published, ended }) => published > ended);
+
+function describeFlow(flow: GateFact["flow"]): string {
+  const sum = (read: (one: GateFlow) => number): number =>
+    (flow ?? []).reduce((total, one) => total + read(one), 0);
+  const [arrived, sent] = [sum((one) => one.published), sum((one) => one.ended)];
+  return `${arrived} published and ${sent} sent in ${flowMinutes} minutes`;
+}
 
 /** A window that has ended counts for a moment: the next one begins only when the gate is looked at. */
 const isRateUsedUp = (

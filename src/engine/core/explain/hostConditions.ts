@@ -1,5 +1,5 @@
 import type { Attempted } from "../accounts/hostStatistics.ts";
-import { readAttemptHost, sumAttemptsByHost, wasAccepted } from "../accounts/hostStatistics.ts";
+import { readAttemptHost, showsHost, sumAttemptsByHost, wasAccepted } from "../accounts/hostStatistics.ts";
 import type { HostFailures } from "../node/failingLanes.ts";
 import type { Millis } from "../values/basics.ts";
 import { minute, second } from "../values/time.ts";
@@ -17,7 +17,15 @@ export type HostFacts = {
   failing: readonly HostFailures[];
   /** The deliveries in flight, of all nodes unless there are too many. */
   inFlight: readonly HostInFlight[];
+  /** The hosts that this node was asked to publish to, and whose addresses may not be called. */
+  refused: readonly RefusedHostFact[];
 };
+
+/**
+ * A host whose address may not be called. `since`: when the account first published to it. `why` is worded
+ * with its remedy.
+ */
+export type RefusedHostFact = { host: string; since: Millis; why: string };
 
 /** The fewest attempts to a host from which it counts as failing. */
 const fewestAttempts = 3;
@@ -30,11 +38,50 @@ const hangsAfter = { many: 20 * second, few: 5 * minute } as const;
 /** A host hangs after this many times the duration that 95 % of its attempts do not exceed. */
 const hangFactor = 4;
 
-export function findHostConditions({ log, failing, inFlight }: HostFacts, now: Millis): Condition[] {
+/** Returns the conditions of hosts. A host that fails because its address is refused is failing. */
+export function findHostConditions(facts: HostFacts, now: Millis): Condition[] {
+  const found = findAnsweringConditions(facts, now);
+  const failing = new Set(found.flatMap(({ kind, subject }) => (kind === "host.failing" ? subject : [])));
+  return [...found, ...findRefusedConditions(facts, now).filter(({ subject }) => !failing.has(subject))];
+}
+
+/** The error of an attempt whose destination has an address that may not be called. */
+export const refusedAddress = /^address .*is not public/;
+
+/** Returns the conditions of hosts whose addresses may not be called: from the log, and from publishes. */
+function findRefusedConditions({ log, refused }: HostFacts, now: Millis): Condition[] {
+  const published = new Map(refused.map((one) => [one.host, one.since]));
+  const inLog = [...Map.groupBy(log, readAttemptHost)].flatMap(([host, rows]) => {
+    const isRefused = ({ error }: Attempted): boolean => refusedAddress.test(error ?? "");
+    const lastOther = Math.max(0, ...rows.flatMap((row) => (isRefused(row) ? [] : row.time)));
+    const attempts = rows.filter((row) => row.time > lastOther).toSorted((a, b) => a.time - b.time);
+    const [first, newest] = [attempts[0], attempts.at(-1)];
+    if (host === undefined || !first || !newest || newest.time <= now - conditionWindow) return [];
+    const publishedAt = published.get(host) ?? first.time;
+    const since = publishedAt > lastOther ? Math.min(first.time, publishedAt) : first.time;
+    return [makeRefusedCondition({ host, since }, newest.error ?? "")];
+  });
+  const known = new Set(inLog.map(({ subject }) => subject));
+  return [
+    ...inLog,
+    ...refused.flatMap((one) => (known.has(one.host) ? [] : makeRefusedCondition(one, one.why))),
+  ];
+}
+
+const makeRefusedCondition = ({ host, since }: { host: string; since: Millis }, why: string): Condition =>
+  makeCondition({
+    kind: "host.refused",
+    level: "problem",
+    subject: host,
+    text: `Nothing is sent to ${host}: ${why}`,
+    since,
+  });
+
+function findAnsweringConditions({ log, failing, inFlight }: HostFacts, now: Millis): Condition[] {
   const inLog = new Map(sumAttemptsByHost(log).map((host) => [host.host, host]));
   const byNode = new Map(failing.map((host) => [host.host, host]));
   const open = new Map(inFlight.map((host) => [host.host, host]));
-  const rows = Map.groupBy(log, readAttemptHost);
+  const rows = Map.groupBy(log.filter(showsHost), readAttemptHost);
   return [...new Set([...inLog.keys(), ...byNode.keys(), ...open.keys()])].flatMap((host) => {
     const attempts = rows.get(host) ?? [];
     const known = inLog.get(host);

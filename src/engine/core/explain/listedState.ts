@@ -9,13 +9,14 @@ import type { Filter } from "../search/filter.ts";
 import { countRetries } from "../sending/retry.ts";
 
 /** The states in which lists show unfinished messages. Each message has exactly one of them. */
-export const listedStates = ["pending", "retrying", "delivering", "held", "paused"] as const;
+export const listedStates = ["pending", "retrying", "delivering", "acknowledging", "held", "paused"] as const;
 /**
  * The state in which lists show an unfinished message.
  *
  * - `pending`: the message waits for its due time, and no attempt has failed.
  * - `retrying`: the message waits for the due time of its next attempt.
  * - `delivering`: a node is sending the message.
+ * - `acknowledging`: the receiver of the message reports the outcome of the attempt later.
  * - `held`: the message is due and waits at a gate.
  * - `paused`: the message waits for its queue or its key to be resumed.
  */
@@ -56,6 +57,7 @@ export type PausedGates = ReadonlySet<string>;
 /** Returns the state in which lists show an unfinished message. */
 export function readListedState(state: MessageState, paused: PausedGates): ListedState {
   if (isBeingSent(state)) return "delivering";
+  if (state.state === "acknowledging") return "acknowledging";
   if (state.state === "held")
     return state.waitlist !== null && paused.has(state.waitlist) ? "paused" : "held";
   // A message that holds a slot of a paused queue keeps it, and is not sent when it is due.

@@ -31,12 +31,14 @@ export function readStoreCount(state: MessageState): StoreCountName | null {
 }
 
 /**
- * The figures of all accounts. `leased` is the number of messages that are being sent. `oldestDueAt` is the
+ * The figures of all accounts. `leased` is the number of messages that are being sent, and `acknowledging` of
+ * those whose receivers hold the attempt. `oldestDueAt` is the
  * earliest due time of a message that no node is sending, or null.
  */
 export type StoreFigures = {
   counts: Readonly<Record<StoreCountName, number>>;
   leased: number;
+  acknowledging: number;
   oldestDueAt: number | null;
 };
 

@@ -41,6 +41,8 @@ export type WaitState = {
   accountLimiter?: Limiter | null;
   /** The last failed attempt among its last rows of the log. Only lists need it. */
   lastResult?: Pick<LogRow, "status" | "error"> | null;
+  /** The pulled origin that the message is for. Absent if it is sent, or not known to be pulled. */
+  pulledOrigin?: string;
   /**
    * The number of messages ahead of it in the waitlist. If there are more than `maxCounted`, it is
    * `maxCounted` + 1. It is null if they were not counted.
@@ -67,7 +69,9 @@ export const waitReasonNames = [
   "account-endpoint",
   "turn",
   "host",
+  "puller",
   "sending",
+  "acknowledging",
   "lease-over",
 ] as const;
 
@@ -83,6 +87,8 @@ export type WaitReason = (
   | { reason: "server-held" }
   /** `until`: when it times out. `isEnding`: an operator has ended the attempt. */
   | ({ reason: "sending"; until: Millis; isEnding: boolean } & Sending)
+  /** Its receiver holds the attempt. `until`: when the receiver must have reported. */
+  | { reason: "acknowledging"; attempt: number; since: Millis; until: Millis }
   /** `until`: when its lease ended. */
   | ({ reason: "lease-over"; until: Millis; ended: "server" | "node" | "lease" } & Sending)
   | { reason: "due"; since: Millis }
@@ -103,6 +109,8 @@ export type WaitReason = (
   | ({ reason: "account" } & AccountUsedUp)
   | ({ reason: "account-endpoint"; endpoint: string } & AccountUsedUp)
   | { reason: "host"; host: string }
+  /** The messages to its origin are pulled, and no client has pulled it yet. */
+  | { reason: "puller"; origin: string }
   | { reason: "turn"; gate: Gate | null }
 ) &
   Position;
@@ -129,6 +137,7 @@ export type BlockingMessage = { messageId: MessageId; callbackId?: MessageId; ho
 export function listWaitReasons(waitState: WaitState, now: Millis, isOnHold = false): WaitReason[] {
   const { state } = waitState;
   if (isBeingSent(state)) return [explainSending(waitState, now)];
+  if (state.state === "acknowledging") return [explainHold(waitState, now)];
   if (isOnHold) return [{ reason: "server-held" }, ...listWaitReasons(waitState, now)];
   if (state.state === "pending") {
     const pauses = listLaterPauses(waitState, [waitState.queue, waitState.key]);
@@ -155,6 +164,11 @@ function explainSending({ state, lastEntry, createdAt, timeout }: WaitState, now
   return leasedUntil > now
     ? { reason: "sending", ...sending, until: since + timeout, isEnding: state.state === "ending" }
     : { reason: "lease-over", ...sending, until: leasedUntil, ended: ended ?? "lease" };
+}
+
+function explainHold({ state, lastEntry, createdAt }: WaitState, now: Millis): WaitReason {
+  const since = readStart(state) ?? lastEntry?.time ?? createdAt;
+  return { reason: "acknowledging", attempt: state.attempts, since, until: state.dueAt ?? now };
 }
 
 /**
@@ -264,9 +278,13 @@ const toTurn = (waitState: WaitState): WaitReason =>
 
 function explainCapacity(waitState: WaitState): WaitReason {
   const { host } = waitState.state;
+  const { pulledOrigin } = waitState;
   const waitlist = readWaitlist(waitState.state);
   if (waitlist?.kind !== "capacity" || waitlist.name !== host) return toTurn(waitState);
-  return withPosition({ reason: "host", host }, waitState);
+  return withPosition(
+    pulledOrigin === undefined ? { reason: "host", host } : { reason: "puller", origin: pulledOrigin },
+    waitState,
+  );
 }
 
 function withPosition(reason: WaitReason, { waitingAhead }: WaitState): WaitReason {

@@ -15,7 +15,7 @@ import type { Refused } from "../values/errors.ts";
  * schedules. Tags, waitlists, limiters and similar rows are not counted, because they belong to counted rows
  * or their number is limited.
  */
-const countedColumns: { readonly [T in TableName]?: CountedColumns } = {
+const countedColumns: { readonly [T in TableName | "keptCalls"]?: CountedColumns } = {
   storedMessages: ["detail", "body"],
   log: ["detail", "body"],
   keptLog: ["detail", "body"],
@@ -27,6 +27,7 @@ const countedColumns: { readonly [T in TableName]?: CountedColumns } = {
   schedules: ["detail", "body"],
   urlGroups: ["detail"],
   rejections: ["detail", "body"],
+  keptCalls: ["detail"],
   audit: ["detail"],
 };
 

@@ -1,9 +1,27 @@
 import type { Terms, LimitName } from "./accountTerms.ts";
 import type { ConsoleSession } from "./consoleSession.ts";
+import type { Token } from "./rights.ts";
 import type { AccountId, Millis } from "../values/basics.ts";
 
 /** The keys with which deliveries are signed. After a rotation, `next` becomes `current`. */
 export type SigningKeys = { current: string; next: string };
+
+/**
+ * A token that was valid. Only its hash is kept. `id`: `main` for a replaced main token. `rights`: absent if
+ * they are not known.
+ */
+export type RevokedToken = {
+  hash: string;
+  id: string;
+  name: string;
+  rights?: Pick<Token, "verbs" | "destinations">;
+};
+
+/**
+ * The origins whose messages are not sent, but wait for pullers, and the key of the tokens of their attempts.
+ * The key stays if the last origin is removed, because pullers may still hold attempts.
+ */
+export type PulledOrigins = { key: string; origins: readonly string[] };
 
 /** One tenant. All other rows belong to an account. */
 export type Account = {
@@ -19,6 +37,10 @@ export type Account = {
   lastRotation?: { at: Millis; key: string };
   /** Open sessions of the web console, the oldest first. They end when the token is replaced. */
   sessions?: readonly ConsoleSession[];
+  /** The last tokens that were revoked, the oldest first. */
+  revoked?: readonly RevokedToken[];
+  /** Absent: no origin was ever pulled. */
+  pulled?: PulledOrigins;
   createdAt: Millis;
 } & Terms;
 

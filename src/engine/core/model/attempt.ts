@@ -20,7 +20,18 @@ export type AttemptTiming = {
   firstByte: Millis | null;
   /** The whole time, until the last byte of the response or until the failure. */
   duration: Millis;
+  /** Present if the attempt opened its own connection, and failed or was slow. */
+  opening?: OpeningTiming;
 };
+
+/**
+ * How long the parts of opening a connection took, in milliseconds. `lookup`: the lookup of the name; absent
+ * for an address. `tls`: the TLS handshake; absent for plain HTTP.
+ */
+export type OpeningTiming = { lookup?: Millis; tcp: Millis; tls?: Millis };
+
+/** An attempt that takes longer than this is slow. */
+export const slowAttempt: Millis = 1_000;
 
 /** The outcome of one attempt. If there was no response, `status` is null and `error` gives the reason. */
 export type Outcome = {
@@ -49,6 +60,15 @@ export type Outcome = {
   keepsInLog?: true;
   /** Another attempt would have the same outcome, so no retry follows. */
   isFinal?: true;
+  /**
+   * A reused connection ended without a response. The request may not have arrived, and was not resent:
+   * see docs/decisions/0047.
+   */
+  unanswered?: true;
+  /** A puller has received the attempt, and holds it for this time. */
+  heldFor?: Millis;
+  /** No puller has received the attempt, because none waits any more, or its connection has ended. */
+  notPulled?: true;
 };
 
 /** The last response of a destination, or the reason why there was none. */
@@ -63,5 +83,9 @@ export type DestinationResponse = Pick<
   | "keptBytes"
   | "keepsInLog"
   | "isFinal"
+  | "unanswered"
   | "timing"
 >;
+
+/** The error of an attempt that an operator ended. */
+export const endedByOperator = "ended by operator";

@@ -40,9 +40,14 @@ export type DeadLetter = {
   failureCallback: FailureCallbackInfo | null;
   /** The messages that sent this one again with changes, the newest last. */
   replays?: readonly MessageId[];
+  /**
+   * The error without the parts that vary, as the group of this dead letter shows it. Absent if it has no
+   * tag for its cause.
+   */
+  cause?: string;
   /** The run that failed with the message. */
   run?: { key: RunKey; runId: string; createdAt: Millis; url: string; failureUrl: string | null };
-  /** The tags of the message, of its URL and of its caller: see `engine/core/search/tags.ts`. */
+  /** The tags of the message, of its URL, cause and caller: see `engine/core/search/tags.ts`. */
   tags: readonly string[];
   damaged?: Damaged;
 };

@@ -14,6 +14,8 @@ export type Filter = {
   callerIps?: readonly string[];
   states?: readonly LogState[];
   responseStatuses?: readonly number[];
+  /** Ids of causes. Matches only dead letters. */
+  causes?: readonly string[];
   topicNames?: readonly string[];
   queueNames?: readonly string[];
   scheduleIds?: readonly string[];

@@ -37,6 +37,8 @@ export type Limiter = {
    * time.
    */
   lastDueAt: Millis;
+  /** For a queue, the `ackTimeout` of its messages that set none. */
+  ackTimeout?: Millis;
   /** The limits that messages cannot change, because a request has pinned them or has set up the queue. */
   pinned: { parallelism: boolean; rate: boolean };
 };

@@ -6,6 +6,7 @@ export type LogState =
   | "CREATED"
   | "ACTIVE"
   | "RETRY"
+  | "ACKNOWLEDGING"
   | "ERROR"
   | "DELIVERED"
   | "FAILED"

@@ -25,6 +25,8 @@ export type MessageInput = SendSettings & {
   notBefore: Millis | null;
   /** A hash of the deduplication id or of the content; null if the message is not deduplicated. */
   deduplication: string | null;
+  /** The deduplication id as it was sent. Absent if the message has none. */
+  deduplicationId?: string;
   /** How long the deduplication key is held. Null or absent means `spans.deduplication`. */
   deduplicationWindow?: Millis | null;
   /**
@@ -37,6 +39,8 @@ export type MessageInput = SendSettings & {
   callerIp: string | null;
   /** Whether the log keeps the response of a successful delivery. */
   keepResponse?: boolean;
+  /** How long the receiver may take to report the outcome of an attempt. Absent: it may only answer. */
+  ackTimeout?: Millis;
   /** Whether the destination receives none of the headers that this server adds. */
   hideHeaders?: boolean;
   /** The trace that the message belongs to. */
@@ -86,6 +90,8 @@ export type StoredMessage = Omit<
   /** The number of retries. The default is already applied, as it is to `timeout`. */
   retries: number;
   timeout: Millis;
+  /** The key of the tokens of its attempts. Present if `ackTimeout` is. */
+  ackKey?: string;
   /** The message was sent when it was accepted, so its log begins with CREATED and ACTIVE. */
   startedAtOnce: boolean;
   run?: RunPart;
@@ -103,7 +109,15 @@ export function makeStoredMessage(
   input: SingleInput,
   created: Pick<
     StoredMessage,
-    "account" | "id" | "createdAt" | "notBefore" | "startedAtOnce" | "retries" | "timeout"
+    | "account"
+    | "id"
+    | "createdAt"
+    | "notBefore"
+    | "startedAtOnce"
+    | "retries"
+    | "timeout"
+    | "ackTimeout"
+    | "ackKey"
   >,
 ): StoredMessage {
   const message: StoredMessage = {
@@ -134,9 +148,12 @@ export function makeStoredMessage(
     startedAtOnce: created.startedAtOnce,
   };
   if (input.run !== undefined) message.run = input.run;
+  if (input.deduplicationId !== undefined) message.deduplicationId = input.deduplicationId;
   if (input.keepResponse) message.keepResponse = true;
   if (input.hideHeaders) message.hideHeaders = true;
   if (input.trace !== undefined) message.trace = input.trace;
+  if (created.ackTimeout !== undefined) message.ackTimeout = created.ackTimeout;
+  if (created.ackKey !== undefined) message.ackKey = created.ackKey;
   if (input.replayOf !== undefined) message.replayOf = input.replayOf;
   return message;
 }

@@ -11,6 +11,9 @@ import type { AccountId, MessageId, Millis, NodeId } from "../values/basics.ts";
  *   time the message is due again.
  * - `ending`: like `active`, but an operator has ended the running attempt. Its node closes the connection,
  *   and the message is then due again after its retry delay, whatever the request came to.
+ * - `acknowledging`: the receiver has taken over the attempt, and reports its outcome later. No node has the
+ *   lease. `dueAt` is the time until which the receiver must report. The message keeps its slots at the gates
+ *   1 to 4. See `engine/core/attempts/acknowledging.ts`.
  * - `cancelling`, `settled`: the message was cancelled, or settled by a step of its run, while it was active.
  *   It counts as finished, but its request still runs. The row keeps the lease and the slots at the gates
  *   until the request has an outcome or the lease ends.
@@ -20,7 +23,7 @@ import type { AccountId, MessageId, Millis, NodeId } from "../values/basics.ts";
 export type MessageState = {
   account: AccountId;
   id: MessageId;
-  state: "pending" | "active" | "ending" | "held" | "cancelling" | "settled";
+  state: "pending" | "active" | "ending" | "acknowledging" | "held" | "cancelling" | "settled";
   dueAt: Millis | null;
   /**
    * The number of attempts that have ended, including lost ones. It is also the number of the running
@@ -29,13 +32,20 @@ export type MessageState = {
   attempts: number;
   /** The number of these attempts that ended without a report, because the lease expired. */
   lostAttempts: number;
-  /** The number of these attempts that an operator ended. Absent if it is 0. */
+  /**
+   * The number of these attempts that an operator ended, or whose reused connection ended without a response.
+   * Absent if it is 0.
+   */
   endedAttempts?: number;
-  /** When the running attempt began. Absent until its lease is renewed: see `readStart`. */
+  /**
+   * When the running attempt began. Absent until its lease is renewed: see `readStart`. For `acknowledging`:
+   * when the receiver took over the attempt.
+   */
   startedAt?: Millis;
   /**
-   * The node that is sending the message; null if none is. `counted` and `countedToEndpoint` record that the
-   * message counts towards the limit of its account: in total, or for its endpoint.
+   * The node that is sending the message, or `receiverHold`; null if the message has no lease. `counted` and
+   * `countedToEndpoint` record that the message counts towards the limit of its account: in total, or for its
+   * endpoint.
    */
   leasedBy: NodeId | null;
   counted?: true;
@@ -79,6 +89,13 @@ export const isUnfinished = ({ state }: Pick<MessageState, "state">): boolean =>
 /** Reports whether a node is sending an unfinished message. */
 export const isBeingSent = ({ state }: Pick<MessageState, "state">): boolean =>
   state === "active" || state === "ending";
+
+/** Reports whether an attempt of an unfinished message runs: a node sends it, or its receiver holds it. */
+export const isInAttempt = (state: Pick<MessageState, "state">): boolean =>
+  isBeingSent(state) || state.state === "acknowledging";
+
+/** Stands for a node in the lease of an attempt that its receiver has taken over. No node has this id. */
+export const receiverHold: NodeId = "receiver";
 
 /** Names a delivery: the attempt whose lease a node claims to hold. */
 export type LeaseRef = { account: AccountId; messageId: MessageId; attempt: number };

@@ -115,6 +115,12 @@ function matchesUrl(patterns: readonly UrlPattern[], text: string): boolean {
   });
 }
 
+/** Reports whether patterns allow every URL of an origin, in every queue. */
+export function coversOrigin({ urls, queues }: AllowedDestinations, origin: string): boolean {
+  const everything = urls.filter(({ path, isPrefix }) => isPrefix && path === "/");
+  return queues.length === 0 && matchesUrl(everything, `${origin}/`);
+}
+
 /** A message to be checked: its destination, its queue, and its callbacks with their own callbacks. */
 export type DestinationTarget = {
   url: string;

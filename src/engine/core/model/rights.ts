@@ -1,12 +1,15 @@
 import type { DestinationTarget } from "./publishRights.ts";
-import { findForbiddenDestination, parseDestinations } from "./publishRights.ts";
+import { coversOrigin, findForbiddenDestination, parseDestinations } from "./publishRights.ts";
 import { Refusal } from "../values/errors.ts";
 import { limits } from "../values/limits.ts";
 import type { AccountId, Millis } from "../values/basics.ts";
 import type { Refused } from "../values/errors.ts";
 
-/** The verbs that a token may have. `manage` allows all changes other than publishing. */
-export const verbs = ["publish", "read", "manage"] as const;
+/**
+ * The verbs that a token may have. `manage` allows all changes other than publishing and receiving. `receive`
+ * allows to pull messages, and so to read what is pulled.
+ */
+export const verbs = ["publish", "read", "manage", "receive"] as const;
 /** One of the verbs of a token. */
 export type Verb = (typeof verbs)[number];
 
@@ -77,6 +80,17 @@ export function findScopeRefusal(
   const problem = `token: not valid for ${subject ?? forbidden}`;
   const message = `${problem}; it may publish only to ${formatPatterns(destinations)}`;
   return { refused: "forbidden", message, remedy: createAnother };
+}
+
+/** Throws `Refusal` if a token may not pull the messages to an origin. The caller has checked the verb. */
+export function assertMayReceive({ destinations }: Scope, origin: string): void {
+  if (destinations.length === 0 || coversOrigin(parseDestinations(destinations), origin)) return;
+  throw new Refusal(
+    "forbidden",
+    `token: not valid for all messages to ${origin}; ` +
+      `it may receive only from ${formatPatterns(destinations)}`,
+    { remedy: createAnother },
+  );
 }
 
 /**

@@ -91,13 +91,25 @@ export type ActiveRun = {
   firstMessage: MessageId;
   /** The last call to the endpoint that its next post can settle; null if there is none. */
   lastCall: LastCall | null;
+  /**
+   * The plans of the last parallel group that have no result. Absent if it is not known, for example after a
+   * node of an older version has added a step.
+   */
+  openPlans?: number;
 };
 
 /**
  * A call to the endpoint of a run, and the numbers of the steps that the endpoint can begin in it. Any other
  * step was not posted in this call.
  */
-export type LastCall = { messageId: MessageId; fromStep: number; toStep: number };
+export type LastCall = { messageId: MessageId; fromStep: number; toStep: number; progress?: RunProgress };
+
+/**
+ * Steps that ran on in the calls of one message. `attempt` and `call` name the call that stored the last of
+ * them; `call` is empty if its lease was given back. `retried` and `lost` are the retries and the lost
+ * attempts of the message until then.
+ */
+export type RunProgress = { attempt: number; retried: number; lost: number; call: string };
 
 /**
  * The content of a step. `step`: the initial payload, a plan or a result. `toCallback`: a request to a third

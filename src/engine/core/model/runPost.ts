@@ -35,7 +35,20 @@ export type RunPost =
       origin: RunOrigin;
       invoker: InvokerPost | null;
     }
-  | { kind: "step" | "call"; runId: string; head: StepHead | null };
+  | {
+      kind: "step" | "call";
+      runId: string;
+      head: StepHead | null;
+      /** For the result of a parallel step, the features of the client that posted it. */
+      features?: RunFeatures;
+      runOn?: RunOnRequest;
+    };
+
+/**
+ * The call in which an endpoint posts a step, if the endpoint can continue in it: the attempt of a message,
+ * and an id that the endpoint has made. Two requests of one attempt have different ids.
+ */
+export type RunOnRequest = { messageId: string; attempt: number; call: string };
 
 /**
  * Where a start comes from. `sdk`: a client posted it. `again`: the endpoint posted it for a run that is
@@ -57,6 +70,12 @@ export type RunFeatures = {
   /** The settings of the start apply to all messages of the run. */
   captured: boolean;
 };
+
+/**
+ * Clients that do not receive calls which they would discard: `older` are clients before version 1, and `all`
+ * are also those of version 1 and later.
+ */
+export type ClientChoice = "none" | "older" | "all";
 
 /** The step of another run that waits for the end of this run, and how the result is sent to it. */
 export type InvokerPost = {

@@ -20,6 +20,10 @@ export type WebhookSource = {
   /** Whether calls with the same event id of the sender are accepted only once. */
   deduplicate: boolean;
   paused: boolean;
+  /** Whether rejected calls are kept whole for a day. */
+  keepsRejected?: boolean;
+  /** The rejected calls that are kept whole, the oldest first: their numbers, bytes and ends. */
+  keptCalls?: readonly { number: number; size: number; until: Millis }[];
   createdAt: Millis;
   /**
    * The number of calls that were ever rejected. `kept` is the number of rejections that were ever kept. The
@@ -34,6 +38,15 @@ export type WebhookSource = {
   /** When a rejected call was last kept. Absent if none was. */
   rejectedAt?: Millis;
 };
+
+/** The values that an own signature of a sender (the scheme `hmac`) has where the owner gives none. */
+export const hmacDefaults = {
+  algorithm: "sha256",
+  encoding: "hex",
+  prefix: "",
+  signed: "{body}",
+  timestamp: { unit: "seconds", toleranceSeconds: 300 },
+} as const;
 
 /** A rejected call to a source. `id` is `<source>/<place>`. The oldest place is reused. */
 export type Rejection = {

@@ -1,5 +1,5 @@
 import type { Millis } from "../values/basics.ts";
-import { minute } from "../values/time.ts";
+import { minute, second } from "../values/time.ts";
 
 /**
  * How full a disk is. `log` is the size of the write-ahead log, `store` that of the database file, and
@@ -54,34 +54,46 @@ export function historyFreeBytes(use: Omit<DiskUse, "free" | "reusable">): numbe
 const readMargin = (use: Omit<DiskUse, "free" | "reusable">): number =>
   Math.min(Math.max(leastFreeBytes(use), secondsOfNotice * use.writtenPerSecond), use.store * maxPartOfStore);
 
+/** Returns how many bytes must be free for new messages. `isLow`: they are refused now. */
+export const neededBytes = (use: Omit<DiskUse, "free" | "store" | "reusable">, isLow: boolean): number =>
+  leastFreeBytes(use) * (isLow ? resumeFactor : 1);
+
 /** Reports whether new messages are refused. `wasLow`: they have been refused until now. */
 export function isDiskLow(use: Omit<DiskUse, "store" | "reusable">, wasLow: boolean): boolean {
-  const least = leastFreeBytes(use);
-  return use.free < (wasLow ? least * resumeFactor : least);
+  return use.free < neededBytes(use, wasLow);
 }
 
 /**
  * Reports whether history is removed before its retention ends. Space that the file can use again counts as
- * free. `wasShort`: history has been removed early until now.
+ * free. `wasShort`: history has been removed early until now. `isLow`: new messages are refused, so history
+ * is removed at least until they are accepted again.
  */
-export function isDiskShort(use: DiskUse, wasShort: boolean): boolean {
+export function isDiskShort(
+  use: DiskUse,
+  { wasShort, isLow }: { wasShort: boolean; isLow: boolean },
+): boolean {
+  const least = leastFreeBytes(use);
   const margin = readMargin(use);
-  return use.free + use.reusable < leastFreeBytes(use) + (wasShort ? margin * resumeFactor : margin);
+  const needed = least + (wasShort ? margin * resumeFactor : margin);
+  return use.free + use.reusable < Math.max(needed, isLow ? least * resumeFactor : 0);
 }
 
 /** Returns the peak rate of writing after some seconds in which `bytes` were written. */
 export const nextPeak = (peak: number, { bytes, seconds }: { bytes: number; seconds: number }): number =>
   Math.max(bytes / seconds, peak * 0.5 ** (seconds / halfLife));
 
-/** History that is younger is never removed early, so that a caller can read how its message ended. */
-const minHistory: Millis = minute;
+/**
+ * Returns the age from which history may be removed early. A caller can read how its message ended until
+ * then. `isLow`: new messages are refused. Messages that are cancelled then make room within seconds.
+ */
+export const leastHistory = (isLow: boolean): Millis => (isLow ? 5 * second : minute);
 
 /**
  * Returns how long history is still kept on a disk with little room, in the round `round` of its removal.
- * Each round halves the time, so the oldest history of all accounts goes first. Returns null after the last
- * round.
+ * Each round halves the time, so the oldest history of all accounts goes first. `least` is always kept.
+ * Returns null after the last round.
  */
-export function shortenRetention(retention: Millis, round: number): Millis | null {
+export function shortenRetention(retention: Millis, round: number, least: Millis): Millis | null {
   const before = retention / 2 ** round;
-  return before <= minHistory ? null : Math.max(minHistory, before / 2);
+  return before <= least ? null : Math.max(least, before / 2);
 }

@@ -15,7 +15,7 @@ export type FilteredItem = {
   dlqId?: string;
   state?: LogState;
   responseStatus?: number | null;
-  deadLetter?: Pick<DeadLetter, "run" | "failureCallback">;
+  deadLetter?: Pick<DeadLetter, "run" | "failureCallback" | "tags">;
 };
 
 /** Reports whether an item matches a filter. */
@@ -35,10 +35,15 @@ export function matchesFilter(filter: Filter, item: FilteredItem): boolean {
     matchesAny(filter.scheduleIds, message.scheduleId) &&
     matchesAny(filter.flowControlKeys, message.flowControl?.key) &&
     (filter.labels?.some((label) => message.labels.includes(label)) ?? true) &&
+    (filter.causes?.some((cause) => hasCause(item.deadLetter, cause)) ?? true) &&
     matchesUrlParts(filter, message.url) &&
     matchesRunFields(filter, item.deadLetter)
   );
 }
+
+/** Reports whether a dead letter of a message or of a run has a cause. */
+const hasCause = (deadLetter: FilteredItem["deadLetter"], cause: string): boolean =>
+  deadLetter?.tags.includes((deadLetter.run ? toTag.runCause : toTag.cause)(cause)) ?? false;
 
 function matchesRunFields(
   { belongsToRun, runIds, runIdStarts, runUrls, runsCreatedAt, callbackStates }: Filter,
@@ -94,6 +99,7 @@ export function listWantedTags(filter: Filter, list: TaggedList): string[][] {
   const isDeadLetters = list === "dlq";
   const groups = [
     isDeadLetters ? filter.messageIds?.map(toTag.message) : undefined,
+    isDeadLetters ? filter.causes?.flatMap((id) => [toTag.cause(id), toTag.runCause(id)]) : undefined,
     filter.scheduleIds?.map(toTag.schedule),
     filter.labels?.map(toTag.label),
     filter.queueNames?.map(toTag.queue),

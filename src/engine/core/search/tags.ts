@@ -46,14 +46,29 @@ export const toTag = {
   message: (id: MessageId) => `message:${id}`,
   state: (state: string) => `state:${state}`,
   run: (runId: string) => `run:${escapeTag(runId)}`,
+  /** The cause of a dead letter: see `engine/core/model/cause.ts`. */
+  cause: (id: string) => `${causeStart}${escapeTag(id)}`,
+  /** The cause of the failure of a run. */
+  runCause: (id: string) => `${runCauseStart}${escapeTag(id)}`,
   /** The row belongs to a workflow run. */
   workflow: "workflow",
 } as const;
+
+/** All tags of causes of messages begin with this text. */
+export const causeStart = "cause:";
+/** All tags of causes of runs begin with this text. */
+export const runCauseStart = "runcause:";
 
 const escapeTag = (text: string): string =>
   // Some databases reject a string with a NUL or an unpaired surrogate.
   // oxlint-disable-next-line no-control-regex
   text.replace(/[%\s\0-\x1f\x7f\p{Surrogate}]/gu, (letter) => `%${letter.charCodeAt(0).toString(16)}.`);
+
+/** Returns the id of the schedule that a tag names, or null if it is another tag. Ids need no escapes. */
+export function readScheduleTag(tag: string): string | null {
+  const start = toTag.schedule("");
+  return tag.startsWith(start) ? tag.slice(start.length) : null;
+}
 
 type TagSource = Pick<StoredMessage, "labels" | "queue" | "flowControl" | "scheduleId" | "group">;
 
@@ -72,6 +87,7 @@ export function makeTags({ labels, queue, flowControl, scheduleId, group }: TagS
  * them.
  */
 export const taggedStates: ReadonlySet<string> = new Set([
+  "ACKNOWLEDGING",
   "RETRY",
   "ERROR",
   "FAILED",
@@ -108,7 +124,7 @@ const makeRunTags = ({ runId, url, labels, settings: { flowControl }, callerIp, 
 ];
 
 /** The tables whose rows can change their tags. */
-export const retaggedTables: ReadonlySet<TableName> = new Set(["runs"]);
+export const retaggedTables: ReadonlySet<TableName> = new Set(["runs", "deadLetters"]);
 
 /**
  * Removes everything that is kept of a finished message: the stored message, and its entries in the kept log.

@@ -28,7 +28,8 @@ export const cancel: Decision<{ account: AccountId; messageIds: readonly Message
         failed.push({ id, reason: formatCancelFailure(state, message) });
         continue;
       }
-      if (state.leasedBy === null) {
+      // A receiver that holds an attempt learns of the cancel when it reports.
+      if (state.leasedBy === null || state.state === "acknowledging") {
         draft.drop("messages", account, id);
         log(draft, moment, { message: state, row: { states: ["CANCEL_REQUESTED", "CANCELLED"] } });
         release(draft, moment, state);

@@ -3,7 +3,7 @@ import { advance, hold } from "../admission/admission.ts";
 import { shareSlot } from "../admission/counters.ts";
 import { hasLimiter, keyGate, queueGate } from "../admission/gate.ts";
 import { lease } from "../admission/lease.ts";
-import { putLimiter, readLimiter, withLimits } from "../admission/limiter.ts";
+import { findLimiter, putLimiter, readLimiter, withLimits } from "../admission/limiter.ts";
 import { defaults } from "../values/limits.ts";
 import type { MessageOrigin } from "../model/activity.ts";
 import { makeTags } from "../search/tags.ts";
@@ -19,8 +19,11 @@ import { defaultTimeout, readLimits } from "../accounts/plans.ts";
 import { makeTimeIndexKeys } from "../search/timeIndex.ts";
 import { countMessage } from "../accounts/usage.ts";
 
-/** A message to accept. `slot` is the queue slot that a callback shares with the message it reports on. */
-type AcceptInput = { account: Account; input: SingleInput; slot?: MessageId | null };
+/**
+ * A message to accept. `slot` is the queue slot that a callback shares with the message it reports on.
+ * `follows`: see `Delivery`.
+ */
+type AcceptInput = { account: Account; input: SingleInput; slot?: MessageId | null; follows?: MessageId };
 
 /**
  * Creates a message and returns it as stored. If the message is due, passes all gates and overtakes no other
@@ -30,12 +33,19 @@ type AcceptInput = { account: Account; input: SingleInput; slot?: MessageId | nu
 export function accept(
   draft: Draft,
   moment: Moment,
-  { account, input, slot = null }: AcceptInput,
+  { account, input, slot = null, follows }: AcceptInput,
 ): StoredMessage {
   const dueAt = Math.max(moment.now, input.notBefore ?? moment.now + (input.delay ?? 0));
   if (input.queue !== null || input.flowControl)
     createLimiters(draft, moment, { account: account.id, input, dueAt });
-  const created = newState(draft, input, { account: account.id, id: moment.newId("msg"), dueAt, slot });
+  const ackTimeout = findAckTimeout(draft, account.id, input);
+  const created = newState(draft, input, {
+    ackTimeout,
+    account: account.id,
+    id: moment.newId("msg"),
+    dueAt,
+    slot,
+  });
   const isDue = dueAt <= moment.now;
   const { state, stoppedAt } = isDue ? advance(draft, moment, created) : { state: created, stoppedAt: null };
   const startedAtOnce =
@@ -51,15 +61,29 @@ export function accept(
     startedAtOnce,
     retries: input.retries ?? Math.min(defaults.retries, readLimits(account).retries),
     timeout: input.timeout ?? defaultTimeout(account),
+    ...(ackTimeout !== undefined && { ackTimeout, ackKey: moment.newId("sig") }),
   });
   draft.put("storedMessages", message);
   draft.indexTime(account.id, message.id, state.timeKeys);
   countMessage(draft, state);
   draft.record(`published ${readOrigin(input)}`);
-  if (startedAtOnce) lease(draft, moment, { account, message, state });
+  if (startedAtOnce) lease(draft, moment, { account, message, state, follows });
   else if (stoppedAt !== null && hasLimiter(stoppedAt)) hold(draft, moment, { state, gate: stoppedAt });
   else draft.put("messages", state);
   return message;
+}
+
+/**
+ * Returns how long receivers may hold an attempt of a message. A message of a run is settled by the step that
+ * its endpoint posts, so only its calls to third parties may have this setting. A receiver that is shown no
+ * headers of this server could not name the attempt.
+ */
+function findAckTimeout(draft: Draft, account: AccountId, input: SingleInput): Millis | undefined {
+  const { ackTimeout, queue, reportsOn, run, hideHeaders } = input;
+  if (hideHeaders) return undefined;
+  if (run) return run.kind === "call" ? ackTimeout : undefined;
+  if (ackTimeout !== undefined || queue === null || reportsOn !== null) return ackTimeout;
+  return findLimiter(draft, { account, gate: queueGate(queue) })?.ackTimeout;
 }
 
 function readOrigin({ reportsOn, run, scheduleId }: SingleInput): MessageOrigin {
@@ -68,10 +92,12 @@ function readOrigin({ reportsOn, run, scheduleId }: SingleInput): MessageOrigin 
   return scheduleId === null ? "message" : "schedule";
 }
 
+type NewState = Pick<MessageState, "account" | "id" | "dueAt" | "slot"> & { ackTimeout: Millis | undefined };
+
 function newState(
   draft: Draft,
   input: SingleInput,
-  { account, id, dueAt, slot }: Pick<MessageState, "account" | "id" | "dueAt" | "slot">,
+  { account, id, dueAt, slot, ackTimeout }: NewState,
 ): MessageState {
   const isShared = slot !== null && shareSlot(draft, account, slot);
   return makePendingState(input, {
@@ -81,6 +107,7 @@ function newState(
     attempts: 0,
     size: input.run?.size ?? input.body.byteLength,
     slot: isShared ? slot : null,
+    reportsOutcome: reportsOutcome(input, ackTimeout),
   });
 }
 
@@ -99,6 +126,7 @@ export const restoreState = (
     attempts: 1,
     size: message.run.size,
     slot: null,
+    reportsOutcome: reportsOutcome(message, message.ackTimeout),
   });
 
 /** The parts of a message that its state is made of. */
@@ -106,7 +134,7 @@ type StateSource = Omit<StoredMessage, "body" | "account" | "id" | "createdAt" |
 
 function makePendingState(
   input: StateSource,
-  created: Pick<MessageState, "account" | "id" | "dueAt" | "slot" | "attempts" | "size">,
+  created: Pick<MessageState, "account" | "id" | "dueAt" | "slot" | "attempts" | "size" | "reportsOutcome">,
 ): MessageState {
   const { host, endpoint } = parseAddress(input.url);
   return {
@@ -116,7 +144,6 @@ function makePendingState(
     leasedBy: null,
     host,
     endpoint,
-    reportsOutcome: input.callback !== null || input.reportsOn !== null || input.run?.first !== undefined,
     queue: input.queue,
     flowControlKey: input.flowControl?.key ?? null,
     waitlist: null,
@@ -126,6 +153,10 @@ function makePendingState(
     timeKeys: makeTimeIndexKeys(input),
   };
 }
+
+/** Reports whether the outcome of a message must be reported, or may be reported later by its receiver. */
+const reportsOutcome = ({ callback, reportsOn, run }: StateSource, ackTimeout: Millis | undefined): boolean =>
+  callback !== null || reportsOn !== null || run?.first !== undefined || ackTimeout !== undefined;
 
 /**
  * Creates the queue and the key of a message, if they do not exist. They exist from their first message on,

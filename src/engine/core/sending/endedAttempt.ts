@@ -1,11 +1,12 @@
 import type { Draft, Moment } from "../decision/command.ts";
 import type { DestinationResponse } from "../model/attempt.ts";
+import { endedByOperator } from "../model/attempt.ts";
 import type { MessageState } from "../model/messageState.ts";
 import { noResponse, scheduleRetry } from "./recordOutcome.ts";
 import { countRetries, readRetryDelay } from "./retry.ts";
 
-/** The error of an attempt that an operator ended. */
-export const endedByOperator = "ended by operator";
+/** The error of an attempt that no puller received. */
+export const notPulledError = "no puller received the attempt";
 
 /**
  * Records that the request of an ended attempt has ended, regardless of its outcome. The attempt uses up

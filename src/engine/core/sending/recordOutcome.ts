@@ -55,7 +55,7 @@ export function scheduleRetry(
     account !== undefined && readStorageLevel(account) !== null && outcome.body.byteLength > 0;
   const logged: DestinationResponse = isOverQuota ? { ...outcome, body: noBytes, cut: true } : outcome;
   draft.put("messages", {
-    ...endLease(state),
+    ...endLease(draft, state),
     attempts: state.attempts + 1,
     dueAt: at,
   });

@@ -118,7 +118,7 @@ export function readRetryDelay({ retryDelay }: Pick<StoredMessage, "retryDelay">
 
 /**
  * Returns how many attempts of a message count as retries. An attempt whose lease expired does not count, nor
- * does one that an operator ended.
+ * does one that an operator ended, or whose reused connection ended without a response.
  */
 export const countRetries = ({
   attempts,

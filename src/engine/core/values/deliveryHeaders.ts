@@ -22,6 +22,13 @@ export const deliveryHeaders = {
       "How many attempts came before this one: 0 for the first. It includes attempts " +
       "that a crash of the server interrupted.",
   },
+  attempt: {
+    name: "Attempt",
+    isAlways: false,
+    about:
+      "The token with which the receiver reports the outcome of this attempt later. It is present if the " +
+      "message has Ack-Timeout. Keep it secret: it is the right to report.",
+  },
   callerIp: {
     name: "Caller-Ip",
     isAlways: false,

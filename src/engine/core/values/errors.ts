@@ -11,6 +11,15 @@ export const errorCodes = {
   "not-found": { status: 404, meaning: "the object does not exist in this account" },
   "method-not-allowed": { status: 405, meaning: "the path does not support this method" },
   conflict: { status: 409, meaning: "the current state does not allow the request" },
+  "attempt-ended": {
+    status: 409,
+    meaning: "the attempt has ended in another way, so its outcome can no longer be reported",
+  },
+  "attempt-reported": { status: 409, meaning: "another outcome of this attempt was reported before" },
+  "attempt-running": {
+    status: 409,
+    meaning: "the attempt is not acknowledged yet, because its response has not arrived; retry soon",
+  },
   "request-timeout": { status: 408, meaning: "the request did not arrive in time" },
   "limit-exceeded": { status: 412, meaning: "the request exceeds a limit of the account" },
   "step-refused": {

@@ -13,6 +13,16 @@ export const limits = {
   retries: 1000,
   delay: 366 * day,
   timeout: 12 * hour,
+  /** The longest time for which a receiver may hold an attempt before it reports the outcome. */
+  ackTimeout: 12 * hour,
+  /** The origins of an account whose messages are pulled. */
+  pulledOrigins: 100,
+  /** The attempts of one pull, and how long it waits for the first. */
+  pulledAttempts: 100,
+  pullWait: 60 * second,
+  /** The pulls that wait: of one account on a server, and of all accounts on it. */
+  pulls: 2_000,
+  serverPulls: 10_000,
   /** The longest time for which a deduplication key is held. */
   deduplicationWindow: 90 * day,
   labels: 32,
@@ -110,6 +120,8 @@ export const spans = {
   deduplication: 10 * minute,
   /** How long calls to a source with the same signature and topic count as one message. */
   signature: day,
+  /** How long a repeated report of an attempt gets the same answer. */
+  report: hour,
   /** The time after which a deleted account has nothing in flight. A request or a lease lasts only hours. */
   afterDeletion: 7 * day,
   /** The time that receivers have to learn new signing keys before the next rotation. */

@@ -1,8 +1,8 @@
 /**
  * A host that the rules for outgoing requests refuse. `address` is the refused address, or a loopback name.
- * `allow` is the entry of WAYPOST_EGRESS_ALLOW that would allow the address; null if no entry should allow
- * it. `isResolved` means that the address came from a name server, so the sender of the URL may not know the
- * address.
+ * `allow` is the entry of WAYPOST_EGRESS_ALLOW that would allow the host; null if no entry should, or if none
+ * can be shown. `isResolved` means that the address came from a name server. The sender of the URL may then
+ * not know the address, and `allow` is the name.
  */
 export type RefusedHost = { address: string; allow: string | null; isResolved: boolean };
 
@@ -11,3 +11,6 @@ export type RefusedHost = { address: string; allow: string | null; isResolved: b
  * otherwise null.
  */
 export type FindHostRefusal = (host: string) => RefusedHost | null;
+
+/** Called with a host (in the form that URLs have) that is refused. */
+export type OnRefusedHost = (host: string, refused: RefusedHost) => void;

@@ -7,15 +7,17 @@ import type { Account } from "../model/account.ts";
 import type { CallbackSettings } from "../model/sendSettings.ts";
 import type { MessageInput, SingleInput, StoredMessage } from "../model/message.ts";
 import type { RunPart, RunPost, StepHead } from "../model/runPost.ts";
-import type { AccountId, HeaderList, Millis } from "../values/basics.ts";
+import type { AccountId, HeaderList, MessageId, Millis } from "../values/basics.ts";
 import { joinHeaders } from "../values/headers.ts";
 import { noBytes } from "../values/basics.ts";
 import { noMessageSettings } from "../model/message.ts";
 import { pickSendSettings } from "../model/sendSettings.ts";
-import type { ActiveRun, CallType, Run, CompletedWait } from "../model/run.ts";
+import type { ActiveRun, CallType, Run, CompletedWait, Step } from "../model/run.ts";
 import { historySize } from "../model/run.ts";
 import { toStepId, toStepKey, toWaiterId } from "../model/stepId.ts";
 import { makeLastCall, settlePosted } from "./posted.ts";
+import { isDiscarded, withStep } from "./groups.ts";
+import { decideRunOn, type RunOnInput } from "./runOn.ts";
 import { dropWaiter } from "./waiters.ts";
 
 /** A run that has not ended, and its progress. */
@@ -64,6 +66,8 @@ export type NewStep = {
   /** Settings that replace those of the run. */
   overrides?: Partial<SingleInput>;
   waited?: CompletedWait;
+  /** The message of the call in which the endpoint posted the step, if it is known. */
+  postedIn?: MessageId | undefined;
 };
 
 /**
@@ -86,27 +90,44 @@ export function appendStep(
     run,
     step: { ...step, kind, stepKey, position, size: sentSize },
   });
-  draft.put("steps", {
-    account: account.id,
-    id: toStepId(run.id, stepKey),
-    run: run.id,
-    position,
-    messageId: message.id,
-    callType: step.callType,
-    createdAt: moment.now,
-    head: step.head,
-    url: step.url,
-    headers: step.headers,
-    body: kind === "call" ? noBytes : step.body,
-    ...(step.waited === undefined ? {} : { waited: step.waited }),
-  });
   const lastCall =
     kind === "call"
       ? active.lastCall
       : makeLastCall(run, { messageId: message.id, stepKey, head: step.head, first: step.first });
-  draft.put("activeRuns", { ...active, steps: position + 1, size, lastCall });
-  if (step.callType !== "fromCallback") draft.record(`step ${toCountedType(step)}`);
+  const body = kind === "call" ? noBytes : step.body;
+  storeStep(draft, moment, {
+    ...{ active, messageId: message.id, stepKey, size, lastCall },
+    step: { ...step, body },
+  });
   return message;
+}
+
+/** A step without the properties of its message. */
+type StoredStep = Pick<NewStep, "callType" | "head" | "body" | "url" | "headers" | "waited">;
+
+/** Adds a step to the history of a run. `messageId` is the message that carries it. */
+function storeStep(
+  draft: Draft,
+  moment: Moment,
+  {
+    active,
+    step,
+    messageId,
+    stepKey,
+    size,
+    lastCall,
+  }: { active: ActiveRun; step: StoredStep } & Pick<Step, "messageId"> &
+    Pick<ActiveRun, "size" | "lastCall"> & { stepKey: string },
+): void {
+  const { callType, head, url, headers, body, waited } = step;
+  const { account, run, steps } = active;
+  draft.put("steps", {
+    ...{ account, id: toStepId(run, stepKey), run, position: steps, messageId, callType },
+    ...{ createdAt: moment.now, head, url, headers, body },
+    ...(waited === undefined ? {} : { waited }),
+  });
+  draft.put("activeRuns", withStep(active, step, { steps: steps + 1, size, lastCall }));
+  if (callType !== "fromCallback") draft.record(`step ${toCountedType(step)}`);
 }
 
 /**
@@ -121,7 +142,10 @@ function toCountedType({ head, callType }: Pick<NewStep, "head" | "callType">): 
 }
 
 /** A message that carries a step. `size` is the number of bytes that are sent. */
-type StepMessage = Pick<NewStep, "body" | "url" | "headers" | "delay" | "notBefore" | "first" | "overrides"> &
+type StepMessage = Pick<
+  NewStep,
+  "body" | "url" | "headers" | "delay" | "notBefore" | "first" | "overrides" | "postedIn"
+> &
   Pick<RunPart, "kind" | "stepKey" | "position" | "size">;
 
 /**
@@ -136,7 +160,7 @@ export function sendStep(
   moment: Moment,
   { account, run, step }: { account: Account; run: Run; step: StepMessage },
 ): StoredMessage {
-  const { kind, stepKey, position, size, first } = step;
+  const { kind, stepKey, position, size, first, postedIn } = step;
   // The response of a third party is always sent, because published clients fail on an empty body.
   const isFetched = kind === "step" && size > (run.features.lazyFetch ? lazyHistoryBytes : maxSentBytes);
   const part: RunPart = {
@@ -149,7 +173,8 @@ export function sendStep(
     size: isFetched ? 0 : size,
     ...(first === undefined ? {} : { first }),
   };
-  return accept(draft, moment, { account, input: makeStepInput(run, step, part) });
+  const input = makeStepInput(run, step, part);
+  return accept(draft, moment, { account, input, ...(postedIn === undefined ? {} : { follows: postedIn }) });
 }
 
 function makeStepInput(run: Run, step: StepMessage, part: RunPart): SingleInput {
@@ -221,6 +246,9 @@ export const formatNoRoom = ({ active: { runId, size } }: OngoingRun, subject: s
   `${subject} does not fit into the history of the run ${runId.slice(0, 200)}, ` +
   `which has ${size} bytes; the limit is ${limits.historyBytes}`;
 
+/** The messages of the calls in which the steps of one request were posted, by run. */
+export type PostingCalls = Map<string, MessageId>;
+
 /** A message that is a step of a run, or a call to a third party for a run. */
 export type StepInput = MessageInput & { post: Extract<RunPost, { kind: "step" | "call" }> };
 
@@ -232,12 +260,14 @@ export type StepInput = MessageInput & { post: Extract<RunPost, { kind: "step" |
 export function postStep(
   draft: Draft,
   moment: Moment,
-  { account, input }: { account: Account; input: StepInput },
+  { account, input, posting }: { account: Account; input: StepInput; posting?: PostingCalls | undefined },
 ): RunPostResult {
   const { post, url, method, headers, delay, notBefore, body } = input;
   const ongoing = requireOngoingRun(draft, account.id, post.runId);
   const { runId, createdAt } = ongoing.run;
-  const callType = post.kind === "call" ? "toCallback" : "step";
+  const ranOn = post.runOn && storeRunOn(draft, moment, { ongoing, input });
+  if (ranOn) return ranOn;
+  const callType: CallType = post.kind === "call" ? "toCallback" : "step";
   const older = draft.inspectWithoutBody(
     "steps",
     account.id,
@@ -248,7 +278,16 @@ export function postStep(
   // A step that has its result no longer waits.
   if (callType === "step" && post.head && ongoing.active.waiting > 0)
     dropWaiter(draft, account.id, toWaiterId(ongoing.run.id, post.head));
-  settlePosted(draft, moment, { ongoing, head: post.head, callType });
+  const postedIn = settlePosted(draft, moment, { ongoing, head: post.head, callType });
+  if (postedIn !== undefined) posting?.set(runId, postedIn);
+  const active = draft.get("activeRuns", account.id, runId) ?? ongoing.active;
+  if (postedIn !== undefined && isDiscarded(moment, active, input)) {
+    const stepKey = toStepKey(callType, post.head, active.steps);
+    const size = active.size + historySize(body.byteLength);
+    const step = { callType, head: post.head, body, url, headers };
+    storeStep(draft, moment, { active, step, messageId: postedIn, stepKey, size, lastCall: null });
+    return { messageId: postedIn, deduplicated: false, run: { runId, createdAt } };
+  }
   const usesOwnSettings = post.kind === "call" || !ongoing.run.features.captured;
   const overrides = usesOwnSettings ? pickStepSettings(input, ongoing.run) : { method };
   const message = appendStep(draft, moment, {
@@ -264,9 +303,39 @@ export function postStep(
       notBefore,
       kind: post.kind,
       overrides,
+      // The first plan of a group names the call of all plans that are posted with it.
+      postedIn: postedIn ?? (post.head?.stepId === 0 ? posting?.get(runId) : undefined),
     },
   });
   return { messageId: message.id, deduplicated: false, run: { runId, createdAt } };
+}
+
+/**
+ * Stores a step after which its call continues, and returns the result of the post. Returns null if the call
+ * may not continue.
+ */
+export function storeRunOn(
+  draft: Draft,
+  moment: Moment,
+  { ongoing, input }: { ongoing: OngoingRun; input: RunOnInput & Pick<StepInput, "url"> },
+): RunPostResult | null {
+  const decided = decideRunOn(draft, moment, { ongoing, input });
+  if (!decided) return null;
+  const { run, active } = ongoing;
+  const { state } = decided;
+  if ("lastCall" in decided) {
+    // From now on, a response alone does not finish the message: see `applyRunOutcome`.
+    if (!state.reportsOutcome) draft.put("messages", { ...state, reportsOutcome: true });
+    const { post, url, body } = input;
+    const stepKey = toStepKey("step", post.head, active.steps);
+    const step = { callType: "step" as const, head: post.head, url, headers: [], body };
+    const size = active.size + historySize(body.byteLength);
+    const { lastCall } = decided;
+    storeStep(draft, moment, { active, step, messageId: state.id, stepKey, size, lastCall });
+    draft.record("step ran on");
+  }
+  const { runId, createdAt } = run;
+  return { messageId: state.id, deduplicated: false, run: { runId, createdAt }, runsOn: true };
 }
 
 /**
@@ -276,9 +345,11 @@ export function postStep(
  */
 function pickStepSettings(input: StepInput, run: Run): Partial<SingleInput> {
   const { headers, callback, failureCallback, ...settings } = pickSendSettings(input);
-  return input.post.kind === "step"
-    ? { ...settings, failureCallback }
-    : { ...settings, headers, callback, failureCallback: pickOwnFailureCallback(run, callback) };
+  if (input.post.kind === "step") return { ...settings, failureCallback };
+  return {
+    ...{ ...settings, headers, callback, failureCallback: pickOwnFailureCallback(run, callback) },
+    ...(input.ackTimeout !== undefined && { ackTimeout: input.ackTimeout }),
+  };
 }
 
 /**
@@ -295,4 +366,6 @@ export type RunPostResult = {
   messageId: string;
   deduplicated: boolean;
   run: { runId: string; createdAt: Millis };
+  /** The endpoint may continue with the next step in the same call. */
+  runsOn?: true;
 };

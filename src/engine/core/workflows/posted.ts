@@ -51,14 +51,16 @@ type PostedStep = { ongoing: OngoingRun; head: StepHead | null; callType?: CallT
 
 /**
  * Settles the delivery in which an endpoint posted a step, if that delivery is known and unfinished. The post
- * shows that the delivery arrived. Its outcome then changes nothing.
+ * shows that the delivery arrived. Its outcome then changes nothing. Returns the message of the delivery, if
+ * it is known.
  */
-export function settlePosted(draft: Draft, moment: Moment, posted: PostedStep): void {
+export function settlePosted(draft: Draft, moment: Moment, posted: PostedStep): MessageId | undefined {
   const { run } = posted.ongoing;
-  if (!settlesByStep(run)) return;
+  if (!settlesByStep(run)) return undefined;
   const { messageId } = findPostingCall(draft, posted.ongoing.active, posted);
-  if (messageId === undefined) return;
-  settleCall(draft, moment, { run, state: draft.get("messages", run.account, messageId) });
+  if (messageId !== undefined)
+    settleCall(draft, moment, { run, state: draft.get("messages", run.account, messageId) });
+  return messageId;
 }
 
 /** Settles the delivery in which an endpoint posted the end of its run. */

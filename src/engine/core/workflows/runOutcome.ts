@@ -33,6 +33,8 @@ import { formatHistory } from "../model/run.ts";
 import { initialStepKey, toStepId } from "../model/stepId.ts";
 import { readFailureMessage } from "../model/failureText.ts";
 import { findRunProblem } from "./problem.ts";
+import { countSince, findProgress, hasProgressed } from "./progress.ts";
+import { findCallCause } from "./runCause.ts";
 
 /** A message that a run waits for: a call to its endpoint, or to a third party. */
 export type WithRun<E> = E & { run: RunPart };
@@ -83,8 +85,18 @@ export function applyRunOutcome(
   const { message, state, outcome } = attempt;
   const { run: part } = message;
   const ongoing = findRunIfOngoing(draft, message.account, part);
+  const progress = ongoing ? findProgress(draft, message) : null;
+  if (hasProgressed(state, progress) && (outcome.status === null || isSuccess(outcome))) {
+    repeatCall(draft, moment, attempt);
+    return { became: "retry" };
+  }
+  if (ongoing && outcome.unanswered === true && (state.endedAttempts ?? 0) === 0) {
+    scheduleRetry(draft, moment, { ...attempt, state: { ...state, endedAttempts: 1 }, at: moment.now });
+    return { became: "retry" };
+  }
   const problem = findOutcomeProblem(draft, message, outcome);
-  const nextAction = decideNextAction({ message, outcome, retried: countRetries(state), now: moment.now });
+  const { retried } = countSince(state, progress);
+  const nextAction = decideNextAction({ message, outcome, retried, now: moment.now });
   if (nextAction.kind === "delivered" && (problem === null || !ongoing)) {
     const tooLong =
       ongoing && part.kind === "call" ? appendCallResult(draft, moment, { ...attempt, ongoing }) : null;
@@ -104,6 +116,21 @@ export function applyRunOutcome(
     return { became: "failed" };
   }
   return { became: nextAction.kind };
+}
+
+/**
+ * Makes a call again in which steps ran on, and which then ended without a post or an error. No other message
+ * carries the run on. The attempt counts as lost and not as a retry, because no step has failed.
+ */
+function repeatCall(draft: Draft, moment: Moment, attempt: RunAttempt): void {
+  const { state, outcome } = attempt;
+  const why = outcome.error ?? "the endpoint responded, but posted neither a step nor the end of the run";
+  scheduleRetry(draft, moment, {
+    ...attempt,
+    state: { ...state, lostAttempts: state.lostAttempts + 1 },
+    outcome: { ...outcome, error: `no report: ${why}` },
+    at: moment.now,
+  });
 }
 
 /**
@@ -200,29 +227,7 @@ function failRun(
     timing: outcome.timing,
     row: { states: ["ERROR", "FAILED"], dlqId: id, ...toLoggedResponse(outcome) },
   });
-  const deadLetter: DeadLetter = {
-    account: account.id,
-    id,
-    messageId: state.id,
-    logId,
-    ...toDeadLetterResponse(outcome),
-    retried: countRetries(state),
-    failureCallback: failureCallback ? { state: "CALLBACK_INPROGRESS" } : null,
-    run: {
-      key: run.id,
-      runId: run.runId,
-      createdAt: run.createdAt,
-      url: run.url,
-      failureUrl: failureCallback?.url ?? null,
-    },
-    tags: [
-      ...state.tags,
-      ...new Set([toTag.url(message.url), toTag.url(run.url)]),
-      toTag.run(run.runId),
-      toTag.workflow,
-      ...(run.callerIp === null ? [] : [toTag.callerIp(run.callerIp)]),
-    ],
-  };
+  const deadLetter = makeDeadLetter(draft, { account, message, state, outcome, run }, { id, logId });
   draft.drop("messages", state.account, state.id);
   putDeadLetter(draft, deadLetter);
   const others = draft
@@ -256,6 +261,41 @@ function failRun(
       callback: failureCallback,
     });
   release(draft, moment, state);
+}
+
+/** Returns the dead letter of a call to an endpoint with which a run ends. */
+function makeDeadLetter(
+  draft: Draft,
+  { account, message, state, outcome, run }: Omit<OngoingFailure, "ongoing"> & { run: Run },
+  { id, logId }: { id: string; logId: string },
+): DeadLetter {
+  const { failureCallback } = run.settings;
+  const cause = findCallCause(draft, { ...outcome, message, url: run.url });
+  return {
+    account: account.id,
+    id,
+    messageId: state.id,
+    logId,
+    ...toDeadLetterResponse(outcome),
+    cause: cause.error,
+    retried: countRetries(state),
+    failureCallback: failureCallback ? { state: "CALLBACK_INPROGRESS" } : null,
+    run: {
+      key: run.id,
+      runId: run.runId,
+      createdAt: run.createdAt,
+      url: run.url,
+      failureUrl: failureCallback?.url ?? null,
+    },
+    tags: [
+      ...state.tags,
+      ...new Set([toTag.url(message.url), toTag.url(run.url)]),
+      toTag.run(run.runId),
+      toTag.workflow,
+      ...(run.callerIp === null ? [] : [toTag.callerIp(run.callerIp)]),
+      toTag.runCause(cause.id),
+    ],
+  };
 }
 
 type FailureReport = {

@@ -1,5 +1,6 @@
 import type { Socket } from "node:net";
 import type { AccountId, HeaderList, Bytes } from "../../core/values/basics.ts";
+import type { OpeningTiming } from "../../core/model/attempt.ts";
 import type { LongWork } from "../../core/node/longWork.ts";
 import { ResponseReader, type ConnectionReuse } from "./response.ts";
 
@@ -30,6 +31,11 @@ export type RequestCaller = {
   onBody(bytes: Buffer): void;
   onEnd(): void;
   onFailure(error: unknown): void;
+  /**
+   * Called before the request is resent over a new connection. If it returns false, the request fails
+   * instead. Absent: the request is resent.
+   */
+  mayResend?(): boolean;
 };
 
 /** Thrown if the connection ended before the response was complete. */
@@ -91,6 +97,13 @@ export function onSocketRead(socket: Socket, take: (bytes: Buffer) => void): () 
   return () => void socket.off(readEvent, take);
 }
 
+type ConnectionOptions = {
+  host: string;
+  owner: ConnectionOwner;
+  longWork: LongWork;
+  opening?: OpeningTiming | null;
+};
+
 /**
  * One connection to a destination. It carries one request at a time, so that aborting an attempt does not
  * affect another. It speaks HTTP/1.1 without a library: a request and its response cost a third of what they
@@ -99,6 +112,8 @@ export function onSocketRead(socket: Socket, take: (bytes: Buffer) => void): () 
 export class HttpConnection {
   /** The time for which the connection may still be idle, in seconds. */
   idleSeconds = 0;
+  /** How long it took to open the connection, until its first request was sent. Null: not known. */
+  opening: OpeningTiming | null;
   readonly #socket: Socket;
   readonly #host: string;
   readonly #owner: ConnectionOwner;
@@ -119,11 +134,9 @@ export class HttpConnection {
    */
   #mayBeStale = false;
 
-  constructor(
-    socket: Socket,
-    { host, owner, longWork }: { host: string; owner: ConnectionOwner; longWork: LongWork },
-  ) {
+  constructor(socket: Socket, { host, owner, longWork, opening = null }: ConnectionOptions) {
     this.#socket = socket;
+    this.opening = opening;
     this.#host = host;
     this.#owner = owner;
     this.#longWork = longWork;
@@ -140,6 +153,7 @@ export class HttpConnection {
     this.#mayBeStale = this.#isReused;
     this.#isReused = true;
     caller.onSent(this);
+    this.opening = null;
     if (this.#caller !== null) this.#write(caller.request);
   }
 

@@ -2,6 +2,8 @@ import { Socket } from "node:net";
 import type { buildConnector } from "undici";
 import type { Millis } from "../../core/values/basics.ts";
 import { alarm } from "../../clock/clock.ts";
+import type { OpeningTiming } from "../../core/model/attempt.ts";
+import { measureOpening } from "./opening.ts";
 import type { SocketLimit } from "./sockets.ts";
 
 /**
@@ -23,8 +25,11 @@ export type ConnectionAttemptOptions = {
   sockets: SocketLimit;
   /** Reports whether a request waits for the connection. */
   isWanted(): boolean;
-  /** Called when the socket is open. It has taken its slot in `sockets`. */
-  onOpened(socket: Socket): void;
+  /**
+   * Called when the socket is open. It has taken its slot in `sockets`. `opening`: how long it took; null if
+   * that is not known.
+   */
+  onOpened(socket: Socket, opening: OpeningTiming | null): void;
   onFailed(error: unknown): void;
 };
 
@@ -47,11 +52,12 @@ export class ConnectionAttempt {
     this.#stop = null;
     if (!sockets.take()) return this.#handleFailure(socketShortage);
     let isOver = false;
+    let readOpening: () => OpeningTiming | null = () => null;
     const handleResult = (error: unknown, socket: Socket | null): void => {
       if (isOver) return void socket?.destroy();
       isOver = true;
       this.#stop = null;
-      if (socket) return onOpened(socket);
+      if (socket) return onOpened(socket, readOpening());
       sockets.release();
       this.#handleFailure(error);
     };
@@ -59,6 +65,7 @@ export class ConnectionAttempt {
       // The connector returns the socket, although its type does not show it.
       const socket: unknown = connector(target, handleResult);
       if (isOver || !(socket instanceof Socket)) return;
+      readOpening = measureOpening(socket, target.protocol === "https:");
       this.#stop = () => {
         isOver = true;
         sockets.release();

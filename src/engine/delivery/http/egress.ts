@@ -1,9 +1,11 @@
-import { BlockList, isIP, type LookupFunction } from "node:net";
+import { BlockList, isIP, type LookupFunction, type Socket } from "node:net";
 import { callbackify } from "node:util";
 import type { buildConnector } from "undici";
-import type { Millis } from "../../core/values/basics.ts";
-import type { FindHostRefusal } from "../../core/values/refusedHost.ts";
+import type { AccountId, Millis } from "../../core/values/basics.ts";
+import type { FindHostRefusal, OnRefusedHost } from "../../core/values/refusedHost.ts";
+import { createNameCheck, parseAllowedName } from "./allowedNames.ts";
 import { createConnector, type EgressCertificates } from "./connector.ts";
+import { openSocket } from "./plainSocket.ts";
 import type { Resolve } from "./dns.ts";
 import {
   createResolver,
@@ -19,13 +21,21 @@ import { BoundedMap } from "../../core/caches/boundedMap.ts";
 
 /** Decides which addresses may be called. All requests that leave the server use its connector. */
 export type Egress = {
-  /** Reports whether an IP address may be called. Returns false for anything that is not an IP address. */
-  mayCall(address: string): boolean;
+  /**
+   * Reports whether an IP address may be called. Returns false for anything that is not an IP address. With
+   * `name`, the name in a URL that has the address, also reports true if the rules allow the name.
+   */
+  mayCall(address: string, name?: string): boolean;
   /**
    * Returns why the server will not call a host; null if it may. Without a lookup, only addresses, loopback
    * names, and names whose last lookup was refused are known.
    */
   findHostRefusal: FindHostRefusal;
+  /**
+   * Returns the entry of WAYPOST_EGRESS_ALLOW that would allow a refused address of a host; null if allowing
+   * it is never advised. It is for the operator, because it shows what kind of address a name has.
+   */
+  findAllowEntry(address: string, host: string): string | null;
   /**
    * Returns a connector that opens sockets for `HttpConnection`. The connector resolves a name once per
    * connection. If any address of the name may not be called, it calls none. Otherwise it calls one of
@@ -35,17 +45,31 @@ export type Egress = {
    * proxy resolves the name itself, so only addresses and loopback names in the URL are refused.
    */
   connector(connectTimeout: Millis): buildConnector.connector;
+  /**
+   * Opens a connection for another protocol than HTTP, by the same rules. Rejects if there is a proxy, which
+   * carries HTTP alone.
+   */
+  open(target: PlainTarget): Promise<Socket>;
+  /** Authorities that are trusted in addition to those of Node.js, in PEM form. */
+  readonly authorities: readonly string[];
 };
+
+/** Where a connection leads that is not for HTTP, and the account that needs it. */
+export type PlainTarget = { host: string; port: number; account: AccountId; timeout: Millis };
 
 /**
  * `allow` lists networks (`10.0.0.0/8`, `::1/128`) and addresses that may be called although they are not
- * public. Without `proxy`, connections are direct.
+ * public, and names (`app.internal`, `*.internal`) that may have such addresses. Loopback, link-local and
+ * metadata addresses are only allowed by an address or a network, so that a record of an allowed name cannot
+ * lead there. Without `proxy`, connections are direct.
  */
 export type EgressOptions = {
   allow: readonly string[];
   resolve?: Resolve;
   certificates?: EgressCertificates;
   proxy?: ForwardProxy | null;
+  /** Called each time that a connection is refused because of its address. */
+  onRefusal?: OnRefusedHost;
 };
 
 /**
@@ -53,18 +77,21 @@ export type EgressOptions = {
  * contains no address from a name server, because internal names are not public.
  */
 export class EgressRefusal extends Error {
-  constructor(address: string, hostname: string) {
+  /** `allow`: the entry of WAYPOST_EGRESS_ALLOW that would allow the host, or null. */
+  constructor(address: string, hostname: string, allow: string | null) {
     const isKnown = address === hostname || isLoopbackName(hostname);
     const subject = address === hostname ? address : isKnown ? `${address} of ${hostname}` : `of ${hostname}`;
-    const allow = findAllowEntry(address);
     const advice = allow === null ? neverAllowedAdvice : `allow it with WAYPOST_EGRESS_ALLOW=${allow}`;
-    super(`address ${subject} is not public: ${isKnown ? advice : unknownAddressAdvice}`);
+    super(`address ${subject} is not public: ${isKnown ? advice : adviseOperator(allow)}`);
     this.name = "EgressRefusal";
   }
 }
 
-const unknownAddressAdvice =
-  "the operator of the server can look it up, and allow it with WAYPOST_EGRESS_ALLOW";
+const adviseOperator = (allow: string | null): string =>
+  "the operator of the server can look it up, and allow " +
+  (allow === null
+    ? "it with WAYPOST_EGRESS_ALLOW"
+    : `the name with WAYPOST_EGRESS_ALLOW=${allow}; a loopback address needs its own entry`);
 
 const neverAllowedAdvice = "it is a link-local or metadata address, which is refused";
 
@@ -77,12 +104,9 @@ export function createEgress({
   resolve,
   certificates = noCertificates,
   proxy = null,
+  onRefusal,
 }: EgressOptions): Egress {
-  const allowed = parseNetworks(allow);
-  const mayCall = (address: string): boolean => {
-    const ipAddress = toPlainAddress(address);
-    return ipAddress !== null && (containsAddress(allowed, ipAddress) || isPublic(ipAddress));
-  };
+  const { mayCall, mayCallLoopback, findNameEntry, findHostEntry } = createRules(allow);
   const resolveOnce = resolve
     ? shareLookups(resolve)
     : createResolver({
@@ -102,17 +126,21 @@ export function createEgress({
       callable.set(host, true);
       return null;
     }
-    if (isLoopbackName(host) && !loopback.some(mayCall))
+    if (isLoopbackName(host) && !mayCallLoopback())
       return { address: host, allow: loopbackNetworks, isResolved: false };
     const denied = refused.get(host);
-    return denied === undefined ? null : { address: denied, allow: findAllowEntry(denied), isResolved: true };
+    return denied === undefined
+      ? null
+      : { address: denied, allow: findNameEntry(denied, host), isResolved: true };
   };
   const resolveAllowed = async (hostname: string): Promise<LookupAnswer[]> => {
     const addresses = await resolveOnce(hostname, resolvingAccount.getStore());
-    const denied = addresses.find((address) => !mayCall(address));
+    const denied = addresses.find((address) => !mayCall(address, hostname));
     if (denied !== undefined) {
       refused.renew(hostname, denied);
-      throw new EgressRefusal(denied, hostname);
+      const allow = findNameEntry(denied, hostname);
+      onRefusal?.(hostname, { address: denied, allow, isResolved: true });
+      throw new EgressRefusal(denied, hostname, allow);
     }
     refused.delete(hostname);
     return toAnswers(hostname, addresses);
@@ -121,17 +149,67 @@ export function createEgress({
   const resolveProxy = async (hostname: string): Promise<LookupAnswer[]> =>
     toAnswers(hostname, await resolveOnce(hostname));
   const refuse = (hostname: string): EgressRefusal | null => {
-    if (isIP(hostname) !== 0) return mayCall(hostname) ? null : new EgressRefusal(hostname, hostname);
-    const [address = ""] = loopback;
-    const isRefused = proxy !== null && isLoopbackName(hostname) && !loopback.some(mayCall);
-    return isRefused ? new EgressRefusal(address, hostname) : null;
+    const [first = ""] = loopback;
+    const isAddress = isIP(hostname) !== 0;
+    const isRefused = isAddress
+      ? !mayCall(hostname)
+      : proxy !== null && isLoopbackName(hostname) && !mayCallLoopback();
+    if (!isRefused) return null;
+    const address = isAddress ? hostname : first;
+    const allow = findAllowEntry(address);
+    onRefusal?.(hostname, { address, allow, isResolved: false });
+    return new EgressRefusal(address, hostname, allow);
   };
   const lookup = toLookupFunction(proxy ? resolveProxy : resolveAllowed);
   return {
-    mayCall,
-    findHostRefusal,
+    ...{ mayCall, findHostRefusal, findAllowEntry: findHostEntry },
     connector: (timeout) => createConnector({ refuse, lookup, timeout, certificates, proxy }),
+    open: (target) => openPlain(target, lookup, proxy ? noPlain : refuse(target.host)),
+    authorities: certificates.authorities,
   };
+}
+
+const noPlain = new Error("a proxy carries only HTTP");
+
+/** Opens a connection that is not for HTTP, unless it is refused. */
+async function openPlain(
+  { account, ...target }: PlainTarget,
+  lookup: LookupFunction,
+  refusal: Error | null,
+): Promise<Socket> {
+  if (refusal) throw refusal;
+  return resolvingAccount.run(account, () => openSocket({ ...target, lookup }));
+}
+
+/** Returns what the rules say about addresses and names. */
+function createRules(allow: readonly string[]) {
+  const allowedNames = allow.flatMap((entry) => parseAllowedName(entry) ?? []);
+  const isAllowedName = createNameCheck(allowedNames);
+  const allowed = parseNetworks(
+    allow.filter((entry) => parseAllowedName(entry) === null),
+    "use a network such as 10.0.0.0/8, an address, or a name such as app.internal or *.internal",
+  );
+  const mayCall = (address: string, name?: string): boolean => {
+    const ipAddress = toPlainAddress(address);
+    if (ipAddress === null) return false;
+    if (containsAddress(allowed, ipAddress) || isPublic(ipAddress)) return true;
+    return name !== undefined && isAllowedName(name) && !containsAddress(namelessNetworks, ipAddress);
+  };
+  const mayCallLoopback = (): boolean => loopback.some((address) => mayCall(address));
+  /**
+   * Returns the entry for a refused name. It does not depend on the address, nor on the other entries,
+   * because the sender of the URL must learn neither.
+   */
+  const findNameEntry = (address: string, hostname: string): string | null =>
+    isLoopbackName(hostname) ? findAllowEntry(address) : parseAllowedName(hostname);
+  const findHostEntry: Egress["findAllowEntry"] = (address, host) => {
+    const hostname = host.replace(/^\[|\]$/g, "");
+    if (isLoopbackName(hostname)) return loopbackNetworks;
+    const ipAddress = toPlainAddress(address);
+    const needsAddress = ipAddress !== null && containsAddress(namelessNetworks, ipAddress);
+    return needsAddress || isIP(hostname) !== 0 ? findAllowEntry(address) : parseAllowedName(hostname);
+  };
+  return { mayCall, mayCallLoopback, findNameEntry, findHostEntry };
 }
 
 const noCertificates: EgressCertificates = { authorities: [], clients: new Map() };
@@ -168,16 +246,21 @@ type PlainAddress = { address: string; family: "ipv4" | "ipv6" };
 const containsAddress = (list: Networks, { address, family }: PlainAddress): boolean =>
   list[family].check(address, family);
 
+/** Throws an Error that names an entry that is neither a network nor an address. */
+export const assertNetworks = (entries: readonly string[]): void => void parseNetworks(entries);
+
 /**
  * Returns one list per family, because a `BlockList` with both counts every IPv4 address as part of `::/0`.
  */
-function parseNetworks(entries: readonly string[]): Networks {
+function parseNetworks(
+  entries: readonly string[],
+  advice = "use a network such as 10.0.0.0/8, or an address",
+): Networks {
   const list: Networks = { ipv4: new BlockList(), ipv6: new BlockList() };
   for (const entry of entries) {
     const [address = "", length, ...rest] = entry.trim().split("/");
     const parsed = toPlainAddress(address);
-    if (parsed === null || rest.length > 0 || address.includes("%"))
-      throw makeNetworkError(entry, "use a network such as 10.0.0.0/8, or an address");
+    if (parsed === null || rest.length > 0 || address.includes("%")) throw makeNetworkError(entry, advice);
     const bits = parsed.family === "ipv4" ? 32 : 128;
     if (length !== undefined && isIP(address) === 6 && bits === 32)
       throw makeNetworkError(entry, "use the IPv4 form");
@@ -252,7 +335,7 @@ const readEmbeddedIpv4 = (groups: readonly number[]): string =>
  * Link-local addresses, metadata services of clouds (which give credentials to any caller), and IPv6 ranges
  * that can represent any IPv4 address, including these.
  */
-const neverSuggestedNetworks = parseNetworks([
+const neverSuggested = [
   "100.100.100.200",
   "168.63.129.16",
   "169.254.0.0/16",
@@ -261,9 +344,25 @@ const neverSuggestedNetworks = parseNetworks([
   "64:ff9b::/32",
   "2001::/32",
   "2002::/16",
+  "fd00:42::42",
   "fd00:ec2::/32",
   "fd20:ce::/32",
   "fe80::/10",
+];
+const neverSuggestedNetworks = parseNetworks(neverSuggested);
+
+/**
+ * Addresses that the name of a destination never allows: those above, loopback, multicast, and what is
+ * reserved. `::/8` has loopback and the forms that contain an IPv4 address.
+ */
+const namelessNetworks = parseNetworks([
+  ...neverSuggested,
+  "0.0.0.0/8",
+  "127.0.0.0/8",
+  "224.0.0.0/4",
+  "240.0.0.0/4",
+  "::/8",
+  "ff00::/8",
 ]);
 
 /**

@@ -1,9 +1,10 @@
 import type { Socket } from "node:net";
 import type { buildConnector } from "undici";
 import type { LongWork } from "../../core/node/longWork.ts";
+import type { OpeningTiming } from "../../core/model/attempt.ts";
 import type { ParsedUrl } from "../../core/values/url.ts";
 import { alarm } from "../../clock/clock.ts";
-import { HttpConnection, type RequestCaller } from "./connection.ts";
+import { ConnectionLost, HttpConnection, type RequestCaller } from "./connection.ts";
 import { resolvingAccount } from "./dns.ts";
 import { ConnectionAttempt } from "./connectionAttempt.ts";
 import { SocketLimit } from "./sockets.ts";
@@ -191,8 +192,10 @@ class Origin {
    */
   #resend(caller: RequestCaller): void {
     if (this.#isClosed) return caller.onFailure(new PoolClosed());
-    this.#resending.add(caller);
+    const isResent = caller.mayResend?.() ?? true;
+    if (isResent) this.#resending.add(caller);
     for (const connection of [...this.#idle]) connection.close(null);
+    if (!isResent) caller.onFailure(new ConnectionLost());
   }
 
   /**
@@ -256,9 +259,9 @@ class Origin {
       connector: (target, answered) =>
         resolvingAccount.run(this.#lastAccount, () => this.#options.connector(target, answered)),
       isWanted: () => this.#waiting.size + this.#resending.size > 0,
-      onOpened: (socket) => {
+      onOpened: (socket, opening) => {
         this.#attempts.delete(attempt);
-        this.#handleOpened(socket);
+        this.#handleOpened(socket, opening);
       },
       onFailed: (error) => {
         this.#attempts.delete(attempt);
@@ -269,13 +272,14 @@ class Origin {
     attempt.begin();
   }
 
-  #handleOpened(socket: Socket): void {
+  #handleOpened(socket: Socket, opening: OpeningTiming | null): void {
     if (this.#isClosed) {
       this.#owner.sockets.release();
       return void socket.destroy();
     }
     const { longWork } = this.#options;
-    const connection = new HttpConnection(socket, { host: this.#target.host ?? "", owner: this, longWork });
+    const host = this.#target.host ?? "";
+    const connection = new HttpConnection(socket, { host, owner: this, longWork, opening });
     this.#open.add(connection);
     const next = this.#takeNext();
     if (next) connection.send(next);

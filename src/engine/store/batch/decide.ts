@@ -4,6 +4,7 @@ import type { Commands } from "../catalog/commands.ts";
 import { Refusal } from "../../core/values/errors.ts";
 import type { DeliveryCapacity } from "../../core/admission/capacity.ts";
 import { createIdGenerator } from "../../core/values/ids.ts";
+import type { ClientChoice } from "../../core/model/runPost.ts";
 import type { IdKind, Millis } from "../../core/values/basics.ts";
 import type { Loader } from "./loader.ts";
 import { RecentTimeIndex } from "./recentTimeIndex.ts";
@@ -130,6 +131,8 @@ class ReplayedMoment implements Moment {
   readonly node: string;
   readonly isDiskLow: boolean;
   readonly maxBody: number | undefined;
+  readonly skipsCallsOf: ClientChoice | undefined;
+  readonly runsOn: boolean;
   readonly #source: MomentSource;
   readonly #isMissing: () => boolean;
   readonly #drawn: (number | { kind: IdKind; id: string })[] = [];
@@ -144,6 +147,8 @@ class ReplayedMoment implements Moment {
     this.isDiskLow = isDiskLow;
     this.node = source.node;
     this.maxBody = source.maxBody;
+    this.skipsCallsOf = source.skipsCallsOf;
+    this.runsOn = source.runsOn?.() ?? true;
     this.#source = source;
     this.#isMissing = isMissing;
   }

@@ -6,6 +6,7 @@ import {
   isBelowMaximum,
   isNewcomer,
   leavesShareToOthers,
+  mayKeepPlace,
 } from "../../core/admission/capacity.ts";
 import type { UndoLog } from "./undoLog.ts";
 
@@ -27,10 +28,15 @@ export class BatchCapacity {
     const { lane } = next;
     const taken = this.#readTaken(lane);
     const isFree = hasCapacity(this.#capacity, taken, next);
-    if (isFree) return true;
+    // A message that waits for a puller takes nothing from others.
+    if (isFree || next.isPulled) return isFree;
     if (!leavesShareToOthers(this.#capacity, taken, next)) this.#deny(lane);
     if (isBelowMaximum(this.#capacity, taken, lane)) this.#capacity.noteWaiting?.(lane);
     return false;
+  }
+
+  mayKeepPlace(lane: string): boolean {
+    return mayKeepPlace(this.#capacity, this.#readTaken(lane), lane);
   }
 
   #deny(lane: string): void {
@@ -44,9 +50,12 @@ export class BatchCapacity {
     for (const lane of this.#denied) this.#capacity.denied?.(lane);
   }
 
-  /** Reports whether a delivery gets no capacity because its account holds its share of the node. */
+  /**
+   * Reports whether a delivery gets no capacity because it waits for a puller, or because its account holds
+   * its share of the node.
+   */
   isDenied(next: NextDelivery): boolean {
-    return !leavesShareToOthers(this.#capacity, this.#readTaken(next.lane), next);
+    return next.isPulled || !leavesShareToOthers(this.#capacity, this.#readTaken(next.lane), next);
   }
 
   #readTaken(lane: string): TakenCapacity {

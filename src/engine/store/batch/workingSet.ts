@@ -16,7 +16,8 @@ import type {
   TableName,
   WaitlistHead,
 } from "../../core/decision/command.ts";
-import type { DeliveryCapacity } from "../../core/admission/capacity.ts";
+import { findPulledOrigin } from "../../core/accounts/pulledOrigins.ts";
+import type { DeliveryCapacity, NextDelivery } from "../../core/admission/capacity.ts";
 import { hasBacklog, laneName } from "../../core/admission/capacity.ts";
 import { hasLimiter, parseGate } from "../../core/admission/gate.ts";
 import { makeTagIds, retaggedTables } from "../../core/search/tags.ts";
@@ -285,11 +286,18 @@ export class WorkingSet implements Draft {
     return { ...rows, deadLetterCount: deadLetterCount + change };
   };
 
+  #toNext(account: AccountId, host: string, size: number): NextDelivery {
+    const owner = this.get("accounts", account);
+    const isPulled = owner?.pulled !== undefined && findPulledOrigin(owner, host) !== undefined;
+    return { lane: laneName(account, host), size, isPulled };
+  }
+
   readonly capacity: NodeCapacity = {
-    has: (account, host, size) => this.#takenCapacity.hasCapacity({ lane: laneName(account, host), size }),
-    isDenied: (account, host, size) => this.#takenCapacity.isDenied({ lane: laneName(account, host), size }),
-    take: (account, host, size) => {
-      const next = { lane: laneName(account, host), size };
+    has: (...next) => this.#takenCapacity.hasCapacity(this.#toNext(...next)),
+    mayKeepPlace: (account, host) => this.#takenCapacity.mayKeepPlace(laneName(account, host)),
+    isDenied: (...denied) => this.#takenCapacity.isDenied(this.#toNext(...denied)),
+    take: (...taken) => {
+      const next = this.#toNext(...taken);
       const isFree = this.#takenCapacity.hasCapacity(next);
       if (isFree) this.#takenCapacity.take(next);
       return isFree;

@@ -7,7 +7,8 @@ import type { SecretCipher } from "../layout/keyRing.ts";
 import { parseKeyVersion } from "../layout/keyRing.ts";
 
 /** The secrets of an account, which are encrypted. A token is looked up by its hash. */
-type AccountSecrets = Pick<Account, "password" | "token" | "signingKeys" | "lastRotation"> & OperationTerms;
+type AccountSecrets = Pick<Account, "password" | "token" | "signingKeys" | "lastRotation" | "pulled"> &
+  OperationTerms;
 
 /** The columns of a row, as in `tables.ts`. */
 type Columns = Readonly<Record<string, unknown>>;
@@ -43,11 +44,12 @@ function splitTerms<Others extends OperationTerms>(
 export function writeAccount(account: Account, cipher: SecretCipher): Texts {
   const before = columnsAsRead.get(account);
   if (before) return before;
-  const { id, tokenHash, password, token, signingKeys, lastRotation, ...others } = account;
+  const { id, tokenHash, password, token, signingKeys, lastRotation, pulled, ...others } = account;
   const { secretTerms, detail } = splitTerms(others);
   const secrets: AccountSecrets = {
     ...{ password, token, signingKeys },
     ...(lastRotation && { lastRotation }),
+    ...(pulled && { pulled }),
     ...secretTerms,
   };
   const sealed = cipher.encrypt(secrets, accountSubject(id));

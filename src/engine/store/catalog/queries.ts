@@ -15,7 +15,8 @@ import type { WaitState } from "../../core/explain/whyWaiting.ts";
 import type { Token } from "../../core/model/rights.ts";
 import type { Account } from "../../core/model/account.ts";
 import type { AccountId, MessageId, Millis } from "../../core/values/basics.ts";
-import type { StoredMessage } from "../../core/model/message.ts";
+import type { Deduplication } from "../../core/model/deduplication.ts";
+import type { StoredMessage, WithoutBody } from "../../core/model/message.ts";
 import type { LogRow } from "../../core/model/logRow.ts";
 import type { MessageState } from "../../core/model/messageState.ts";
 import type { WebhookSource } from "../../core/model/webhookSource.ts";
@@ -33,7 +34,14 @@ import {
 import { operations } from "../../../operations/stored.ts";
 import type { StoredConditionFacts } from "../queries/conditionFacts.ts";
 import { readConditionFacts } from "../queries/conditionFacts.ts";
-import type { DeadLetterPage, DeadLetterQuery, FailureGroupPage } from "../queries/deadLetters.ts";
+import type { CausePage, CauseQuery } from "../queries/causes.ts";
+import { groupByCause, listWithoutCause } from "../queries/causes.ts";
+import type {
+  DeadLetterPage,
+  DeadLetterQuery,
+  FailureGroupPage,
+  GroupQuery,
+} from "../queries/deadLetters.ts";
 import { listDeadLetters } from "../queries/deadLetters.ts";
 import type { LogPage } from "../queries/logs.ts";
 import { readLogPage, readNewestLogTime } from "../queries/logs.ts";
@@ -72,6 +80,8 @@ export type MessageView = {
   ended: { state: EndState; dlqId: string | null } | null;
   /** The log entries of the newest attempts that have ended, newest first. */
   outcomes: readonly LogRow[];
+  /** The row of the deduplication key of the message, if somebody has the key. */
+  deduplication: Deduplication | null;
 };
 
 /** The result of `Queries.findOverLimit`. */
@@ -165,7 +175,14 @@ function createMessageQueries(storageReads: StorageReads) {
       const last = state ? undefined : log[0];
       const ended = last ? { state: readEndState(last), dlqId: await keepExisting(last) } : null;
       const outcomes = log.filter(isOutcome).slice(0, maxOutcomes);
-      return { message, state, finishedAt: last?.time ?? null, ended, outcomes };
+      const { deduplication: key } = message;
+      const deduplication = key === null ? null : await one("deduplications", account, key);
+      return { message, state, finishedAt: last?.time ?? null, ended, outcomes, deduplication };
+    },
+    /** Returns a stored message without its body, or null. */
+    storedMessage: async (account: AccountId, id: MessageId): Promise<WithoutBody<StoredMessage> | null> => {
+      const [message] = await storageReads.rows("storedMessages", [[account, id]], { bodies: false });
+      return message ?? null;
     },
     /**
      * Returns what an unfinished message waits for, or null if it is finished: see
@@ -177,7 +194,7 @@ function createMessageQueries(storageReads: StorageReads) {
      * Returns unfinished messages that pass the filter, oldest first. With `belongsToRun: false`, messages of
      * runs are omitted. `cursor` is set if the page ends before the list does.
      */
-    unfinished: async (query: Omit<ListQuery, "order">): Promise<UnfinishedIds> => {
+    unfinished: async (query: Omit<UnfinishedQuery, "order" | "sort">): Promise<UnfinishedIds> => {
       const { entries, cursor } = await findUnfinished(storageReads, {
         ...query,
         sort: "created",
@@ -221,15 +238,17 @@ function createDeadLetterQueries(storageReads: StorageReads) {
      */
     deadLetters: (query: DeadLetterQuery): Promise<DeadLetterPage> => listDeadLetters(storageReads, query),
     /** Returns the dead letters that `deadLetters` would return for the same query, grouped by cause. */
-    groupDeadLetters: (query: ListQuery): Promise<FailureGroupPage> => groupDeadLetters(storageReads, query),
+    groupDeadLetters: (query: GroupQuery): Promise<FailureGroupPage> => groupDeadLetters(storageReads, query),
+    /** Returns the largest groups of all dead letters of messages, and when each began and grew. */
+    groupByCause: (query: CauseQuery): Promise<CausePage> => groupByCause(storageReads, query),
   };
 }
 
 /** Queries of what an account has to do, and how it goes. */
 const createSituationQueries = (storageReads: StorageReads) => ({
   /** Returns what the conditions of an account depend on. */
-  conditionFacts: (account: AccountId): Promise<StoredConditionFacts> =>
-    readConditionFacts(storageReads, account),
+  conditionFacts: (account: AccountId, now: Millis): Promise<StoredConditionFacts> =>
+    readConditionFacts(storageReads, account, now),
   /** Returns the number of calls that each of these sources has accepted. */
   sourceCalls: async (account: AccountId, ids: readonly string[]): Promise<ReadonlyMap<string, number>> =>
     sumSourceCalls(await storageReads.rows("usage", listSourceCountKeys(account, ids))),
@@ -285,6 +304,9 @@ const createUpkeepQueries = (storageReads: StorageReads) => ({
   /** Returns the earliest time at which `expire` can remove a row of an account. */
   nextExpiryAt: (account: AccountId, retention: Retention): Promise<Millis | null> =>
     findNextExpiry(storageReads, account, retention),
+  /** Returns dead letters of messages that have no cause, among those after an id. */
+  deadLettersWithoutCause: (account: AccountId, after: string, limit: number) =>
+    listWithoutCause(storageReads, account, { after, limit }),
   /**
    * Reports whether an account has any rows other than its own row, its request counts and its carried
    * balances.

@@ -388,7 +388,8 @@ create index runs_end on runs (account, failed, ended_at, id) where ended_at is 
 -- Runs that have not ended, by the id that the caller gave (`run_id`). `run` is the id in `runs`. The rows
 -- are small, because each step updates a row. `waiting` is the number of waiting steps, so that they need not
 -- be counted in `waiters`. `last_call` is the message of the last call to the endpoint, if the next step that
--- the endpoint posts settles it: a step from `last_call_from` to `last_call_to`.
+-- the endpoint posts settles it: a step from `last_call_from` to `last_call_to`. `progress` is what the run has
+-- done since; see `engine/store/layout/runTables.ts`.
 create table active_runs (
   account text not null,
   run_id text not null,
@@ -400,6 +401,7 @@ create table active_runs (
   last_call text,
   last_call_from bigint,
   last_call_to bigint,
+  progress text,
   primary key (account, run_id)
 ) /*sqlite: without rowid */
   /*postgres: with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02,

@@ -96,17 +96,7 @@ export const tables: Tables = withChecksums({
       endpoint: "text",
     },
     key: ["account", "id"],
-    constant: [
-      "host",
-      "size",
-      "reports_outcome",
-      "queue",
-      "flow_control_key",
-      "tags",
-      "run",
-      "time_keys",
-      "endpoint",
-    ],
+    constant: ["host", "queue", "flow_control_key", "tags", "run", "time_keys", "endpoint"],
     // The object is written out, because this function runs for every message. To compose the object from
     // parts would take half a microsecond longer.
     write: (row) => ({

@@ -1,4 +1,5 @@
 import type { Bytes } from "../../core/values/basics.ts";
+import type { OpeningTiming } from "../../core/model/attempt.ts";
 import type { LoggedAttempt, LogRow, LogState } from "../../core/model/logRow.ts";
 import type { Tag } from "../../core/model/tag.ts";
 import { noBytes } from "../../core/values/basics.ts";
@@ -41,17 +42,21 @@ export const keyOnlyTable: Omit<Table<Tag>, "name"> = {
   read: (row) => ({ account: readText(row.account), id: readText(row.id) }),
 };
 
-const readAttempt = (row: Columns): LoggedAttempt => ({
+const readAttempt = (row: Columns, opening: OpeningTiming | undefined): LoggedAttempt => ({
   startedAt: readNumber(row.started_at),
   connect: readOrNull(row.connect_time, readNumber),
   firstByte: readOrNull(row.first_byte_time, readNumber),
   duration: readNumber(row.duration),
   node: readText(row.node),
   host: readText(row.host),
+  ...(opening && { opening }),
 });
 
-function readDestination(row: Columns): Pick<LogRow, "attempt" | "settledHost"> {
-  if (row.started_at !== null) return { attempt: readAttempt(row) };
+function readDestination(
+  row: Columns,
+  opening: OpeningTiming | undefined,
+): Pick<LogRow, "attempt" | "settledHost"> {
+  if (row.started_at !== null) return { attempt: readAttempt(row, opening) };
   return row.host === null ? {} : { settledHost: readText(row.host) };
 }
 
@@ -91,20 +96,23 @@ export const logTable: Omit<Table<LogRow>, "name"> = {
     detail: hasDetail(row) ? formatLogDetail(row) : null,
     body: toBodyColumn(row.body),
   }),
-  read: (row) => ({
-    account: readText(row.account),
-    id: readText(row.id),
-    messageId: readText(row.message_id),
-    time: readNumber(row.time),
-    states: readText(row.states).split(" ") as LogState[],
-    status: readOrNull(row.status, readNumber),
-    body: readBytes(row.body),
-    error: null,
-    nextDueAt: null,
-    headers: [],
-    dlqId: null,
-    tags: [],
-    ...(row.detail === null ? {} : parseDetail<Partial<LogDetail>>(row)),
-    ...readDestination(row),
-  }),
+  read: (row) => {
+    const { opening, ...detail }: Partial<LogDetail> = row.detail === null ? {} : parseDetail(row);
+    return {
+      account: readText(row.account),
+      id: readText(row.id),
+      messageId: readText(row.message_id),
+      time: readNumber(row.time),
+      states: readText(row.states).split(" ") as LogState[],
+      status: readOrNull(row.status, readNumber),
+      body: readBytes(row.body),
+      error: null,
+      nextDueAt: null,
+      headers: [],
+      dlqId: null,
+      tags: [],
+      ...detail,
+      ...readDestination(row, opening),
+    };
+  },
 };

@@ -1,6 +1,7 @@
 import { noMessageSettings } from "../../core/model/message.ts";
 import { noSendSettings } from "../../core/model/sendSettings.ts";
 import type { StoredMessage } from "../../core/model/message.ts";
+import type { OpeningTiming } from "../../core/model/attempt.ts";
 import type { LogRow } from "../../core/model/logRow.ts";
 
 // The JSON in the column `detail` of stored messages and log entries. Every message writes such rows, so
@@ -29,10 +30,13 @@ type CommonField =
   | "notBefore"
   | "startedAtOnce"
   | "run"
+  | "deduplicationId"
   | "keepResponse"
   | "hideHeaders"
   | "trace"
-  | "replayOf";
+  | "replayOf"
+  | "ackTimeout"
+  | "ackKey";
 
 const emptyFieldNames = Object.keys(emptyFields) as (keyof typeof emptyFields)[];
 
@@ -53,10 +57,13 @@ export function formatStoredMessage(row: StoredMessage): string {
     notBefore,
     startedAtOnce,
     run,
+    deduplicationId: row.deduplicationId,
     keepResponse: row.keepResponse,
     hideHeaders: row.hideHeaders,
     trace: row.trace,
     replayOf: row.replayOf,
+    ackTimeout: row.ackTimeout,
+    ackKey: row.ackKey,
   };
   const kept: Record<string, unknown> = common;
   for (const name of emptyFieldNames) if (!isEmpty(row[name])) kept[name] = row[name];
@@ -64,7 +71,8 @@ export function formatStoredMessage(row: StoredMessage): string {
 }
 
 /** Returns the JSON of a log entry: the non-empty fields that have no column. */
-export function formatLogDetail({ error, nextDueAt, headers, digest, cut, dlqId, tags }: LogDetail): string {
+export function formatLogDetail(row: Omit<LogDetail, "opening"> & Pick<LogRow, "attempt">): string {
+  const { error, nextDueAt, headers, digest, cut, dlqId, tags, attempt } = row;
   const kept: Partial<Record<keyof LogDetail, unknown>> = {};
   if (error !== null) kept.error = error;
   if (nextDueAt !== null) kept.nextDueAt = nextDueAt;
@@ -73,13 +81,29 @@ export function formatLogDetail({ error, nextDueAt, headers, digest, cut, dlqId,
   if (cut) kept.cut = cut;
   if (dlqId !== null) kept.dlqId = dlqId;
   if (tags.length > 0) kept.tags = tags;
+  if (attempt?.opening) kept.opening = attempt.opening;
   return JSON.stringify(kept);
 }
 
-/** The fields of a log entry that are stored as JSON. */
-export type LogDetail = Pick<LogRow, "error" | "nextDueAt" | "headers" | "digest" | "cut" | "dlqId" | "tags">;
+/** The fields of a log entry that are stored as JSON. `opening` is a part of its attempt. */
+export type LogDetail = Pick<
+  LogRow,
+  "error" | "nextDueAt" | "headers" | "digest" | "cut" | "dlqId" | "tags"
+> & {
+  opening?: OpeningTiming;
+};
 /** Reports whether a log entry has any field that is stored as JSON. */
-export const hasDetail = ({ error, nextDueAt, headers, digest, cut, dlqId, tags }: LogDetail): boolean =>
+export const hasDetail = ({
+  error,
+  nextDueAt,
+  headers,
+  digest,
+  cut,
+  dlqId,
+  tags,
+  attempt,
+}: Omit<LogDetail, "opening"> & Pick<LogRow, "attempt">): boolean =>
+  attempt?.opening !== undefined ||
   digest !== undefined ||
   cut === true ||
   error !== null ||

@@ -34,6 +34,9 @@ const tagBytes = 16;
 /** At most this many decrypted values are cached, because each batch reads the accounts of its messages. */
 const maxCached = 2_000;
 
+/** A longer value is content, which is seldom read twice. */
+const longestCached = 64 * 1024;
+
 /** Returns a new key as a line of a key file: `version:key`. */
 export const makeKeyLine = (version: number): string =>
   `${version}:${randomBytes(keyBytes).toString("base64")}`;
@@ -157,7 +160,7 @@ class KeyRingCipher implements SecretCipher {
     const known = this.#decrypted.get(name);
     if (known !== undefined) return known;
     const value: unknown = JSON.parse(this.#decryptText(encrypted, subject));
-    this.#decrypted.set(name, value);
+    if (encrypted.length <= longestCached) this.#decrypted.set(name, value);
     return value;
   }
 

@@ -1,4 +1,4 @@
-import type { Notification, Run, Step, Waiter } from "../../core/model/run.ts";
+import type { ActiveRun, Notification, Run, RunProgress, Step, Waiter } from "../../core/model/run.ts";
 import { readRunKey } from "../../core/model/stepId.ts";
 import type { Tables } from "./table.ts";
 import { readText, readNumber, readBytes, readOrNull, parseDetail, toBodyColumn } from "./columns.ts";
@@ -45,38 +45,46 @@ export const runTables = {
       last_call: "text",
       last_call_from: "bigint",
       last_call_to: "bigint",
+      progress: "text",
     },
     key: ["account", "run_id"],
     contested: true,
-    write: ({ account, runId, run, steps, size, firstMessage, waiting, lastCall }) => ({
-      account,
-      run_id: runId,
-      run,
-      steps,
-      size,
-      first_message: firstMessage,
-      waiting,
-      last_call: lastCall?.messageId ?? null,
-      last_call_from: lastCall?.fromStep ?? null,
-      last_call_to: lastCall?.toStep ?? null,
+    write: (active) => ({
+      account: active.account,
+      run_id: active.runId,
+      run: active.run,
+      steps: active.steps,
+      size: active.size,
+      first_message: active.firstMessage,
+      waiting: active.waiting,
+      last_call: active.lastCall?.messageId ?? null,
+      last_call_from: active.lastCall?.fromStep ?? null,
+      last_call_to: active.lastCall?.toStep ?? null,
+      progress: formatProgress(active),
     }),
-    read: (row) => ({
-      account: readText(row.account),
-      runId: readText(row.run_id),
-      run: readText(row.run),
-      steps: readNumber(row.steps),
-      size: readNumber(row.size),
-      firstMessage: readText(row.first_message),
-      waiting: readNumber(row.waiting),
-      lastCall:
-        row.last_call === null
-          ? null
-          : {
-              messageId: readText(row.last_call),
-              fromStep: readNumber(row.last_call_from),
-              toStep: readNumber(row.last_call_to),
-            },
-    }),
+    read: (row) => {
+      const steps = readNumber(row.steps);
+      const { openPlans, progress } = readProgress(row.progress, steps);
+      return {
+        account: readText(row.account),
+        runId: readText(row.run_id),
+        run: readText(row.run),
+        steps,
+        size: readNumber(row.size),
+        firstMessage: readText(row.first_message),
+        waiting: readNumber(row.waiting),
+        lastCall:
+          row.last_call === null
+            ? null
+            : {
+                messageId: readText(row.last_call),
+                fromStep: readNumber(row.last_call_from),
+                toStep: readNumber(row.last_call_to),
+                ...(progress ? { progress } : {}),
+              },
+        ...(openPlans === undefined ? {} : { openPlans }),
+      };
+    },
   },
   steps: {
     name: "steps",
@@ -166,3 +174,25 @@ export const runTables = {
     }),
   },
 } satisfies Pick<Tables, "runs" | "activeRuns" | "steps" | "waiters" | "notifications">;
+
+/**
+ * Returns the column `progress` of an active run: the number of steps with which it was written, and what the
+ * run has done since its last call. A node of an older version keeps the column when it adds a step. The
+ * column then has another number of steps, and counts for nothing.
+ */
+function formatProgress({ steps, openPlans, lastCall }: ActiveRun): string | null {
+  if (openPlans !== undefined) return `${steps} open ${openPlans}`;
+  if (!lastCall?.progress) return null;
+  const { attempt, retried, lost, call } = lastCall.progress;
+  return `${steps} on ${attempt} ${retried} ${lost} ${call}`;
+}
+
+function readProgress(column: unknown, steps: number): { openPlans?: number; progress?: RunProgress } {
+  if (typeof column !== "string") return {};
+  const [writtenAt, kind, ...rest] = column.split(" ");
+  if (Number(writtenAt) !== steps) return {};
+  if (kind === "open") return { openPlans: Number(rest[0]) };
+  const [attempt, retried, lost] = rest.map(Number);
+  if (kind !== "on" || attempt === undefined || retried === undefined || lost === undefined) return {};
+  return { progress: { attempt, retried, lost, call: rest[3] ?? "" } };
+}

@@ -112,6 +112,10 @@ export interface StorageReads {
   messageLogs(need: MessageLogsNeed, table?: LogName): Promise<readonly LogRow[]>;
   /** Returns the unfinished messages of a run. */
   runMessages(account: AccountId, run: RunKey): Promise<readonly MessageState[]>;
+  /** Returns the waiters of each run, at most `limit` of each, in no order. */
+  waitersOfRuns(of: RunsNeed): Promise<readonly Waiter[]>;
+  /** Returns the ids of the history of each run, at most `limit` of each, in no order. */
+  stepIdsOfRuns(of: RunsNeed): Promise<readonly string[]>;
   /** Returns the waiters for an event in any run, in the order of their ids. */
   eventWaiters(event: string, range: Range): Promise<readonly Waiter[]>;
   /**
@@ -119,7 +123,34 @@ export interface StorageReads {
    * Waiters for no event are left out.
    */
   countWaiters(of: { account: AccountId; after: string; limit: number }): Promise<readonly WaiterCount[]>;
+  /**
+   * Returns the different beginnings of the ids of tags, and the first and last tag with each, in order. Only
+   * tags between two ids of rows count. Beginnings without any are left out.
+   */
+  tagSpans(of: TagSpans): Promise<readonly TagSpan[]>;
+  /** Returns the number of tags in each of these ranges, each counted up to `limit`. */
+  countTags(of: {
+    account: AccountId;
+    ranges: readonly { after: string; before: string }[];
+    limit: number;
+  }): Promise<readonly number[]>;
 }
+
+/**
+ * The tags with ids between `start` and `end`. `width` is the length of the beginning by which they differ,
+ * which is the same for all of them. The ids of rows are between `after` and `before`. All are exclusive.
+ */
+export type TagSpans = {
+  account: AccountId;
+  start: string;
+  end: string;
+  width: number;
+  after: string;
+  before: string;
+  limit: number;
+};
+/** The first and the last tag with the same beginning. */
+export type TagSpan = { tag: string; first: string; last: string };
 
 /** A row of work that the server does in the background. `dueAt`: null after its end. */
 export type WorkRow = { account: AccountId; id: string; dueAt: Millis | null };
@@ -174,6 +205,9 @@ export type EncryptionStatus = { account: AccountId; id: string; keyVersion: num
 
 /** The newest log entries of each of these messages, at most `limit` per message. */
 export type MessageLogsNeed = { account: AccountId; messageIds: readonly MessageId[]; limit: number };
+
+/** The rows of each of these runs, at most `limit` for each run. */
+export type RunsNeed = { account: AccountId; runs: readonly RunKey[]; limit: number };
 
 /** The oldest messages or slots of a queue, at most `limit`. */
 export type QueueNeed = { account: AccountId; queue: string; limit: number };

@@ -3,6 +3,7 @@ import { Client, types } from "pg";
 import type { ClientConfig, CustomTypesConfig, QueryConfig } from "pg";
 import type { CommitLoss } from "../../core/cluster/commitLoss.ts";
 import { spans } from "../../core/values/limits.ts";
+import type { ClientChoice } from "../../core/model/runPost.ts";
 import type { Millis, NodeId } from "../../core/values/basics.ts";
 import type { KeySource } from "../layout/keyRing.ts";
 import type { OnMoved } from "../sql/schema.ts";
@@ -54,6 +55,8 @@ export type PostgresOptions = DatabaseLocation & {
   onLoss?(loss: CommitLoss): void;
   /** See `BodyLimit`. */
   maxBody?: number;
+  /** See `Moment`. */
+  skipsCallsOf?: ClientChoice;
   /** A monotonic clock: milliseconds since an arbitrary moment. Defaults to `clock`. */
   elapsed?(): Millis;
   /**

@@ -77,16 +77,19 @@ export async function postgresStore(options: PostgresOptions): Promise<Store> {
   await createPostgresTables(options, { onMoved: options.onMoved });
   const readers = openReaders(options, createPause(options));
   const database = new PostgresDatabase(options);
+  const membership = new PostgresMembership(options);
   const backend = createPostgresBackend(readers, database, {
     node,
     now: () => clock.now(),
     random,
     newId: createIdGenerator(random),
     maxBody: options.maxBody,
+    skipsCallsOf: options.skipsCallsOf,
+    // A node of another version may not know that a message carries steps that ran on.
+    runsOn: () => membership.areAlike(),
   });
   // If the removal fails, the next start tries again.
   await database.removeOldNodes().catch(() => undefined);
-  const membership = new PostgresMembership(options);
   let store: Store | null = null;
   const takeOver = async (lost: NodeMembership): Promise<void> => {
     for (let more = true; more && store;)

@@ -33,7 +33,7 @@ const isAliveSql = `case when ${lockKey("nodes.id", "session")} in (
 
 const otherNodesSql = `select
     pg_postmaster_start_time()::text || ' ' || left(pg_walfile_name(pg_current_wal_lsn()), 8) as server,
-    nodes.id, session, ${isAliveSql} as alive
+    nodes.id, session, version, ${isAliveSql} as alive
   from nodes where id <> ? and session > 0`;
 
 const allNodesSql = `select id, started_at, version, used_at, session, ${isAliveSql} as alive
@@ -90,6 +90,7 @@ export class PostgresMembership implements Membership {
   /** When this connection sent the last query that the database answered. */
   #answeredAt: Millis = 0;
   #lostFor: Millis = 0;
+  #areAlike = false;
 
   constructor(options: MembershipOptions) {
     this.#options = options;
@@ -101,6 +102,14 @@ export class PostgresMembership implements Membership {
 
   lostFor(): Millis {
     return this.#lostFor;
+  }
+
+  /**
+   * Reports whether all nodes that were alive at the last check have the version of this node. False before
+   * the first check, and while this node has no lock, because it then does not look at the others.
+   */
+  areAlike(): boolean {
+    return this.#areAlike;
   }
 
   onChange(listener: () => void): Unsubscribe {
@@ -135,6 +144,8 @@ export class PostgresMembership implements Membership {
     const askedAt = this.#now();
     const found = await connection.query(otherNodesSql, [this.#options.node]);
     this.#answeredAt = askedAt;
+    const { version: own = "" } = this.#options;
+    this.#areAlike = found.every(({ version, alive }) => alive !== 1 || version === own);
     const [first] = found;
     if (!first) return [];
     const memberships = found.map(({ id, session, alive }) => ({
@@ -172,6 +183,7 @@ export class PostgresMembership implements Membership {
    * first, so that the other nodes no longer use what they have observed.
    */
   async abandon(connection: DatabaseConnection): Promise<void> {
+    this.#areAlike = false;
     if (!this.#isUsed) return;
     await connection.query("update nodes set session = session + 1 where id = ?", [this.#options.node]);
     this.#set(true);
@@ -196,6 +208,7 @@ export class PostgresMembership implements Membership {
   #lose(client: Client, lostFor: Millis): void {
     if (this.#client !== client) return;
     this.#client = null;
+    this.#areAlike = false;
     this.#lostFor = lostFor;
     if (hasOtherNodes(this.#observed)) this.#set(false);
   }

@@ -8,17 +8,21 @@ import type { HostInFlight } from "../../core/explain/hostConditions.ts";
 import type { MessageState } from "../../core/model/messageState.ts";
 import { isBeingSent } from "../../core/model/messageState.ts";
 import type { GateFact, PauseFact } from "../../core/explain/gateConditions.ts";
+import { growsAfter } from "../../core/explain/gateConditions.ts";
 import type { LogRow } from "../../core/model/logRow.ts";
 import type { StoredMessage } from "../../core/model/message.ts";
 import type { Schedule } from "../../core/model/schedule.ts";
 import type { AccountId, MessageId, Millis } from "../../core/values/basics.ts";
-import { tagPrefix, toTag } from "../../core/search/tags.ts";
+import { readScheduleTag, tagPrefix, toTag } from "../../core/search/tags.ts";
 import { memory } from "../../core/values/limits.ts";
+import { minute } from "../../core/values/time.ts";
 import type { HeldCount, StorageReads } from "../layout/storageReads.ts";
 import { countFittingPage } from "../layout/storageReads.ts";
+import { readGateFlow } from "./gateFlows.ts";
+import { readSlowRuns } from "./slowRuns.ts";
 
 /** The stored part of the facts on which conditions depend. */
-export type StoredConditionFacts = Pick<ConditionFacts, "log" | "gates" | "pauses"> & {
+export type StoredConditionFacts = Pick<ConditionFacts, "log" | "gates" | "pauses" | "slowRuns"> & {
   /** The deliveries in flight of all nodes, by host. Null if too many are in flight. */
   inFlight: readonly HostInFlight[] | null;
   schedules: readonly Pick<Schedule, "id" | "dueAt" | "paused" | "lastAt" | "passedOver" | "remedy">[];
@@ -34,6 +38,10 @@ const maxPaused = 1_000;
 /** The messages in flight, of all accounts, up to which those of one account are looked for. */
 const maxLeased = 10_000;
 const maxSchedules = 1_000;
+/** The schedules after the first ones that are read because they may have a condition. */
+const maxOthers = 50;
+/** The gates that let messages pass and whose flow is counted, those with the oldest messages first. */
+const maxFlows = 5;
 /** The maximum number of gates whose log entries are searched for a message that has passed. */
 const maxSearched = 20;
 /** The newest log entries of a gate among which an accepted message is looked for. */
@@ -45,20 +53,22 @@ const maxAudit = 500;
 export async function readConditionFacts(
   storageReads: StorageReads,
   account: AccountId,
+  now: Millis,
 ): Promise<StoredConditionFacts> {
   const whole = { account, bodies: false as const };
-  const [log, held, paused, schedules, leased] = await Promise.all([
+  const [log, held, paused, leased, slowRuns] = await Promise.all([
     storageReads.range("log", { ...whole, descending: true, limit: hostLogEntries }),
     Promise.all(gateKinds.map((kind) => countHeld(storageReads, account, kind))),
     storageReads.pausedLimiters({ account, limit: maxPaused }),
-    readSchedules(storageReads, account),
     storageReads.leasedMessages({ account, scan: maxLeased }),
+    readSlowRuns(storageReads, account, now),
   ]);
-  const [gates, pauses] = await Promise.all([
-    readGates(storageReads, { account, held: held.flat(), paused, log }),
+  const [gates, pauses, schedules] = await Promise.all([
+    readGates(storageReads, { account, held: held.flat(), paused, log, now }),
     paused.length > 0 ? readPauses(storageReads, account) : [],
+    readSchedules(storageReads, { account, log, now }),
   ]);
-  return { log, gates, pauses, schedules, inFlight: leased && sumInFlight(leased) };
+  return { log, gates, pauses, schedules, slowRuns, inFlight: leased && sumInFlight(leased) };
 }
 
 /** Returns what is in flight to each host. Messages whose node has ended are left out. */
@@ -77,8 +87,32 @@ function sumInFlight(leased: readonly MessageState[]): HostInFlight[] {
   return [...byHost.values()];
 }
 
-/** Returns the first schedules, as many as have settings that fit into memory. */
+/**
+ * Returns the first schedules, as many as have settings that fit into memory, and of the others those that
+ * are paused, late, or whose last message failed.
+ */
 async function readSchedules(
+  storageReads: StorageReads,
+  { account, log, now }: { account: AccountId; log: readonly LogRow[]; now: Millis },
+): Promise<StoredConditionFacts["schedules"]> {
+  const first = await readFirstSchedules(storageReads, account);
+  if (first.length < maxSchedules) return first;
+  const known = new Set(first.map(({ id }) => id));
+  const failed = log.filter(({ states }) => states.includes("FAILED")).flatMap(({ tags }) => tags);
+  const [paused, late] = await Promise.all([
+    storageReads.pausedSchedules({ account, limit: maxSchedules }),
+    storageReads.dueWork("schedules", now - minute, maxOthers),
+  ]);
+  const others = [
+    ...failed.flatMap((tag) => readScheduleTag(tag) ?? []),
+    ...late.flatMap((schedule) => (schedule.account === account ? schedule.id : [])),
+    ...paused,
+  ].filter((id) => !known.has(id));
+  const keys = [...new Set(others)].slice(0, maxOthers).map((id) => [account, id] as const);
+  return [...first, ...(await storageReads.rows("schedules", keys, { bodies: false }))];
+}
+
+async function readFirstSchedules(
   storageReads: StorageReads,
   account: AccountId,
 ): Promise<StoredConditionFacts["schedules"]> {
@@ -124,11 +158,12 @@ type Found = {
   held: readonly Counted[];
   paused: readonly string[];
   log: readonly LogRow[];
+  now: Millis;
 };
 
 async function readGates(
   storageReads: StorageReads,
-  { account, held, paused, log }: Found,
+  { account, held, paused, log, now }: Found,
 ): Promise<GateFact[]> {
   const byGate = new Map(held.map((one) => [one.held.waitlist, one]));
   const gates = [...new Set([...byGate.keys(), ...paused])].map(parseGate);
@@ -146,6 +181,7 @@ async function readGates(
     ),
   ]);
   const limiterOf = new Map(limiters.map((limiter) => [limiter.id, limiter]));
+  const flows = await readFlows(storageReads, { account, dueTimes, held }, now);
   return gates.map((gate) => {
     const id = formatGate(gate);
     const waiting = byGate.get(id);
@@ -158,14 +194,38 @@ async function readGates(
       held: counted ?? { count: waiting?.held.count ?? 0, more: waiting?.more ?? false },
       dueAt: waiting === undefined ? null : (dueTimes.get(waiting.held.oldestId) ?? null),
       passedAt: passTimes.get(id) ?? null,
+      flow: flows.get(id) ?? null,
     };
   });
+}
+
+type Waiting = { account: AccountId; dueTimes: ReadonlyMap<MessageId, Millis>; held: readonly Counted[] };
+
+/** Returns the flow of the queues and keys whose messages have waited for the longest time, by gate. */
+async function readFlows(
+  storageReads: StorageReads,
+  { account, dueTimes, held }: Waiting,
+  now: Millis,
+): Promise<ReadonlyMap<string, Awaited<ReturnType<typeof readGateFlow>>>> {
+  const waiting = held.flatMap(({ held: { waitlist, oldestId } }) => {
+    const tag = toGateTag(parseGate(waitlist));
+    const dueAt = dueTimes.get(oldestId) ?? now;
+    return tag !== null && dueAt <= now - growsAfter ? [{ waitlist, tag, dueAt }] : [];
+  });
+  const oldest = waiting.toSorted((a, b) => a.dueAt - b.dueAt).slice(0, maxFlows);
+  const flows = await Promise.all(
+    oldest.map(async ({ waitlist, tag }) => {
+      const flow = await readGateFlow(storageReads, { account, tag }, now);
+      return [waitlist, flow] as const;
+    }),
+  );
+  return new Map(flows);
 }
 
 /** Returns when a message of each queue and key that holds messages was last accepted, by gate. */
 async function readPassTimes(
   storageReads: StorageReads,
-  { account, held, log }: Omit<Found, "paused">,
+  { account, held, log }: Pick<Found, "account" | "held" | "log">,
 ): Promise<ReadonlyMap<string, Millis>> {
   const times = new Map<string, Millis>();
   const unknown: { id: string; tag: string }[] = [];

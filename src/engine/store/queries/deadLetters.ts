@@ -1,12 +1,13 @@
 import { toIdRange } from "./pages.ts";
 import { matchesFilter } from "../../core/search/filter.ts";
 import { readIdTime } from "../../core/values/ids.ts";
-import type { AccountId, Bytes } from "../../core/values/basics.ts";
+import type { AccountId, Bytes, Millis } from "../../core/values/basics.ts";
 import type { StoredMessage } from "../../core/model/message.ts";
 import type { DeadLetter } from "../../core/model/deadLetter.ts";
 import type { FailureGroup } from "../../core/workflows/failureGroups.ts";
-import { groupFailures, summarizeFailure } from "../../core/workflows/failureGroups.ts";
+import { groupFailures, makeTrendBounds, summarizeFailure } from "../../core/workflows/failureGroups.ts";
 import { noBytes } from "../../core/values/basics.ts";
+import { readFailedSteps, toFailedStepId } from "./failedSteps.ts";
 import { readChunks, withMessages } from "./pages.ts";
 import { pickTagLookup } from "./byTag.ts";
 import type { Run, Step } from "../../core/model/run.ts";
@@ -26,6 +27,8 @@ export type DeadLetterPage = { entries: DeadLetterEntry[]; cursor: string | null
 
 /** A request for a page of dead letters. Without bodies, a page has no runs either. */
 export type DeadLetterQuery = ListQuery & { bodies?: false };
+/** A request for groups. `trend`: the time for which they show a trend. */
+export type GroupQuery = ListQuery & { trend?: { from: Millis; to: Millis } };
 /** Dead letters by cause. `entries`: the number of dead letters in all groups. `cursor`: null at the end. */
 export type FailureGroupPage = { groups: FailureGroup[]; entries: number; cursor: string | null };
 
@@ -47,27 +50,17 @@ export async function listDeadLetters(
  */
 export async function groupDeadLetters(
   storageReads: StorageReads,
-  query: ListQuery,
+  { trend, ...query }: GroupQuery,
 ): Promise<FailureGroupPage> {
   const { account } = query;
   const page = await listWithoutBodies(storageReads, query);
   const { entries, cursor } = await withBodies(storageReads, { account, page, bodies: "responses" });
-  const steps = await readSteps(storageReads, account, entries);
+  const steps = await readFailedSteps(storageReads, account, listRunMessages(entries));
   const failures = entries.map(({ deadLetter, message }) =>
-    summarizeFailure({ deadLetter, message, head: steps.get(readStepId(message))?.head ?? null }),
+    summarizeFailure({ deadLetter, message, head: steps.get(toFailedStepId(message))?.head ?? null }),
   );
-  return { groups: groupFailures(failures), entries: failures.length, cursor };
-}
-
-/** Returns the steps whose messages failed, without their bodies, by their ids. */
-async function readSteps(
-  storageReads: StorageReads,
-  account: AccountId,
-  entries: readonly DeadLetterEntry[],
-): Promise<Map<string, Step>> {
-  const ids = entries.flatMap(({ deadLetter: { run }, message }) => (run ? [readStepId(message)] : []));
-  const steps = await storageReads.rows("steps", toKeys(account, ids), { bodies: false });
-  return new Map(steps.map((step) => [step.id, step]));
+  const bounds = trend ? makeTrendBounds(trend) : [];
+  return { groups: groupFailures(failures, bounds), entries: failures.length, cursor };
 }
 
 /**
@@ -84,7 +77,7 @@ export async function withRuns(
   const payloadIds = runKeys.map((key) => toStepId(key, initialStepKey));
   const [runs, stepById, payloads] = await Promise.all([
     storageReads.rows("runs", toKeys(account, runKeys), { bodies: false }),
-    readSteps(storageReads, account, entries),
+    readFailedSteps(storageReads, account, listRunMessages(entries)),
     storageReads.rows("steps", toKeys(account, payloadIds)),
   ]);
   const payloadByRun = new Map(payloads.map((step) => [step.run, step.body]));
@@ -92,14 +85,16 @@ export async function withRuns(
   return entries.map((entry) => {
     const { run } = entry.deadLetter;
     if (!run) return entry;
-    const step = stepById.get(readStepId(entry.message)) ?? null;
+    const step = stepById.get(toFailedStepId(entry.message)) ?? null;
     return Object.assign(entry, {
       failed: { run: runById.get(run.key) ?? null, step, payload: payloadByRun.get(run.key) ?? noBytes },
     });
   });
 }
 
-const readStepId = ({ run }: StoredMessage): string => (run ? toStepId(run.run, run.stepKey) : "");
+/** Returns the messages of the dead letters that belong to runs. */
+const listRunMessages = (entries: readonly DeadLetterEntry[]): StoredMessage[] =>
+  entries.flatMap(({ deadLetter: { run }, message }) => (run ? message : []));
 
 /**
  * Returns the page with the bodies of its rows, all of them or only the responses. The page ends early if it

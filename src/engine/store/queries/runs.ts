@@ -1,7 +1,9 @@
-import { listRunBounds } from "../../core/model/stepId.ts";
+import type { ListedProgress } from "../../core/explain/runProgress.ts";
+import { countSteps, findBriefReason } from "../../core/explain/runProgress.ts";
+import { listRunBounds, readRunKey } from "../../core/model/stepId.ts";
 import { maxFilterValues } from "../../core/search/filter.ts";
 import { firstIdAt } from "../../core/values/ids.ts";
-import type { AccountId, MessageId } from "../../core/values/basics.ts";
+import type { AccountId, MessageId, Millis } from "../../core/values/basics.ts";
 import type { MessageState } from "../../core/model/messageState.ts";
 import type { RunKey } from "../../core/model/runPost.ts";
 import type { ActiveRun, Notification, Run, Step, Waiter } from "../../core/model/run.ts";
@@ -17,21 +19,30 @@ import type { WaitedEventsPage, WaitedEventsQuery } from "./waitedEvents.ts";
 import { listWaitedEvents } from "./waitedEvents.ts";
 
 /**
- * A request for a page of at most `count` runs. `cursor`: the id after which the page starts, or null.
- * `messageId`: the page contains only the run of this message.
+ * A request for a page of at most `count` runs. With `ascending`, the oldest is first, otherwise the newest.
+ * `cursor`: the id after which the page starts, or null. `messageId`: the page contains only the run of this
+ * message.
  */
 export type RunQuery = {
   account: AccountId;
   filter: RunFilter;
   cursor: string | null;
   count: number;
+  ascending?: boolean;
   messageId?: MessageId;
 };
 /** A page of runs. `cursor` is null at the end. */
 export type RunPage = { runs: Run[]; cursor: string | null };
 
-/** A run in a light list. `active` is null if it has ended. */
-export type RunEntry = { run: Run; active: ActiveRun | null; lineage: RunLineage };
+/** A run in a light list. `active` is null if it has ended. `progress` is there if the request wants it. */
+export type RunEntry = {
+  run: Run;
+  active: ActiveRun | null;
+  lineage: RunLineage;
+  progress?: ListedProgress;
+};
+/** A request for a page of a light list. `progressAt`: how far the runs are at this time is read as well. */
+export type RunEntryQuery = RunQuery & { progressAt?: Millis };
 /** A page of a light list. `cursor` is null at the end. */
 export type RunEntryPage = { entries: RunEntry[]; cursor: string | null };
 
@@ -58,7 +69,7 @@ export function createRunQueries(storageReads: StorageReads) {
      */
     runs: (query: RunQuery): Promise<RunPage> => listRuns(storageReads, query),
     /** Returns runs as `runs` does, without their results, and with how far the active ones are. */
-    listRunEntries: (query: RunQuery): Promise<RunEntryPage> => listRunEntries(storageReads, query),
+    listRunEntries: (query: RunEntryQuery): Promise<RunEntryPage> => listRunEntries(storageReads, query),
     /** Returns the history of a run in order. With `bodies: false`, its steps have no bodies. */
     history: async (account: AccountId, key: RunKey, options: BodyOptions = {}): Promise<Step[]> => {
       const steps = await readAllRunRows(storageReads, "steps", { account, run: key, ...options });
@@ -119,8 +130,8 @@ export async function dropMissingDeadLetters(
   });
 }
 
-async function listRunEntries(storageReads: StorageReads, query: RunQuery): Promise<RunEntryPage> {
-  const { account } = query;
+async function listRunEntries(storageReads: StorageReads, query: RunEntryQuery): Promise<RunEntryPage> {
+  const { account, progressAt } = query;
   const page = await findRuns(storageReads, query);
   const started = page.runs.filter(({ state }) => state === "RUN_STARTED");
   const activeRuns = await storageReads.rows(
@@ -150,21 +161,63 @@ async function listRunEntries(storageReads: StorageReads, query: RunQuery): Prom
   );
   const findRelated = (key: RunKey | null | undefined): Run | null =>
     key ? (related.get(key) ?? null) : null;
-  return {
-    cursor: page.cursor,
-    entries: runs.map((run) => ({
-      run,
-      active: active.get(run.id) ?? null,
-      lineage: { origin: findRelated(run.origin), next: findRelated(run.continuedBy?.key) },
-    })),
-  };
+  const entries = runs.map((run) => ({
+    run,
+    active: active.get(run.id) ?? null,
+    lineage: { origin: findRelated(run.origin), next: findRelated(run.continuedBy?.key) },
+  }));
+  if (progressAt === undefined) return { cursor: page.cursor, entries };
+  return { cursor: page.cursor, entries: await withProgress(storageReads, entries, progressAt) };
+}
+
+/** The steps of a run are counted for a list if its history has at most this many entries. */
+const maxCountedEntries = 100;
+/** The number of waiters of a run that are read for a list. */
+const maxListedWaiters = 5;
+
+/** Adds how far each run is, with three reads for all of them. */
+async function withProgress(
+  storageReads: StorageReads,
+  entries: readonly RunEntry[],
+  now: Millis,
+): Promise<RunEntry[]> {
+  const [first] = entries;
+  if (!first) return [];
+  const { account } = first.run;
+  const isCounted = ({ run, active }: RunEntry): boolean => (active?.steps ?? run.steps) <= maxCountedEntries;
+  const messageOf = ({ active }: RunEntry): MessageId[] =>
+    active && active.waiting === 0 ? [active.lastCall?.messageId ?? active.firstMessage] : [];
+  const keysOf = (some: readonly RunEntry[]): RunKey[] => some.map(({ run }) => run.id);
+  const [stepIds, waiters, states] = await Promise.all([
+    storageReads.stepIdsOfRuns({
+      account,
+      runs: keysOf(entries.filter(isCounted)),
+      limit: maxCountedEntries,
+    }),
+    storageReads.waitersOfRuns({
+      account,
+      runs: keysOf(entries.filter(({ active }) => (active?.waiting ?? 0) > 0)),
+      limit: maxListedWaiters,
+    }),
+    storageReads.rows("messages", toKeys(account, entries.flatMap(messageOf))),
+  ]);
+  const idsOf = Map.groupBy(stepIds, readRunKey);
+  const waitersOf = Map.groupBy(waiters, ({ run }) => run);
+  const stateOf = new Map(states.map((state) => [state.id, state]));
+  return entries.map((entry) => {
+    const { id } = entry.run;
+    const [message = ""] = messageOf(entry);
+    const steps = isCounted(entry) ? countSteps(idsOf.get(id) ?? []) : null;
+    const reason = entry.active && findBriefReason(waitersOf.get(id) ?? [], stateOf.get(message), now);
+    return { ...entry, progress: { steps, reason } };
+  });
 }
 
 /** Returns a page of runs without their results. */
 export async function findRuns(storageReads: StorageReads, query: RunQuery): Promise<RunPage> {
-  const { account, filter, cursor, count, messageId } = query;
+  const { account, filter, count, messageId } = query;
   if (messageId !== undefined) return findRunOfMessage(storageReads, { ...query, messageId });
-  const range = { account, descending: true, ...toIdRange(filter, cursor) };
+  const range = { account, descending: query.ascending !== true, ...toIdRange(query) };
   const lookups = listWantedRunTags(filter)
     .filter((tags) => tags.length <= maxFilterValues)
     .map((tags): TagLookup => ({ list: "runs", tags }));
@@ -186,12 +239,12 @@ export async function findRuns(storageReads: StorageReads, query: RunQuery): Pro
 
 async function findRunOfMessage(
   storageReads: StorageReads,
-  { account, filter, cursor, messageId }: RunQuery & { messageId: MessageId },
+  { account, filter, cursor, ascending, messageId }: RunQuery & { messageId: MessageId },
 ): Promise<RunPage> {
   const [message] = await storageReads.rows("storedMessages", [[account, messageId]], { bodies: false });
   const key = message?.run?.run;
   const found =
-    key === undefined || (cursor !== null && key >= cursor)
+    key === undefined || (cursor !== null && (ascending ? key <= cursor : key >= cursor))
       ? []
       : await storageReads.rows("runs", [[account, key]], { bodies: false });
   return { runs: found.filter((run) => matchesRunFilter(filter, run)), cursor: null };
@@ -217,14 +270,13 @@ async function withBodies(
   };
 }
 
-function toIdRange(
-  { from, to, createdAt }: RunFilter,
-  cursor: string | null,
-): Pick<Range, "after" | "before"> {
-  const first = createdAt ?? from;
-  const last = createdAt ?? to;
-  const before = cursor ?? (last === undefined ? undefined : firstIdAt("run", last + 1));
-  const after = first === undefined ? undefined : firstIdAt("run", first);
+function toIdRange({ filter, cursor, ascending }: RunQuery): Pick<Range, "after" | "before"> {
+  const first = filter.createdAt ?? filter.from;
+  const last = filter.createdAt ?? filter.to;
+  const start = first === undefined ? undefined : firstIdAt("run", first);
+  const end = last === undefined ? undefined : firstIdAt("run", last + 1);
+  const after = ascending ? (cursor ?? start) : start;
+  const before = ascending ? end : (cursor ?? end);
   return { ...(after === undefined ? {} : { after }), ...(before === undefined ? {} : { before }) };
 }
 

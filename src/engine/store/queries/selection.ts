@@ -1,15 +1,15 @@
 import { bulkActions } from "../../core/bulk/actions.ts";
 import type { BulkEntry, BulkSelection } from "../../core/bulk/entries.ts";
 import type { AccountId, MessageId } from "../../core/values/basics.ts";
-import type { ListQuery } from "../layout/storageReads.ts";
 import type { DeadLetterPage, DeadLetterQuery } from "./deadLetters.ts";
 import type { RunPage, RunQuery } from "./runs.ts";
+import type { UnfinishedQuery } from "./unfinishedSets.ts";
 
 /** The queries by which the entries of bulk actions are listed. */
 type ListReads = {
   runs(query: RunQuery): Promise<RunPage>;
   unfinished(
-    query: Omit<ListQuery, "order">,
+    query: Omit<UnfinishedQuery, "order" | "sort">,
   ): Promise<{ messageIds: readonly MessageId[]; cursor: string | null }>;
   deadLetters(query: DeadLetterQuery): Promise<DeadLetterPage>;
 };

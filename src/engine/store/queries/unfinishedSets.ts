@@ -152,6 +152,7 @@ const readerOfState: Record<ListedState, SetReader> = {
   pending: readNone,
   retrying: readAttempted,
   delivering: readLeased,
+  acknowledging: readLeased,
   held: readHeld,
   paused: readPausedSet,
 };

@@ -1,4 +1,6 @@
 import type { AccountId, MessageId } from "../../core/values/basics.ts";
+import { findPulledOrigin } from "../../core/accounts/pulledOrigins.ts";
+import type { Account } from "../../core/model/account.ts";
 import type { StoredMessage, WithoutBody } from "../../core/model/message.ts";
 import type { LogRow } from "../../core/model/logRow.ts";
 import type { MessageState } from "../../core/model/messageState.ts";
@@ -30,6 +32,7 @@ export async function readWaitState(
   ]);
   if (!state || !message || !isUnfinished(state)) return null;
   const limiters = await readLimiters(storageReads, [state]);
+  const owner = await readOwner(storageReads, [state]);
   return {
     state,
     retries: message.retries,
@@ -38,6 +41,7 @@ export async function readWaitState(
     notBefore: message.notBefore,
     lastEntry: lastEntry ? { ...lastEntry, ...readReported(message, lastEntry) } : null,
     ...pickLimiters(state, limiters),
+    ...pickPulledOrigin(state, owner),
     waitingAhead: state.waitlist === null ? 0 : await storageReads.countAhead(state, maxCounted + 1),
     slotHolders: await readSlotHolders(storageReads, state),
   };
@@ -60,8 +64,9 @@ export async function readWaitStates(
 ): Promise<Map<MessageId, WaitState>> {
   if (messages.length === 0) return new Map();
   const states = messages.map(({ state }) => state);
-  const [limiters, entries] = await Promise.all([
+  const [limiters, owner, entries] = await Promise.all([
     readLimiters(storageReads, states),
+    readOwner(storageReads, states),
     withKeptLog(storageReads).messageLogs({
       account,
       messageIds: states.map(({ id }) => id),
@@ -81,12 +86,28 @@ export async function readWaitStates(
         lastEntry: newestFirst[0] ?? null,
         lastResult: newestFirst.find(({ states }) => states.includes("ERROR")) ?? null,
         ...pickLimiters(state, limiters),
+        ...pickPulledOrigin(state, owner),
         waitingAhead: null,
         slotHolders: [],
       };
       return [state.id, waitState] as const;
     }),
   );
+}
+
+/** Returns the account of messages, if one of them waits for delivery capacity or for a puller. */
+async function readOwner(
+  storageReads: StorageReads,
+  states: readonly MessageState[],
+): Promise<Account | null> {
+  const waiting = states.find((state) => readWaitlist(state)?.kind === "capacity");
+  const [owner] = waiting ? await storageReads.rows("accounts", [[waiting.account]]) : [];
+  return owner ?? null;
+}
+
+function pickPulledOrigin({ host }: MessageState, owner: Account | null): Pick<WaitState, "pulledOrigin"> {
+  const pulledOrigin = owner ? findPulledOrigin(owner, host) : undefined;
+  return pulledOrigin === undefined ? {} : { pulledOrigin };
 }
 
 /** Returns the limiters of the gates that messages wait at or will meet, by their ids. */

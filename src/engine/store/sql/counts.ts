@@ -2,6 +2,7 @@ import type { Usage } from "../../core/model/counts.ts";
 import { countNames } from "../../core/model/counts.ts";
 import type { NodeId } from "../../core/values/basics.ts";
 import type { StoreCountName } from "../../core/explain/storeCounts.ts";
+import { receiverHold } from "../../core/model/messageState.ts";
 import { fillStoreCounts } from "../../core/explain/storeCounts.ts";
 import type { StorageReads } from "../layout/storageReads.ts";
 import type { DatabaseConnection, Dialect } from "./database.ts";
@@ -69,9 +70,10 @@ export async function mergeStoreCounts(connection: DatabaseConnection): Promise<
 /** Returns the read of the figures of all accounts. */
 export function createFigureReads(connection: DatabaseConnection): Pick<StorageReads, "storeFigures"> {
   const { dialect } = connection;
-  const leased = `select 1 as one from messages ${dialect.useIndex("messages_leased")}
+  const leased = `select case leased_by when '${receiverHold}' then 'acknowledging' else 'leased' end as name
+    from messages ${dialect.useIndex("messages_leased")}
     where leased_by is not null limit ?`;
-  const figuresSql = `select 'leased' as name, (select count(*) from (${leased}) as sent) as value
+  const figuresSql = `select name, count(*) as value from (${leased}) as leases group by name
     union all select 'oldestDueAt', (select min(due_at) from messages
       where leased_by is null and due_at is not null and id <> '')
     union all select name, value from store_counts`;
@@ -85,6 +87,7 @@ export function createFigureReads(connection: DatabaseConnection): Pick<StorageR
       return {
         counts: fillStoreCounts(Object.fromEntries(sums)),
         leased: sums.get("leased") ?? 0,
+        acknowledging: sums.get("acknowledging") ?? 0,
         oldestDueAt,
       };
     },

@@ -1,4 +1,5 @@
 import type { Rows } from "../../core/decision/command.ts";
+import { listRunBounds } from "../../core/model/stepId.ts";
 import type { LogRow } from "../../core/model/logRow.ts";
 import type { Millis } from "../../core/values/basics.ts";
 import type { DatabaseConnection } from "./database.ts";
@@ -15,13 +16,15 @@ import type {
   StorageReads,
   SizedName,
   WorkTableName,
+  RunsNeed,
 } from "../layout/storageReads.ts";
 import { dueKinds } from "../layout/storageReads.ts";
 import { countRange, createReader, readRowsByKey, makeRangeClause } from "./rows.ts";
 import { listColumns, selectEach, keyValues, getStatements } from "./statements.ts";
-import type { Table, Value } from "../catalog/tables.ts";
+import type { Columns, Table, Value } from "../catalog/tables.ts";
 import { tables } from "../catalog/tables.ts";
 import { createFigureReads } from "./counts.ts";
+import { createTagReads } from "./tagReads.ts";
 import { createPauseReads, createUnfinishedReads } from "./unfinishedReads.ts";
 
 /** For each kind of rows that become due, where the earliest due time is. Each condition has an index. */
@@ -128,6 +131,7 @@ export function createSqlReads(connection: DatabaseConnection): StorageReads {
       return Number(row?.leased ?? 0);
     },
     ...createRunReads(connection),
+    ...createTagReads(connection),
     earliestDeduplicationEnd: async (account) => {
       const [row] = await connection.query(
         `select min(expires_at) as at from deduplications where account = ? and key <> ''`,
@@ -278,10 +282,31 @@ async function readMessageLogs(
   return (await connection.each(statement, keyTypes, keys)).map((row) => tables[table].read(row));
 }
 
+/** Reads the rows of a table that belong to runs, by their key. The statement does not depend on the runs. */
+async function readOfRuns(
+  connection: DatabaseConnection,
+  { account, runs, limit }: RunsNeed,
+  { name, columns }: { name: "waiters" | "steps"; columns: string },
+): Promise<Columns[]> {
+  if (runs.length === 0) return [];
+  const types = ["text", "text", "text"] as const;
+  const { also, column } = connection.dialect.givenRows(types);
+  const found = `select ${columns} from ${name} where ${name}.account = ${column(0)}
+    and ${name}.id > ${column(1)} and ${name}.id < ${column(2)} order by ${name}.id limit ${limit}`;
+  const bounds = runs.map((run) => {
+    const { after, before } = listRunBounds(run);
+    return [account, after, before];
+  });
+  return [...(await connection.each(selectEach({ also }, name, found), types, bounds))];
+}
+
 /** Returns the plain reads of the rows of workflow runs. */
 function createRunReads(
   connection: DatabaseConnection,
-): Pick<StorageReads, "earliestRunEnd" | "runMessages" | "eventWaiters" | "countWaiters"> {
+): Pick<
+  StorageReads,
+  "earliestRunEnd" | "runMessages" | "eventWaiters" | "countWaiters" | "waitersOfRuns" | "stepIdsOfRuns"
+> {
   const read = createReader(connection);
   const { dialect } = connection;
   const firstEndSql = `select min(ended_at) as at from runs ${dialect.useIndex("runs_end")}
@@ -299,6 +324,14 @@ function createRunReads(
       return typeof row?.at === "number" ? row.at : null;
     },
     runMessages: (account, run) => read(tables.messages, { rest: messagesOfRun, values: [account, run] }),
+    waitersOfRuns: async (need) =>
+      (await readOfRuns(connection, need, { name: "waiters", columns: listColumns(tables.waiters) })).map(
+        (row) => tables.waiters.read(row),
+      ),
+    stepIdsOfRuns: async (need) =>
+      (await readOfRuns(connection, need, { name: "steps", columns: "steps.id" })).map(({ id }) =>
+        String(id),
+      ),
     eventWaiters: (event, range) => {
       const { where, values } = makeRangeClause(range, { tableName: "waiters", dialect });
       return read(tables.waiters, {

@@ -92,6 +92,87 @@ export const migrations: readonly Migration[] = [
       "alter table messages add column started_at bigint",
     allowsOlder: true,
   },
+  {
+    // Series of what became no message.
+    version: "0.2.0",
+    from: {
+      sqlite: "a78b9b9df336e359783cc9cbfdc056abfa138d61e04c3cbdb9902de7bb565423",
+      postgres: "f69e1d46ea0bdb4d658b7ddff3dfcd5a52f0dae72e3f84a20f9a0c1ad09164de",
+    },
+    to: {
+      sqlite: "82959ed48a2b27814092c90a7d6689a0cd450e53adf281a1a2e6e0e7b671f38d",
+      postgres: "c04047c69f75151365de0aad8f56ada930626e1f9d35294a787c2b88b3eb51da",
+    },
+    sql: `
+create table series (
+  account text not null,
+  id text not null,
+  due_at bigint,
+  detail text not null,
+  primary key (account, id)
+) /*sqlite: without rowid */;
+create index series_due on series (due_at, account, id) where due_at is not null;
+`,
+    allowsOlder: true,
+  },
+  {
+    // The states of outboxes.
+    version: "0.2.0",
+    from: {
+      sqlite: "82959ed48a2b27814092c90a7d6689a0cd450e53adf281a1a2e6e0e7b671f38d",
+      postgres: "c04047c69f75151365de0aad8f56ada930626e1f9d35294a787c2b88b3eb51da",
+    },
+    to: {
+      sqlite: "3fc55060d354b01cce0d89d508f59d19380b7dc3712b72b926297c515c550a3f",
+      postgres: "1892ca9491de4fe09e5b988843b9a0c278bfa7237519a2dbeecd77765fdd2ec7",
+    },
+    sql: `create table outboxes (
+  account text not null,
+  id text not null,
+  due_at bigint,
+  detail text not null,
+  primary key (account, id)
+) /*sqlite: without rowid */;
+create index outboxes_due on outboxes (due_at, account, id) where due_at is not null`,
+    allowsOlder: true,
+  },
+  {
+    // The progress of a run since its last call.
+    version: "0.2.0",
+    from: {
+      sqlite: "3fc55060d354b01cce0d89d508f59d19380b7dc3712b72b926297c515c550a3f",
+      postgres: "1892ca9491de4fe09e5b988843b9a0c278bfa7237519a2dbeecd77765fdd2ec7",
+    },
+    to: {
+      sqlite: "58eb9b971e78546e9926d11941c24e48329c71115d6e6946a6343681103ab0bd",
+      postgres: "354d86ed6797d63e02115d88308d0514128d4b5a7679d9419bff1cf1a8173a3d",
+    },
+    sql: "alter table active_runs add column progress text",
+    allowsOlder: true,
+  },
+  {
+    // Rejected calls that are kept whole.
+    version: "0.2.0",
+    from: {
+      sqlite: "58eb9b971e78546e9926d11941c24e48329c71115d6e6946a6343681103ab0bd",
+      postgres: "354d86ed6797d63e02115d88308d0514128d4b5a7679d9419bff1cf1a8173a3d",
+    },
+    to: {
+      sqlite: "d2611ce9745fa5c6bb6bbc93874792fce0e8b4878f0e57e58742e7f25f7004ae",
+      postgres: "8c16d6ac8edcae504f0f1ece9d7830cfa9abd08b1bf97905594a2b2adcc2df89",
+    },
+    sql: `
+create table kept_calls (
+  account text not null,
+  id text not null,
+  due_at bigint,
+  detail text not null,
+  primary key (account, id)
+) /*sqlite: without rowid */;
+create index kept_calls_due on kept_calls (due_at, account, id) where due_at is not null;
+`,
+    allowsOlder: true,
+  },
 ];
 
 /**

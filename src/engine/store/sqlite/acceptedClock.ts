@@ -1,5 +1,6 @@
 import { isOfWrongClock, reschedule, shiftLimiter, shiftTime } from "../../core/cluster/clockShift.ts";
 import type { ClockLead } from "../../core/cluster/clockShift.ts";
+import { receiverHold } from "../../core/model/messageState.ts";
 import type { Millis } from "../../core/values/basics.ts";
 import type { Rows } from "../../core/decision/command.ts";
 import { firstIdAt } from "../../core/values/ids.ts";
@@ -107,8 +108,10 @@ const shiftMessages = (connection: DatabaseConnection, lead: ClockLead): Promise
     key: ["account", "id"],
     time: "due_at",
     isShifted: ({ id, leased_by: leasedBy, attempts, due_at: dueAt }) =>
-      leasedBy === null &&
-      (String(id) >= firstWrong || (Number(attempts) > 0 && isOfWrongClock(lead, Number(dueAt)))),
+      // A lease of a node has ended with the server. A receiver still holds its attempt.
+      (leasedBy === null || leasedBy === receiverHold) &&
+      (String(id) >= firstWrong ||
+        ((Number(attempts) > 0 || leasedBy !== null) && isOfWrongClock(lead, Number(dueAt)))),
   });
 };
 

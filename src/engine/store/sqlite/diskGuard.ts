@@ -5,6 +5,7 @@ import {
   isDiskLow,
   isDiskShort,
   leastFreeBytes,
+  neededBytes,
   nextPeak,
 } from "../../core/node/diskGuard.ts";
 import type { DiskSpace } from "./sync.ts";
@@ -35,6 +36,7 @@ export class DiskGuard {
   readonly #options: DiskGuardOptions;
   #isLow = false;
   #isShort = false;
+  #needed = 0;
   #checkedAt: Millis = -Infinity;
   #measuredAt: Millis | null = null;
   #written = 0;
@@ -54,6 +56,12 @@ export class DiskGuard {
   isLow(): boolean {
     if (this.#options.elapsed() - this.#checkedAt >= maxAge) this.#check();
     return this.#isLow;
+  }
+
+  /** Returns how many bytes must be free for new messages, as of the last look. */
+  needed(): number {
+    this.isLow();
+    return Math.ceil(this.#needed);
   }
 
   /**
@@ -76,10 +84,11 @@ export class DiskGuard {
       writtenPerSecond: this.#peak,
     };
     const isLow = isDiskLow(use, this.#isLow);
-    const isShort = isDiskShort(use, this.#isShort);
+    const isShort = isDiskShort(use, { wasShort: this.#isShort, isLow });
     if (isShort !== this.#isShort) this.#report("short", { is: isShort, use, needed: historyFreeBytes(use) });
     if (isLow !== this.#isLow) this.#report("low", { is: isLow, use, needed: leastFreeBytes(use) });
     this.#isLow = isLow;
+    this.#needed = neededBytes(use, isLow);
     this.#isShort = isShort;
   }
 

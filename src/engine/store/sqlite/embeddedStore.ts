@@ -205,14 +205,21 @@ function createUpkeep({
   inSequence,
   change,
 }: Upkeep): { hold: Hold; upkeep: { disk: StoreDisk } } {
+  let stepsGiven = 0;
   const giveBackSpace = async (): Promise<boolean> => {
     await walCheckpoints.finish();
     commits.throwIfFailed();
     const keepsNone = diskGuard.isShort() || diskGuard.isLow();
     const hasGiven = await change(() => database.giveBackSpace(keepsNone));
     if (hasGiven) {
+      stepsGiven++;
       await commits.sync();
       walCheckpoints.recordWritten(bytesPerBatch);
+    }
+    // Until then, what was given back counts neither as free nor as space that the file can use again.
+    if (keepsNone && stepsGiven > 0 && (!hasGiven || stepsGiven >= stepsPerShrink)) {
+      stepsGiven = 0;
+      await walCheckpoints.shrinkFile();
     }
     return hasGiven;
   };
@@ -229,6 +236,7 @@ function createUpkeep({
       disk: {
         isLow: () => diskGuard.isLow(),
         isShort: () => diskGuard.isShort(),
+        needed: () => diskGuard.needed(),
         giveBackSpace,
         checkTable: checking.checkTable,
       },
@@ -250,6 +258,9 @@ function reportOnce(onDamage: OnDamage = () => undefined): OnDamage {
 }
 
 const maxReported = 1_000;
+
+/** On a disk with little room, the file becomes smaller after this many steps that give space back. */
+const stepsPerShrink = 16;
 
 /** The bytes that the smallest batch writes, and the bytes that each call adds, not counting its bodies. */
 const bytesPerBatch = 128 * 1024;

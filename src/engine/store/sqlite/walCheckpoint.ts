@@ -91,6 +91,16 @@ export class WalCheckpoints {
   }
 
   /**
+   * Runs a checkpoint now. A file from which pages were removed becomes smaller only at a checkpoint, and the
+   * removal writes too little to cause one.
+   */
+  async shrinkFile(): Promise<void> {
+    while (this.#running) await this.#running;
+    this.#running = this.#begin();
+    await this.#running;
+  }
+
+  /**
    * Runs a checkpoint. A failure is ignored, because no batch caused it. The next try follows when the log
    * has grown by the same amount.
    */

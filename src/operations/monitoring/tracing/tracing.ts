@@ -1,6 +1,6 @@
 import { hash, randomBytes } from "node:crypto";
 import type { PublishResult } from "../../../engine/core/commands/publish.ts";
-import type { Settled } from "../../../engine/core/commands/settle.ts";
+import type { Settled } from "../../../engine/core/attempts/applyOutcome.ts";
 import type { AccountId, Millis } from "../../../engine/core/values/basics.ts";
 import type { Delivery } from "../../../engine/core/model/delivery.ts";
 import type { MessageInput } from "../../../engine/core/model/message.ts";

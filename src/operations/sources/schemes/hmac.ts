@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { hmacDefaults } from "../../../engine/core/model/webhookSource.ts";
 import { second } from "../../../engine/core/values/time.ts";
 import type { WebhookCall } from "./call.ts";
 import { readHeader, requireHeader } from "./call.ts";
@@ -18,13 +19,13 @@ const timestamp = z.strictObject({
   header: headerName.describe("The header with the time of signing."),
   unit: z
     .enum(["seconds", "milliseconds"])
-    .default("seconds")
+    .default(hmacDefaults.timestamp.unit)
     .describe("The unit of the time, which counts from 1970 (Unix time)."),
   toleranceSeconds: z
     .int()
     .min(1)
     .max(86_400)
-    .default(300)
+    .default(hmacDefaults.timestamp.toleranceSeconds)
     .describe("How far the time may be in the past or future, in seconds."),
 });
 
@@ -33,13 +34,16 @@ export const hmacSchema = makeSchemeSchema("hmac", {
   header: headerName.describe("The header with the signature."),
   algorithm: z
     .enum(["sha1", "sha256", "sha512"])
-    .default("sha256")
+    .default(hmacDefaults.algorithm)
     .describe("The hash function of the HMAC."),
-  encoding: z.enum(["hex", "base64"]).default("hex").describe("The encoding of the signature in its header."),
+  encoding: z
+    .enum(["hex", "base64"])
+    .default(hmacDefaults.encoding)
+    .describe("The encoding of the signature in its header."),
   prefix: z
     .string()
     .max(64)
-    .default("")
+    .default(hmacDefaults.prefix)
     .describe("The text before the signature in its header, such as sha256=."),
   timestamp: timestamp
     .optional()
@@ -47,7 +51,7 @@ export const hmacSchema = makeSchemeSchema("hmac", {
   signed: z
     .string()
     .max(256)
-    .default("{body}")
+    .default(hmacDefaults.signed)
     .describe(
       "The signed text, with {body} for the body and {timestamp} for the text of the timestamp header, " +
         "such as {timestamp}.{body}.",

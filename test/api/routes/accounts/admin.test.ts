@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { routes } from "../../../../src/operations/routes.ts";
+import { readConfig } from "../../../../src/settings/config.ts";
 import { createTestServer, operatorPassword, testTime, token } from "../../testServer.ts";
 import type { TestServer, Reply } from "../../testServer.ts";
 import { formatBasic } from "./possessions.ts";
@@ -341,6 +342,27 @@ test("a hold of all deliveries can be ended", async () => {
   expect(await unhold()).toMatchObject({ status: 200, body: { wasHeld: true } });
   expect(await server.store.hold.isOnHold()).toBe(false);
   expect(await unhold()).toMatchObject({ status: 200, body: { wasHeld: false } });
+});
+
+test("the settings of outgoing connections are shown without the password of the proxy", async () => {
+  const proxy = "http://user:proxy-password@proxy.example:3128";
+  const server = await createTestServer({
+    egress: readConfig({}, { WAYPOST_EGRESS_ALLOW: "10.0.0.0/8,app", WAYPOST_EGRESS_PROXY: proxy }),
+  });
+  const reply = await as(server)("GET", "/v2/admin/egress");
+  expect(reply).toMatchObject({
+    status: 200,
+    body: {
+      egressAllow: ["10.0.0.0/8", "app"],
+      egressProxy: "proxy.example:3128",
+      egressCa: "",
+      egressClientCertificates: "",
+      connectTimeout: 10_000,
+    },
+  });
+  const text = JSON.stringify(reply);
+  expect(text).not.toContain("proxy-password");
+  expect(text).not.toContain(btoa("user:proxy-password"));
 });
 
 test("the nodes are this one, if the store belongs to it alone", async () => {

@@ -1,5 +1,7 @@
 import type { Route } from "../../../../src/api/route/route.ts";
-import { hashToken, makeToken } from "../../../../src/api/auth/token.ts";
+import { makeAttemptToken } from "../../../../src/engine/delivery/attemptToken.ts";
+import { hashToken } from "../../../../src/api/auth/token.ts";
+import { makeToken } from "../../../../src/engine/core/values/tokenText.ts";
 import { callbackTo, takeDelivery, failRunAndRead, start } from "../lists/failedRunLists.ts";
 import type { TestServer, Reply } from "../../testServer.ts";
 import { operatorPassword } from "../../testServer.ts";
@@ -17,6 +19,9 @@ export type Possessions = {
 const kinds = [
   "messageId",
   "sentMessage",
+  "attempt",
+  "outbox",
+  "origin",
   "host",
   "dlqId",
   "failedRun",
@@ -93,7 +98,11 @@ export async function createPossessions(
   const { jobId } = await ask("POST", "/v2/jobs", {
     body: JSON.stringify({ action: "dlq.delete", filter: { label: mark } }),
   });
-  const made = { messageId, queue, key, group, scheduleId, tokenId, jobId };
+  const outbox = `outbox-${account}`;
+  await ask("PUT", `/v2/outboxes/${outbox}`, { body: JSON.stringify(makeOutbox({ url, token })) });
+  const origin = `https://pulled-${account}.example`.replaceAll("_", "-");
+  await ask("PUT", "/v2/pulled", { body: JSON.stringify({ origin }) });
+  const made = { outbox, origin, messageId, queue, key, group, scheduleId, tokenId, jobId };
   const ids = { ...made, sourceId: source.sourceId, secret: String(source.url).split("/").at(-1) ?? "" };
   return {
     account,
@@ -105,6 +114,7 @@ export async function createPossessions(
       dlqId: await createDeadLetter(testServer, { account, token, url, mark }),
       ...(await createRuns(testServer, { account, token, url, ask })),
       ...(await createSentMessage(testServer, { account, ask, mark })),
+      attempt: await createHeldAttempt(testServer, { account, url, ask, mark }),
     },
   };
 }
@@ -118,6 +128,19 @@ async function createSentMessage(
   const { messageId } = await ask("POST", `/v2/publish/https://${host}/x`, { body: mark });
   deliveries.splice(0);
   return { host, sentMessage: messageId };
+}
+
+/** Creates a message that its receiver holds, and returns the token of its attempt. */
+async function createHeldAttempt(
+  testServer: TestServer,
+  { url, ask, mark }: Pick<AccountClient, "account" | "url" | "ask"> & { mark: string },
+): Promise<string> {
+  const { messageId } = await ask("POST", `/v2/publish/${url}`, {
+    ...{ body: mark, headers: { "svc-ack-timeout": "1h" } },
+  });
+  const delivery = takeDelivery(testServer, messageId);
+  await testServer.settle(delivery, { status: 202, headers: [["Svc-Ack", "later"]] });
+  return makeAttemptToken(delivery.message, delivery.attempt);
 }
 
 async function createDeadLetter(
@@ -179,6 +202,7 @@ const places: readonly (readonly [path: RegExp, kind: Kind])[] = [
   [/^\/v2\/hosts\//, "host"],
   [/^\/v2\/schedules\/\{scheduleId\}/, "scheduleId"],
   [/^\/v2\/sources\//, "sourceId"],
+  [/^\/v2\/outboxes\//, "outbox"],
   [/^\/v2\/tokens\//, "tokenId"],
   [/^\/v2\/jobs\//, "jobId"],
   [/^\/v2\/in\//, "secret"],
@@ -189,10 +213,17 @@ const places: readonly (readonly [path: RegExp, kind: Kind])[] = [
   [/\{workflowRunId\}/, "runId"],
 ];
 
+/** Returns the body that adds an outbox. */
+const makeOutbox = ({ url, token }: Pick<Possessions, "url" | "token">) => ({
+  databaseUrl: `postgres://relay:password@${new URL(url).host}/shop`,
+  token,
+});
+
 /** The headers and bodies that requests need to succeed. */
 const extraParts = ({
   ids,
   url,
+  token,
 }: Possessions): Readonly<Record<string, { body?: unknown; headers?: Record<string, string> }>> => ({
   "POST /v2/batch": { body: [{ destination: "https://e.example" }] },
   "POST /v2/batch/trigger": { body: [{ destination: "https://e.example" }] },
@@ -206,6 +237,9 @@ const extraParts = ({
     headers: { "svc-workflow-runid": ids.runId },
     body: { url: "https://e.example", step: { stepId: 2, stepName: "s", stepType: "Wait" } },
   },
+  "POST /v2/workflows/runs/{workflowRunId}/run-on/{call}": {
+    body: { stepId: 2, stepName: "s", stepType: "Run" },
+  },
   "POST /v2/tokens": { body: { verbs: ["read"] } },
   "PUT /v2/admin/alerts": {
     body: { url: "https://e.example", secret: `whsec_${Buffer.alloc(24).toString("base64")}` },
@@ -213,6 +247,10 @@ const extraParts = ({
   "PUT /v2/alerts": { body: { url: "https://e.example" } },
   "POST /v2/jobs": { body: { action: "dlq.delete", filter: {} } },
   "POST /v2/sources": { body: { name: "s", destination: "https://e.example" } },
+  "PUT /v2/outboxes/{name}": { body: makeOutbox({ url, token }) },
+  "POST /v2/attempts": { body: { extend: "10m" }, headers: { "svc-attempt": ids.attempt } },
+  "PUT /v2/pulled": { body: { origin: "https://new.example" } },
+  "POST /v2/pull": { body: { origin: ids.origin, wait: "0s" } },
   "PATCH /v2/sources/{sourceId}": { body: { paused: true } },
   "POST /v2/admin/accounts": { body: { name: "newcomer" } },
   "PATCH /v2/admin/accounts/{account}": { body: { plan: "paid", limits: { retries: 5 } } },
@@ -224,13 +262,14 @@ const neededQueries: readonly (readonly [end: string, query: string])[] = [
   ["/pin", "?parallelism=3"],
   ["/search", "?query=refused"],
   ["/unpin", "?parallelism=true"],
+  ["DELETE /v2/pulled", "?origin=https://e.example"],
   ["/end-attempt", "?attempt=0"],
   ["/end-attempts", "?startedBefore=4000000000000"],
 ];
 
 /** Returns the query that requests of a route need to succeed. */
-export const findNeededQuery = (path: string): string =>
-  neededQueries.find(([end]) => path.endsWith(end))?.[1] ?? "";
+export const findNeededQuery = ({ method, path }: Pick<Route, "method" | "path">): string =>
+  neededQueries.find(([end]) => `${method} ${path}`.endsWith(end))?.[1] ?? "";
 
 /** The parts of a request. */
 export type RequestParts = { method: string; url: string; headers: Record<string, string>; body?: string };
@@ -252,10 +291,14 @@ export function makeRequest(row: Route, of: Possessions, put?: string): RequestP
     .replace("{userId}", put ?? of.account)
     .replace("{id}", put ?? of.account)
     .replace("{account}", put ?? of.account)
+    .replace("{call}", "msg_1.0.c1")
     .replace("{workflowRunId}/{eventId}", `${put ?? of.ids.runId}/${put ?? of.ids.eventId}`)
     .replaceAll(/\{\w+\}/g, encodeURIComponent(id));
   const { body, headers = {} } = extraParts(of)[name] ?? accountBody(row, put ?? of.account);
-  const query = findNeededQuery(path);
+  const query =
+    name === "DELETE /v2/pulled"
+      ? `?origin=${encodeURIComponent(put ?? of.ids.origin)}`
+      : findNeededQuery(row);
   return {
     method,
     url: filled + query,

@@ -1,14 +1,18 @@
 import { describe, expect, test } from "vitest";
 import { changesAnything, requiredVerb } from "../../../../src/api/route/route.ts";
 import { routes } from "../../../../src/operations/routes.ts";
-import { makeReadOnlyToken, makeToken } from "../../../../src/api/auth/token.ts";
+import { makeReadOnlyToken } from "../../../../src/api/auth/token.ts";
+import { makeToken } from "../../../../src/engine/core/values/tokenText.ts";
 import type { Store } from "../../../../src/engine/store/store.ts";
 import type { TestServer } from "../../testServer.ts";
 import { createTestServer, token } from "../../testServer.ts";
 import { codeFields } from "../../errorFields.ts";
 
 const urlOf = (path: string): string =>
-  path.replace("{destination}", "https://e.example/x").replace(/\{\w+\}/g, "1800000000000-0");
+  path
+    .replace("{destination}", "https://e.example/x")
+    .replace("{call}", "msg_1.0.c1")
+    .replace(/\{\w+\}/g, "1800000000000-0");
 const guarded = routes
   .filter(({ access }) => access === "token")
   .map((row) => ({
@@ -26,6 +30,9 @@ const bodies: Readonly<Record<string, { body?: string; headers?: Record<string, 
   "POST /v2/batch": { body: '[{"destination":"https://e.example/x"}]' },
   "POST /v2/batch/trigger": { body: '[{"destination":"https://e.example/x"}]' },
   "POST /v2/schedules/https://e.example/x": { headers: { "svc-cron": "0 0 1 1 *" } },
+  "POST /v2/workflows/runs/1800000000000-0/run-on/msg_1.0.c1": {
+    body: '{"stepId":1,"stepName":"s","stepType":"Run"}',
+  },
 };
 
 /** Creates a token with these rights. */
@@ -46,7 +53,7 @@ const passed = [200, 201, 400, 404];
 const alsoNeeded: Readonly<Record<string, string>> = {
   "POST /v2/dlq/1800000000000-0/replay": "read",
 };
-const allVerbs = ["publish", "read", "manage"] as const;
+const allVerbs = ["publish", "read", "manage", "receive"] as const;
 
 /** A link must not rotate the keys, so this route reads the token from the header alone. */
 const readsQueryToken = (method: string, url: string): boolean =>
@@ -83,12 +90,15 @@ describe.each(guarded)("$name", ({ method, url, changes, verb, looks, isForSteps
     const more = bodies[`${method} ${url}`] ?? {};
     const { status, body } = await ask(method, url, { token: scoped, ...more });
     if (verb === "read") expect(passed).toContain(status);
+    // Nothing is sent for a run that does not exist. `runOn.test.ts` has a run of another destination.
+    else if (url.includes("/run-on/"))
+      expect({ status, body }).toEqual({ status: 200, body: { runOn: false } });
     else
       expect({ status, body }).toEqual({
         status: 403,
         body: {
           error: expect.stringContaining(
-            verb === "publish" ? "only to https://other.example/*" : "requires 'manage'",
+            verb === "publish" ? "only to https://other.example/*" : `requires '${verb}'`,
           ),
           ...codeFields("forbidden"),
         },
@@ -121,7 +131,7 @@ describe.each(guarded)("$name", ({ method, url, changes, verb, looks, isForSteps
     const { status, body } = await ask(method, url, bodies[`${method} ${url}`] ?? {});
     // A stream ends when its account is disabled, so none begins.
     const isStream = url === "/v2/logs/tail";
-    if (isStream || (changes && !forPassive && !(isForSteps && /wait|notify/.test(url))))
+    if (isStream || (changes && !forPassive && !(isForSteps && /wait|notify|run-on/.test(url))))
       expect({ status, body }).toEqual({
         status: 403,
         body: { error: expect.stringContaining("waypost account enable acc_1"), ...codeFields("forbidden") },
@@ -136,9 +146,11 @@ test("the needed verb follows from whether a route changes anything, except for 
     "publish POST /v2/publish/{destination}",
     "publish POST /v2/enqueue/{queue}/{destination}",
     "publish POST /v2/batch",
+    "receive POST /v2/pull",
     "publish POST /v2/schedules/{destination}",
     "publish POST /v2/trigger/{destination}",
     "publish POST /v2/batch/trigger",
+    "publish POST /v2/workflows/runs/{workflowRunId}/run-on/{call}",
     "publish POST /v2/wait/{eventId}",
     "publish POST /v2/notify/{eventId}",
     "publish POST /v2/notify/{workflowRunId}/{eventId}",

@@ -11,7 +11,7 @@ export async function failMessage(
     headers = {},
     body = "b",
     outcome = { status: 500 },
-  }: { headers?: Record<string, string>; body?: string; outcome?: Partial<Outcome> } = {},
+  }: { headers?: Record<string, string>; body?: string | Buffer; outcome?: Partial<Outcome> } = {},
 ) {
   testServer.clock.now += 1_000;
   const { body: reply } = await testServer.ask("POST", `/v2/publish/${url}`, {

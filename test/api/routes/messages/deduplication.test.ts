@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import { limits } from "../../../../src/engine/core/values/limits.ts";
-import { createTestServer } from "../../testServer.ts";
+import { createTestServer, testTime } from "../../testServer.ts";
 import type { TestServer, Reply } from "../../testServer.ts";
 
 let server: TestServer;
@@ -22,6 +22,37 @@ const post = (
 /** Creates a token and returns its text. */
 const tokenFor = async (...verbs: string[]): Promise<string> =>
   (await server.ask("POST", "/v2/tokens", { body: JSON.stringify({ verbs }) })).body.token;
+
+describe("the deduplication of a message", () => {
+  const read = async (id: string) => (await server.ask("GET", `/v2/messages/${id}`)).body.deduplication;
+
+  test("shows its id, and until when a repeated message is dropped", async () => {
+    const { messageId } = (await post(`/v2/publish/${first}`, { "svc-deduplication-id": "order 1" })).body;
+    expect(await read(messageId)).toEqual({ by: "id", id: "order 1", until: testTime + 10 * minute });
+    server.clock.now += 11 * minute;
+    expect(await read(messageId)).toEqual({ by: "id", id: "order 1" });
+    const again = (await post(`/v2/publish/${first}`, { "svc-deduplication-id": "order 1" })).body;
+    expect(await read(messageId)).toEqual({ by: "id", id: "order 1", messageId: again.messageId });
+    expect(await read(again.messageId)).toMatchObject({ until: testTime + 21 * minute });
+  });
+
+  test("is by content without an id, and absent without both", async () => {
+    const byContent = { "svc-content-based-deduplication": "true" };
+    const made = (await post(`/v2/publish/${first}`, byContent)).body;
+    expect(await read(made.messageId)).toEqual({ by: "content", until: testTime + 10 * minute });
+    const plain = (await post(`/v2/publish/${first}`)).body;
+    expect(await read(plain.messageId)).toBeUndefined();
+  });
+
+  test("is for each endpoint of a URL group", async () => {
+    await server.ask("POST", "/v2/topics/g/endpoints", {
+      body: JSON.stringify({ endpoints: [{ url: first }, { url: other }] }),
+    });
+    const made = (await post("/v2/publish/g", { "svc-deduplication-id": "1" })).body;
+    for (const { messageId } of made)
+      expect(await read(messageId)).toEqual({ by: "id", id: "1", until: testTime + 10 * minute });
+  });
+});
 
 describe("the response to a duplicate", () => {
   const repeat = { "svc-deduplication-id": "1" };

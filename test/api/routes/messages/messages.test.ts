@@ -336,7 +336,8 @@ describe("cancelling", () => {
       "?dlqIds=x",
       "",
       "dlqIds: unknown parameter; use messageIds, url, topicName, queueName, scheduleId, " +
-        "label, flowControlKey, callerIp, callerIP, fromDate, toDate, host, path, count, dryRun, details",
+        "label, flowControlKey, callerIp, callerIP, fromDate, toDate, host, path, state, gate, dueFrom, " +
+        "dueTo, minAttempts, count, dryRun, details",
     ],
     ["", '{"messageIds":[]}', "messageIds: is an empty list; give at least one value"],
     ["", '{"messageIds":[{}]}', "messageIds: is not a string, a number, true, false or a list of these"],

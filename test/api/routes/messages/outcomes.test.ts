@@ -24,7 +24,13 @@ describe("a message", () => {
     const server = await createTestServer();
     const id = await publish(server, { "svc-retry-delay": "60000" });
     expect(await read(server, id)).toMatchObject({ attempts: 0, outcomes: [] });
-    await fail(server, { status: 503, headers: [["Retry-In", "9"]], body: bytes("busy"), timing });
+    const opening = { lookup: 1, tcp: 2, tls: 1 };
+    await fail(server, {
+      status: 503,
+      headers: [["Retry-In", "9"]],
+      body: bytes("busy"),
+      timing: { ...timing, opening },
+    });
     await fail(server, {
       error: "connection refused",
       timing: { ...timing, connect: null, firstByte: null },
@@ -42,7 +48,7 @@ describe("a message", () => {
         responseHeader: { "Retry-In": ["9"] },
         responseBody: "busy",
         explanation: expect.stringMatching(/cannot reach the application/),
-        attempt: { ...timing, node: "nod_1" },
+        attempt: { ...timing, ...opening, node: "nod_1" },
       },
     ];
     expect(await read(server, id)).toMatchObject({ state: "delivering", attempts: 2, outcomes });

@@ -153,7 +153,7 @@ describe("the list", () => {
   });
 
   test.each([
-    ["state=waiting", "state: must be one of pending, retrying, delivering, held, paused"],
+    ["state=waiting", "state: must be one of pending, retrying, delivering, acknowledging, held, paused"],
     ["gate=host", "gate: must be one of queue, key, endpoint, account, capacity"],
     ["sort=age", "sort: must be one of created, due"],
     ["minAttempts=0", "minAttempts: must be at least 1"],

@@ -76,7 +76,11 @@ describe("creating a queue", () => {
     [{ queueName: "q", parallelism: 10_001 }, 412, "parallelism: 10001 exceeds the limit of 10000"],
     [{ queueName: "q", parallelism: 2 ** 53 - 1 }, 412, /^parallelism: .*exceeds the limit of 10000$/],
     [{ queueName: "q", paused: "true" }, 400, "paused: is neither true nor false"],
-    [{ queueName: "q", paralelism: 3 }, 400, "paralelism: unknown field; use queueName, parallelism, paused"],
+    [
+      { queueName: "q", paralelism: 3 },
+      400,
+      "paralelism: unknown field; use queueName, parallelism, paused, ackTimeout",
+    ],
     [[], 400, /^body: /],
     ["q", 400, /^body: /],
     [null, 400, /^body: /],

@@ -48,6 +48,27 @@ describe("a listed run", () => {
     });
   });
 
+  test("has its progress on request: the steps that are done, and why it waits", async () => {
+    await start(server, "a");
+    await step(server, "a", { out: "1" });
+    await server.store.execute("wait", { account: "acc_1", runId: "a", waiter: makeEventWait("paid", 2) });
+    const [run] = (await list("?progress=true")).runs;
+    expect(run.progress).toEqual({
+      stepsDone: 1,
+      stepsOpen: 0,
+      waitingOn: {
+        reason: "event",
+        stepName: expect.any(String),
+        eventId: "paid",
+        since: testTime,
+        until: expect.any(Number),
+      },
+    });
+    expect((await list("?progress=false")).runs[0]).not.toHaveProperty("progress");
+    expect((await list("?progress=true", otherToken)).runs).toEqual([]);
+    expect(await list("?progress=yes")).toMatchObject({ error: expect.stringMatching(/^progress: /) });
+  });
+
   test("that failed has its error and its dead letter, and the run that resumed it", async () => {
     const first = await start(server, "a", { retries: 0 });
     await settleStep(server, first, { status: 500, body: bytes("boom") });
@@ -99,6 +120,17 @@ describe("the list of runs", () => {
     const second = await list(`?count=2&cursor=${first.cursor}`);
     expect(idsOf(second)).toEqual(["a"]);
     expect(second).not.toHaveProperty("cursor");
+  });
+
+  test("is oldest first if the request wants it", async () => {
+    for (const runId of ["a", "b", "c"]) await startNext(runId);
+    const first = await list("?count=2&order=earliestFirst");
+    expect(idsOf(first)).toEqual(["a", "b"]);
+    const second = await list(`?count=2&order=earliestFirst&cursor=${first.cursor}`);
+    expect(idsOf(second)).toEqual(["c"]);
+    expect(second).not.toHaveProperty("cursor");
+    expect(idsOf(await list("?order=latestFirst"))).toEqual(["c", "b", "a"]);
+    expect(await list("?order=random")).toMatchObject({ error: expect.stringMatching(/^order: /) });
   });
 
   test("has up to 100 runs on a page", async () => {

@@ -189,22 +189,27 @@ describe("grouping failed runs", () => {
     });
     expect((await server.ask("GET", "/v2/workflows/dlq/groups")).body).toEqual({
       entries: 3,
+      causes: 2,
       groups: [
         {
+          cause: expect.stringMatching(/^[\da-z]{11}$/),
           workflowUrl: endpoint,
           error: "order … of user … is gone",
           count: 2,
           dlqId: last,
           firstFailedAt: testTime + 1_000,
           lastFailedAt: testTime + 2_000,
+          trend: expect.any(Array),
         },
         {
+          cause: expect.stringMatching(/^[\da-z]{11}$/),
           workflowUrl: "https://other.example",
           error: "order … of user … is gone",
           count: 1,
           dlqId: other,
           firstFailedAt: testTime + 3_000,
           lastFailedAt: testTime + 3_000,
+          trend: expect.any(Array),
         },
       ],
     });
@@ -214,21 +219,29 @@ describe("grouping failed runs", () => {
     });
     expect((await server.ask("GET", "/v2/workflows/dlq/groups", { token: otherToken })).body).toEqual({
       entries: 0,
+      causes: 0,
       groups: [],
     });
   });
 
-  test("groups the latest 1,000 runs and continues with older ones by cursor", async () => {
+  test("groups all runs, and with other filters the latest 1,000 and then older ones", async () => {
     const server = await createTestServer();
     for (let n = 0; n < 1_050; n++) await failRun(server, `run-${n}`);
-    const { cursor, ...first } = (await server.ask("GET", "/v2/workflows/dlq/groups")).body;
-    expect(first).toMatchObject({
-      entries: 1_000,
-      more: true,
-      groups: [{ count: 1_000, lastFailedAt: server.clock.now }],
-    });
-    const { body } = await server.ask("GET", `/v2/workflows/dlq/groups?cursor=${cursor}`);
-    expect(body).toMatchObject({ entries: 50, groups: [{ count: 50, firstFailedAt: testTime + 1_000 }] });
-    expect(body).not.toHaveProperty("cursor");
+    const read = async (query: string) => (await server.ask("GET", `/v2/workflows/dlq/groups${query}`)).body;
+    const { groups, ...all } = await read("");
+    expect(all).toEqual({ entries: 1_050, causes: 1 });
+    expect(groups).toMatchObject([
+      { count: 1_050, firstFailedAt: testTime + 1_000, lastFailedAt: server.clock.now },
+    ]);
+    expect(await read(`?cause=${groups[0].cause}`)).toEqual({ ...all, groups });
+    expect(await read("?cause=00000000000")).toEqual({ entries: 0, causes: 0, groups: [] });
+    const filter = `?workflowUrl=${encodeURIComponent(endpoint)}`;
+    const { cursor, ...first } = await read(filter);
+    expect(first).toMatchObject({ entries: 1_000, more: true, groups: [{ count: 1_000 }] });
+    const rest = await read(`${filter}&cursor=${cursor}`);
+    expect(rest).toMatchObject({ entries: 50, groups: [{ count: 50, firstFailedAt: testTime + 1_000 }] });
+    expect(rest).not.toHaveProperty("cursor");
+    const body = JSON.stringify({ action: "runs.resume", filter: { cause: groups[0].cause }, dryRun: true });
+    expect((await server.ask("POST", "/v2/jobs", { body })).body).toMatchObject({ count: 1_050 });
   });
 });

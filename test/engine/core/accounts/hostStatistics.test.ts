@@ -8,6 +8,14 @@ const makeRow = (host: string, [duration = 0, time = 1]: number[], status: numbe
   attempt: { startedAt: 0, connect: 1, firstByte: 1, duration, node: "nod_1", host },
 });
 
+test("an attempt that an operator ended does not count", () => {
+  const ended = { ...makeRow("slow", [10, 9], null), error: "ended by operator" };
+  expect(sumAttemptsByHost([ended])).toEqual([]);
+  expect(sumAttemptsByHost([ended, makeRow("slow", [5], 200)])).toMatchObject([
+    { attempts: 1, failures: 0, lastFailure: null },
+  ]);
+});
+
 test("attempts are summed by host, and the host with the largest share of failures comes first", () => {
   const rows = [
     makeRow("good", [10], 200),

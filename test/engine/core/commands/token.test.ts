@@ -43,7 +43,10 @@ test.each([
   [{ verbs: [] }, "verbs: empty; use one or more of publish, read, manage"],
   [{ expiresAt: noon }, "expires: in the past; use a later time"],
   [{ destinations: many(33) }, "destinations: 33 exceeds the limit of 32; patterns can end in a star"],
-  [{ verbs: ["read"], destinations: ["https://a.example/"] }, "destinations: requires the verb publish"],
+  [
+    { verbs: ["read"], destinations: ["https://a.example/"] },
+    "destinations: requires the verb publish or receive",
+  ],
   [
     { verbs: ["publish", "manage"], destinations: ["https://a.example/"] },
     "destinations: not valid with the verb manage",

@@ -4,6 +4,7 @@ import type { ConditionFacts } from "../../../../src/engine/core/explain/conditi
 import type { GateFact } from "../../../../src/engine/core/explain/gateConditions.ts";
 import { shortenConditions } from "../../../../src/engine/core/explain/condition.ts";
 import { findConditions } from "../../../../src/engine/core/explain/conditions.ts";
+import { findSlowRuns } from "../../../../src/engine/core/explain/slowRuns.ts";
 import type { LogRow } from "../../../../src/engine/core/model/logRow.ts";
 import { hour, minute, second } from "../../../../src/engine/core/values/time.ts";
 
@@ -27,9 +28,11 @@ const quiet: ConditionFacts = {
   log: [],
   failing: [],
   inFlight: [],
+  refused: [],
   gates: [],
   pauses: [],
   schedules: [],
+  slowRuns: [],
 };
 
 const find = (facts: Partial<ConditionFacts>): Condition[] => findConditions({ ...quiet, ...facts }, now);
@@ -69,6 +72,7 @@ const makeGate = (kind: "queue" | "key", more: Partial<GateFact> = {}): GateFact
   held: { count: 3, more: false },
   dueAt: now - 10 * minute,
   passedAt: null,
+  flow: null,
   ...more,
 });
 
@@ -227,6 +231,33 @@ describe("a queue or a key", () => {
     ]);
   });
 
+  test("drowns if more messages arrive than leave in each minute, and no single burst makes it drown", () => {
+    const flow = [
+      { published: 20, ended: 2 },
+      { published: 9, ended: 2 },
+      { published: 3, ended: 2 },
+    ];
+    const gate = makeGate("key", { passedAt: now - minute, flow });
+    expect(find({ gates: [gate] })).toMatchObject([
+      {
+        kind: "key.drowning",
+        level: "warning",
+        count: 3,
+        text:
+          "Key mail gets more messages than its limits let through: 32 published and 6 sent in 3 minutes; " +
+          "3 messages wait, the oldest for 10 min",
+      },
+    ]);
+    for (const known of [
+      { flow: [...flow.slice(1), { published: 2, ended: 2 }] },
+      { dueAt: now - 4 * minute },
+      { flow: null },
+    ])
+      expect(list({ gates: [{ ...gate, ...known }] })).toEqual(["note key.limited mail"]);
+    // A key that lets nothing pass is blocked, however many arrive.
+    expect(list({ gates: [{ ...gate, passedAt: null }] })).toEqual(["warning key.blocked mail"]);
+  });
+
   test("with a rate says when its messages will have been sent", () => {
     const rated = { ...limiter, rate: 2, period: minute, windowStart: now - 30 * second, windowUsed: 2 };
     const gate = makeGate("key", { limiter: rated, held: { count: 118, more: false } });
@@ -248,7 +279,13 @@ describe("a queue or a key", () => {
 });
 
 test("limits of the account and of the server are named with what they hold", () => {
-  const held = { limiter: null, held: { count: 1, more: false }, dueAt: now - 2 * minute, passedAt: null };
+  const held = {
+    limiter: null,
+    held: { count: 1, more: false },
+    dueAt: now - 2 * minute,
+    passedAt: null,
+    flow: null,
+  };
   expect(
     find({
       gates: [
@@ -313,4 +350,75 @@ test("at most ten conditions of a kind are listed, and one says how many others 
   ]);
   expect(shown[9]).toMatchObject({ kind: "queue.blocked", level: "warning", count: 3 });
   expect(shortenConditions(found.slice(0, 10))).toEqual(found.slice(0, 10));
+});
+
+describe("runs", () => {
+  const url = "https://app.example/order";
+  const makeEnded = (took: number, state: "RUN_SUCCESS" | "RUN_FAILED" = "RUN_SUCCESS") => ({
+    ...{ url, createdAt: now - hour, endedAt: now - hour + took, state },
+  });
+  const ended = Array.from({ length: 5 }, (_, at) => makeEnded((at + 1) * minute));
+  const began = (ago: number, of = url) => ({ url: of, createdAt: now - ago });
+
+  test("are slow after four times what 95 % of the earlier runs of the workflow took", () => {
+    const slow = findSlowRuns([began(21 * minute), began(20 * minute), began(19 * minute)], ended, now);
+    expect(slow).toEqual([{ url, count: 2, since: now - 21 * minute, usual: 5 * minute }]);
+    expect(find({ slowRuns: slow })).toMatchObject([
+      {
+        kind: "runs.slow",
+        level: "warning",
+        subject: url,
+        text:
+          "2 runs of https://app.example/order take longer than usual: the oldest began 21 min ago, " +
+          "and 95 % end within 5 min",
+        count: 2,
+      },
+    ]);
+  });
+
+  test("are not slow within ten minutes, or if it is not known how long they usually take", () => {
+    const quick = Array.from({ length: 5 }, () => makeEnded(20));
+    expect(findSlowRuns([began(9 * minute)], quick, now)).toEqual([]);
+    expect(findSlowRuns([began(10 * minute)], quick, now)).toHaveLength(1);
+    expect(findSlowRuns([began(hour)], quick.slice(1), now)).toEqual([]);
+    expect(findSlowRuns([began(hour)], Array(9).fill(makeEnded(20, "RUN_FAILED")), now)).toEqual([]);
+    expect(findSlowRuns([began(hour, "https://other.example/")], quick, now)).toEqual([]);
+  });
+});
+
+describe("a host whose address is refused", () => {
+  const error = "address 10.0.0.7 is not public: allow it with WAYPOST_EGRESS_ALLOW=10.0.0.7";
+  const attempt = (ago: number) => ({
+    ...makeAttempt({ host: "10.0.0.7:80", ago, status: 0 }),
+    status: null,
+    error,
+  });
+
+  test("is a problem after its first attempt, with the setting that would allow it", () => {
+    expect(find({ log: [attempt(second)] })).toMatchObject([
+      { kind: "host.refused", level: "problem", text: `Nothing is sent to 10.0.0.7:80: ${error}` },
+    ]);
+    expect(list({ log: [attempt(61 * minute)] })).toEqual([]);
+    // It began with the first attempt since another result, or with the publish before it.
+    const log = [attempt(second), attempt(5 * second), makeAttempt({ host: "10.0.0.7:80", ago: minute })];
+    expect(find({ log })[0]?.since).toBe(now - 5 * second);
+    const published = (ago: number) => [{ host: "10.0.0.7:80", since: now - ago, why: "" }];
+    expect(find({ log, refused: published(9 * second) })[0]?.since).toBe(now - 9 * second);
+    expect(find({ log, refused: published(2 * minute) })[0]?.since).toBe(now - 5 * second);
+    expect(list({ log: [makeAttempt({ host: "10.0.0.7:80" }), attempt(second)] })).toEqual([]);
+  });
+
+  test("is only failing after several attempts, whose error says the same", () => {
+    const log = [1, 2, 3].map((at) => attempt(at * second));
+    expect(list({ log })).toEqual(["problem host.failing 10.0.0.7:80"]);
+    expect(find({ log })[0]?.text).toContain(error);
+  });
+
+  test("is known before it has an attempt, and shown once", () => {
+    const refused = [{ host: "10.0.0.7:80", since: now, why: "its address is not public" }];
+    expect(find({ refused })).toMatchObject([
+      { kind: "host.refused", text: "Nothing is sent to 10.0.0.7:80: its address is not public", since: now },
+    ]);
+    expect(list({ refused, log: [attempt(second)] })).toEqual(["problem host.refused 10.0.0.7:80"]);
+  });
 });

@@ -3,6 +3,7 @@ import {
   historyFreeBytes,
   isDiskLow,
   isDiskShort,
+  leastHistory,
   leastFreeBytes,
   nextPeak,
   shortenRetention,
@@ -45,28 +46,46 @@ test.each([
 ])("all history is kept while %s is free above the least", (_, use, margin) => {
   const least = leastFreeBytes(use);
   expect(historyFreeBytes(use)).toBe(least + margin);
-  expect(isDiskShort({ ...use, free: least + margin }, false)).toBe(false);
-  expect(isDiskShort({ ...use, free: least + margin - 1 }, false)).toBe(true);
-  expect(isDiskShort({ ...use, free: least + margin * 1.09 }, true)).toBe(true);
-  expect(isDiskShort({ ...use, free: least + margin * 1.1 + 1 }, true)).toBe(false);
+  expect(isDiskShort({ ...use, free: least + margin }, { wasShort: false, isLow: false })).toBe(false);
+  expect(isDiskShort({ ...use, free: least + margin - 1 }, { wasShort: false, isLow: false })).toBe(true);
+  expect(isDiskShort({ ...use, free: least + margin * 1.09 }, { wasShort: true, isLow: false })).toBe(true);
+  expect(isDiskShort({ ...use, free: least + margin * 1.1 + 1 }, { wasShort: true, isLow: false })).toBe(
+    false,
+  );
 });
 
 test("space that the file can use again counts as free for history, and not for new messages", () => {
   const use = { ...large, store: 80 * mebi, free: 250 * mebi, reusable: 30 * mebi };
-  expect(isDiskShort(use, false)).toBe(false);
+  expect(isDiskShort(use, { wasShort: false, isLow: false })).toBe(false);
   expect(isDiskLow(use, false)).toBe(true);
 });
 
 test("a large disk that is almost full keeps all history while little is written", () => {
-  expect(isDiskShort({ ...large, store: 5e5 * mebi, free: 0.001 * large.size }, false)).toBe(false);
+  expect(
+    isDiskShort({ ...large, store: 5e5 * mebi, free: 0.001 * large.size }, { wasShort: false, isLow: false }),
+  ).toBe(false);
+});
+
+test("while new messages are refused, history goes until they are accepted again", () => {
+  const least = 256 * mebi;
+  const use = { ...large, store: 40 * mebi, free: least };
+  const isLow = { wasShort: false, isLow: true };
+  // A quarter of this store is less than what must become free.
+  expect(isDiskShort({ ...use, reusable: 11 * mebi }, { ...isLow, isLow: false })).toBe(false);
+  expect(isDiskShort({ ...use, reusable: 11 * mebi }, isLow)).toBe(true);
+  expect(isDiskShort({ ...use, reusable: 26 * mebi }, isLow)).toBe(false);
+  expect(isDiskLow({ ...use, free: least + 26 * mebi }, true)).toBe(false);
 });
 
 test("each round keeps half of the history, and the last minute is never removed early", () => {
-  const rounds = (retention: number) => {
+  const rounds = (retention: number, isLow = false) => {
     const kept: (number | null)[] = [];
-    for (let round = 0; kept.at(-1) !== null; round++) kept.push(shortenRetention(retention, round));
+    const least = leastHistory(isLow);
+    for (let round = 0; kept.at(-1) !== null; round++) kept.push(shortenRetention(retention, round, least));
     return kept;
   };
+  // While new messages are refused, only the last seconds are kept.
+  expect(rounds(60_000, true)).toEqual([30_000, 15_000, 7_500, 5_000, null]);
   expect(rounds(480_000)).toEqual([240_000, 120_000, 60_000, null]);
   expect(rounds(150_000)).toEqual([75_000, 60_000, null]);
   expect(rounds(60_000)).toEqual([null]);

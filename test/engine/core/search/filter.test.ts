@@ -65,12 +65,16 @@ describe("a message matches the filter", () => {
       url: "https://shop.example/flow",
       failureUrl: null,
     };
-    const ofRun: FilteredItem = { ...seen, deadLetter: { run, failureCallback: { state: "CALLBACK_FAIL" } } };
-    const ofMessage: FilteredItem = { ...seen, deadLetter: { failureCallback: { state: "CALLBACK_FAIL" } } };
+    const failed = { failureCallback: { state: "CALLBACK_FAIL" as const } };
+    const ofRun: FilteredItem = { ...seen, deadLetter: { ...failed, run, tags: [] } };
+    const ofMessage: FilteredItem = { ...seen, deadLetter: { ...failed, tags: ["cause:0a", "label:0b"] } };
 
     test.each<[Filter, boolean, boolean]>([
       [{}, true, true],
       [{ belongsToRun: true }, true, false],
+      [{ causes: ["0b", "0a"] }, false, true],
+      [{ causes: ["0b", "a"] }, false, false],
+      [{ causes: [] }, false, false],
       [{ belongsToRun: false }, false, true],
       [{ runIdStarts: ["order-1"] }, true, false],
       [{ runIds: ["other", "order-1"] }, true, false],

@@ -59,7 +59,7 @@ test("tags are added and removed with their rows", async () => {
   const [deadLetter] = broker.deadLetters;
   const [row] = broker.logRows(id);
   const ofLetter = deadLetter ? (makeTagIds.deadLetters?.(deadLetter) ?? []) : [];
-  expect(ofLetter).toHaveLength(4);
+  expect(ofLetter).toHaveLength(5);
   expect(marks()).toEqual(
     [
       `born label:l ${id}`,

@@ -17,6 +17,7 @@ test("the limits of requests have the promised values", () => {
     retries: 1_000,
     delay: 31_622_400_000,
     timeout: 43_200_000,
+    ackTimeout: 43_200_000,
     deduplicationWindow: 7_776_000_000,
     labels: 32,
     nameLength: 512,
@@ -46,6 +47,11 @@ test("the limits of requests have the promised values", () => {
     notifications: 1_000,
     notificationBytes: 33_554_432,
     waiters: 10_000,
+    pulledOrigins: 100,
+    pulledAttempts: 100,
+    pullWait: 60_000,
+    pulls: 2_000,
+    serverPulls: 10_000,
   });
 });
 
@@ -67,6 +73,7 @@ test("the periods of time have the promised values", () => {
     grace: 60_000,
     idleKey: 3_600_000,
     idleQueue: 604_800_000,
+    report: 3_600_000,
   });
 });
 

@@ -1,6 +1,8 @@
 import { fc } from "../../../seeds.ts";
 import { describe, expect, test } from "vitest";
-import { groupFailures, normalizeError } from "../../../../src/engine/core/workflows/failureGroups.ts";
+import { findRunCause, normalizeError } from "../../../../src/engine/core/model/cause.ts";
+import { noBytes } from "../../../../src/engine/core/values/basics.ts";
+import { groupFailures, makeTrendBounds } from "../../../../src/engine/core/workflows/failureGroups.ts";
 import type { FailureSummary } from "../../../../src/engine/core/workflows/failureGroups.ts";
 
 describe("an error without its varying parts", () => {
@@ -48,15 +50,12 @@ describe("an error without its varying parts", () => {
 });
 
 describe("failure groups", () => {
-  const seen = (time: number, error: string, more: Partial<FailureSummary> = {}): FailureSummary => ({
-    dlqId: `${time}-0`,
-    time,
-    url: "https://a.example",
-    stepName: null,
-    afterStep: null,
-    error,
-    ...more,
-  });
+  const seen = (time: number, said: string, more: Partial<FailureSummary> = {}): FailureSummary => {
+    const place = { url: "https://a.example", stepName: null, afterStep: null, ...more };
+    const response = { status: null, error: said, body: noBytes, redaction: null };
+    const { id: cause, error } = findRunCause({ ...response, url: place.url, step: place });
+    return { dlqId: `${time}-0`, time, cause, error, ...place };
+  };
 
   test("have the same workflow, step and error; the largest is first, then the latest", () => {
     const groups = groupFailures([
@@ -66,13 +65,14 @@ describe("failure groups", () => {
       seen(4, "order 3 is gone"),
       seen(8, "timed out", { url: "https://b.example" }),
     ]);
+    const ofRuns = { status: null, cause: expect.stringMatching(/^[\da-z]{11}$/), isCut: false, trend: [] };
     expect(groups).toEqual([
       {
         url: "https://a.example",
         stepName: null,
         afterStep: null,
         error: "order … is gone",
-        status: null,
+        ...ofRuns,
         count: 2,
         firstAt: 4,
         lastAt: 5,
@@ -83,7 +83,7 @@ describe("failure groups", () => {
         stepName: "pay",
         afterStep: null,
         error: "order … is gone",
-        status: null,
+        ...ofRuns,
         count: 1,
         firstAt: 9,
         lastAt: 9,
@@ -94,7 +94,7 @@ describe("failure groups", () => {
         stepName: null,
         afterStep: null,
         error: "timed out",
-        status: null,
+        ...ofRuns,
         count: 1,
         firstAt: 8,
         lastAt: 8,
@@ -105,13 +105,34 @@ describe("failure groups", () => {
         stepName: null,
         afterStep: null,
         error: "timed out",
-        status: null,
+        ...ofRuns,
         count: 1,
         firstAt: 3,
         lastAt: 3,
         dlqId: "3-0",
       },
     ]);
+  });
+
+  test("of messages have one cause, and show the error of the latest failure", () => {
+    const groups = groupFailures(
+      [
+        seen(7, "", { error: "ORA-00060: deadlock", cause: "a", url: "https://a.example/…", status: 500 }),
+        seen(9, "", { error: "ORA-00061: deadlock", cause: "a", url: "https://a.example/…", status: 500 }),
+        seen(12, "other", { cause: "b" }),
+      ],
+      [0, 8, 12],
+    );
+    expect(groups).toMatchObject([
+      { cause: "a", count: 2, error: "ORA-00061: deadlock", status: 500, dlqId: "9-0", trend: [1, 1] },
+      { cause: "b", count: 1, trend: [0, 0] },
+    ]);
+  });
+
+  test("show a trend of equal parts, also of no time", () => {
+    expect(makeTrendBounds({ from: 0, to: 240 }).slice(0, 3)).toEqual([0, 10, 20]);
+    expect(makeTrendBounds({ from: 5, to: 5 })).toEqual(Array(25).fill(5));
+    expect(makeTrendBounds({ from: 9, to: 5 })).toEqual(Array(25).fill(9));
   });
 
   test("do not depend on the order of the failures", () => {

@@ -60,6 +60,21 @@ async function branched(): Promise<{ broker: CommandRunner; first: string; plans
 
 const runs = ({ memory }: CommandRunner) => [...memory.tables.runs.values()];
 
+test("the delivery of a step follows the call in which it was posted, and no other branch", async () => {
+  const { broker, first } = await started();
+  const plan = (targetStep: number): MessageInput => stepOf({ stepId: 0, targetStep, concurrent: 2 });
+  const plans = await post(broker, plan(1), plan(2));
+  expect(broker.deliveries.map(({ follows }) => follows)).toEqual([first, first]);
+  const [second] = await post(broker, stepOf({ stepId: 2, concurrent: 2 }));
+  expect(broker.deliveries.map(({ message, follows }) => [message.id, follows])).toEqual([
+    [second, plans[1]],
+  ]);
+  const [last] = await post(broker, stepOf({ stepId: 1, concurrent: 2 }));
+  expect(broker.deliveries.map(({ message, follows }) => [message.id, follows])).toEqual([[last, plans[0]]]);
+  await post(broker, stepOf({ stepId: 3 }));
+  expect(broker.deliveries.map(({ follows }) => follows)).toEqual([last]);
+});
+
 describe("a delivery is settled by", () => {
   test("the next step, with a log entry without a status", async () => {
     const { broker, first } = await started();
@@ -310,5 +325,39 @@ describe("a settled delivery whose request still runs", () => {
     messages.set(`acme\n${second}`, { ...held, ...lost, waitlist: null, flowControlKey: null });
     await broker.run("claim", { limit: 10 });
     expect(runs(broker)).toMatchObject([{ state: "RUN_FAILED", failure: { unfinished: [] } }]);
+  });
+});
+
+describe("a call whose reused connection ended without a response", () => {
+  const unanswered = { status: null, error: "connection lost", unanswered: true } as const;
+
+  test("is made again at once, and uses up neither a retry nor a lost attempt", async () => {
+    const { broker, first } = await started({ retries: 0 });
+    expect(await broker.settle(first, unanswered)).toBe("retry");
+    expect(broker.state(first)).toMatchObject({ state: "pending", attempts: 1, dueAt: broker.now });
+    expect(broker.state(first)).toMatchObject({ lostAttempts: 0, endedAttempts: 1 });
+    await broker.run("claim", { limit: 10 });
+    expect(broker.deliveries).toMatchObject([{ message: { id: first }, attempt: 1 }]);
+    expect(broker.log(first)).toMatch(/^ERROR RETRY/);
+  });
+
+  test("is made again once: the next time, it counts", async () => {
+    const { broker, first } = await started({ retries: 0 });
+    await broker.settle(first, unanswered);
+    await broker.run("claim", { limit: 10 });
+    expect(await broker.settle(first, unanswered)).toBe("failed");
+    expect(runs(broker)).toMatchObject([{ state: "RUN_FAILED" }]);
+  });
+
+  test("is not made again after its post, nor after the end of its run", async () => {
+    const { broker, first } = await started();
+    await post(broker, stepOf({ stepId: 1 }));
+    expect(await broker.settle(first, unanswered)).toBe("late");
+    const second = broker.deliveries[0]?.message.id;
+    expect(second).toBeUndefined();
+    const { broker: other, first: only } = await started();
+    await other.run("cancelRuns", { account: "acme", runIds: ["wfr_1"] });
+    await other.settle(only, unanswered);
+    expect(other.state(only)).toBeUndefined();
   });
 });

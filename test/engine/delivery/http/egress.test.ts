@@ -247,7 +247,9 @@ describe("a connection", () => {
   test.each(["10.0.0.7", "fec0::1", "169.254.169.254"])(
     "to a name reveals nothing of its address: %s",
     async (address) => {
-      const advice = "the operator of the server can look it up, and allow it with WAYPOST_EGRESS_ALLOW";
+      const advice =
+        "the operator of the server can look it up, and allow the name with " +
+        "WAYPOST_EGRESS_ALLOW=db.internal; a loopback address needs its own entry";
       const refused = call("http://db.internal:1/", [], async () => [address]);
       await expect(refused).rejects.toMatchObject({
         message: `address of db.internal is not public: ${advice}`,

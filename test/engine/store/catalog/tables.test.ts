@@ -207,6 +207,7 @@ const full: { [T in TableName]: Rows[T] } = {
     firstMessage: "msg_1",
     waiting: 2,
     lastCall: { messageId: "msg_3", fromStep: 2, toStep: 2 },
+    openPlans: 2,
   },
   steps: {
     account: "acc",
@@ -284,9 +285,39 @@ const full: { [T in TableName]: Rows[T] } = {
     status: 500,
     error: "e",
   },
+  series: {
+    account: "acc",
+    id: "tok_1/revoked",
+    dueAt: 2 ** 45,
+    subject: "tok_1",
+    reason: "revoked",
+    total: 5,
+    firstAt: 2 ** 44,
+    last: { at: 2 ** 44, address: "192.0.2.1", messageId: "msg_1" },
+    minutes: [[30_000_000, 5]],
+    hours: [[500_000, 5]],
+  },
+  keptCalls: {
+    account: "acc",
+    id: "src_1/000000000007",
+    dueAt: 2 ** 45,
+    time: 2 ** 44,
+    whole: {
+      url: "https://q.example/v2/in/secret",
+      secret: "secret",
+      headers: ["A", "b"],
+      body: new Uint8Array([0, 255]),
+      callerIp: "192.0.2.1",
+    },
+  },
   serverSettings: {
     id: "alerts",
     alerts: { url: "https://ops.example/", events: ["disk.low"], secret: "whsec_s" },
+  },
+  outboxes: {
+    ...{ account: "acc", id: "shop", dueAt: 1, taken: 2, takenAt: 3, waiting: 4, rejected: 5, oldestAt: 6 },
+    ...{ rejectedAt: 7, reason: "r", error: "e", errorAt: 8, marks: [["1", "k"]] },
+    lease: { node: "nod_a", number: 1, until: 9 },
   },
   jobs: {
     account: "acc",

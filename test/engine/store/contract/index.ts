@@ -2,10 +2,12 @@ import { describe } from "vitest";
 import { describeAccounts } from "./accounts.ts";
 import { describeAccountLimits } from "./accountLimits.ts";
 import { describeAlerts } from "../../../operations/alerts/contract.ts";
+import { describeOutboxes } from "../../../operations/outbox/contract.ts";
 import { describeAudit } from "../../../operations/auditLog/contract.ts";
 import { describeBatches } from "./batches.ts";
 import { describeBursts } from "./bursts.ts";
 import { describeBytes } from "./bytes.ts";
+import { describeCauses } from "./causes.ts";
 import { describeCounters } from "./counters.ts";
 import { describeDue } from "./due.ts";
 import { describeEnds } from "./ends.ts";
@@ -21,12 +23,14 @@ import { describePublish } from "./publish.ts";
 import { describeReads } from "./reads.ts";
 import { describeRetention } from "./retention.ts";
 import { describeRuns } from "./runs.ts";
+import { describeRunOn } from "./runOn.ts";
 import { describeRunWaiters } from "./runWaiters.ts";
 import { describeSending } from "./sending.ts";
 import { describeStored } from "./stored.ts";
 import { describeTrim } from "./trim.ts";
 import { describeTimeIndex } from "./timeIndex.ts";
 import { describeSearch } from "../../../operations/search/contract.ts";
+import { describeUnpublished } from "../../../operations/unpublished/contract.ts";
 import { describeSelfCheck } from "../../../operations/selfCheck/contract.ts";
 import { describeSituation } from "../../../operations/overview/contract.ts";
 import { describeSources } from "../../../operations/sources/contract.ts";
@@ -37,7 +41,14 @@ import { describeTokens } from "./tokens.ts";
 import type { OpenStore } from "../storeFixture.ts";
 
 /** The parts that use every kind of row. */
-const basics = [describePublish, describeSending, describeWaitlists, describeRuns, describeRunWaiters];
+const basics = [
+  describePublish,
+  describeSending,
+  describeWaitlists,
+  describeRuns,
+  describeRunOn,
+  describeRunWaiters,
+];
 const others = [
   ...[
     describeAccounts,
@@ -49,6 +60,7 @@ const others = [
     describeBatches,
     describeBursts,
     describeBytes,
+    describeCauses,
   ],
   ...[
     describeReads,
@@ -67,6 +79,8 @@ const others = [
   ],
   ...[
     describeAlerts,
+    describeOutboxes,
+    describeUnpublished,
     describeAudit,
     describeFailedRuns,
     describeJobs,

@@ -262,9 +262,32 @@ function describeReading(open: OpenStore): void {
     ).toBe("a");
   });
 
+  test("a light list counts steps and finds why runs wait, each run by itself", async () => {
+    const fixture = await openWithAccount(open);
+    await fixture.publish([makeRunStart("waits"), makeRunStep("waits", 1), makeRunStep("waits", 2)]);
+    await fixture.store.execute("wait", { account: "acc", runId: "waits", waiter: makeWaiter(3) });
+    fixture.clock.now += 10;
+    await fixture.publish([makeRunStart("held"), makeRunStep("held", 1)]);
+    fixture.clock.now += 10;
+    await fixture.send(makeRunStart("ended"));
+    await fixture.store.execute("finishRun", { account: "acc", runId: "ended", body: bytes("r") });
+    const query = { account: "acc", filter: {}, cursor: null, count: 9 };
+    const { entries } = await fixture.store.read.listRunEntries({ ...query, progressAt: fixture.clock.now });
+    expect(entries.map(({ run, progress }) => [run.runId, progress?.steps?.done])).toEqual([
+      ["ended", 0],
+      ["held", 1],
+      ["waits", 2],
+    ]);
+    expect(entries[0]?.progress?.reason).toBeNull();
+    expect(entries[2]?.progress?.reason).toMatchObject({ reason: "event", event: makeWaiter(3).event });
+    const plain = await fixture.store.read.listRunEntries(query);
+    expect(plain.entries.every(({ progress }) => progress === undefined)).toBe(true);
+  });
+
   test("a light list has the progress of active runs, and what failed runs became", async () => {
     const fixture = await openWithAccount(open);
-    const listEntries = (query: { messageId?: string; cursor?: string; count?: number } = {}) =>
+    type Query = { messageId?: string; cursor?: string; count?: number; ascending?: boolean };
+    const listEntries = (query: Query = {}) =>
       fixture.store.read.listRunEntries({ account: "acc", filter: {}, cursor: null, count: 9, ...query });
     const { dlqId } = await fixture.publishFailing(makeRunStart("failed", { retries: 0 }));
     expect((await listEntries()).entries).toMatchObject([
@@ -297,6 +320,7 @@ function describeReading(open: OpenStore): void {
     expect(first.entries).toEqual(entries.slice(0, 3));
     expect((await listEntries({ cursor: first.cursor ?? "" })).entries).toEqual(entries.slice(3));
     expect((await listEntries({ messageId })).entries).toEqual(entries.slice(0, 1));
+    expect((await listEntries({ ascending: true })).entries).toEqual(entries.toReversed());
   });
 
   test("a history of any length is read whole, with or without its bodies", async () => {

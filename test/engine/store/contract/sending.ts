@@ -102,6 +102,21 @@ export function describeSending(open: OpenStore): void {
       expect(await fixture.store.nextDueAt()).toBeNull();
     });
 
+    test("keeps how long it took to open the connection, with and without other details", async () => {
+      const fixture = await StoreFixture.open(open);
+      await fixture.account();
+      const timing = { startedAt: 1, connect: 30, firstByte: 2_000, duration: 2_040 };
+      const openings = [{ lookup: 4, tcp: 12, tls: 14 }, { tcp: 0 }];
+      for (const [at, status] of [503, 200].entries()) {
+        const opening = openings[at] ?? { tcp: -1 };
+        const delivery = await fixture.sent();
+        await fixture.settle(delivery, { status, headers: [], timing: { ...timing, opening } });
+        const view = await fixture.store.read.message("acc", delivery.message.id);
+        expect(view?.outcomes[0]?.attempt).toMatchObject({ ...timing, opening });
+        expect(view?.outcomes[0]).not.toHaveProperty("opening");
+      }
+    });
+
     test("schedules a retry after the backoff and counts the attempts", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();

@@ -7,11 +7,15 @@ import type { OpenStore, TestClock } from "../storeFixture.ts";
 import { closeAfterTest, createSteppedClock } from "../storeFixture.ts";
 
 /** Opens a node on a database, with the time of the test. */
-export const openNode = (url: string, clock: TestClock, { node = "nod_a", seed = 1 } = {}): Promise<Store> =>
+export const openNode = (
+  url: string,
+  clock: TestClock,
+  { node = "nod_a", seed = 1, version = "1.2.3" } = {},
+): Promise<Store> =>
   postgresStore({
     url,
     node,
-    version: "1.2.3",
+    version,
     random: createRandom(seed),
     clock: createSteppedClock(clock),
     now: () => clock.now,

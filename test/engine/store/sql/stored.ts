@@ -19,6 +19,7 @@ const weighedColumns = {
   waiters: ["detail"],
   urlGroups: ["detail"],
   rejections: ["detail", "body"],
+  keptCalls: ["detail"],
   audit: ["detail"],
 } as const satisfies { [T in TableName]?: readonly ("detail" | "body")[] };
 

@@ -52,7 +52,7 @@ async function prepareJob(
   const { action, filter, rate, canary } = asked;
   const selection = readJobFilter(action, filter);
   cluster.checker.jobs.asked(account, selection, cluster.storage.tables);
-  const last = await findLastJobId({ store: { read } } as RouteContext, account, action);
+  const last = await findLastJobId({ store: { read } } as RouteContext, account, { action });
   const known = (await read.jobs({ account, limit: 200 })).map(({ id }) => id);
   const logRetention = cluster.retention.log;
   return { ...selection, account, startedBy, last, rate, canary, known, logRetention };

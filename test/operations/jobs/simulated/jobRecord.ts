@@ -79,7 +79,10 @@ export class JobRecord {
     if (outcome === "failed" || became === null) return "failed";
     const { histories, runs } = seen;
     const isMessage = this.job.action === "dlq.retry";
-    const state = (isMessage ? histories.get(became)?.ended : runs.get(became)?.state) ?? null;
+    const history = isMessage ? histories.get(became) : undefined;
+    // A message that is cancelled during its request is never delivered, whatever the request comes to.
+    if (history?.isCancelled) return "failed";
+    const state = (isMessage ? history?.ended : runs.get(became)?.state) ?? null;
     if (state === null || state === "RUN_STARTED") return "pending";
     return state === "delivered" || state === "RUN_SUCCESS" ? "succeeded" : "failed";
   }

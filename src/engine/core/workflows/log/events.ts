@@ -98,7 +98,7 @@ function listMessageEvents(view: RunView, messageId: MessageId, createdAt: Milli
   const isSent =
     first === undefined
       ? state !== undefined && isBeingSent(state)
-      : first === "ERROR" || first === "DELIVERED";
+      : first === "ERROR" || first === "DELIVERED" || first === "ACKNOWLEDGING";
   return [
     { time: createdAt, state: "CREATED", messageId, row: null },
     ...(isSent ? [{ time: createdAt, state: "ACTIVE" as const, messageId, row: null }] : []),

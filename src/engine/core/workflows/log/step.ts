@@ -180,8 +180,13 @@ const findNextDueAt = (view: RunView, unit: StepUnit): Millis | null =>
 
 /** Returns the failed attempts of all messages that led to a step. */
 function listUnitErrors(view: RunView, unit: StepUnit, elsewhere: ReadonlySet<MessageId>): LogRow[] {
-  const messages = [...(unit.runner === null ? [] : [unit.runner]), ...listUnitMessages(unit)];
-  return messages.filter((id) => !elsewhere.has(id)).flatMap((id) => view.listErrors(id));
+  const { runner, since, result } = unit;
+  const until = result?.messageId === runner ? result.createdAt : Infinity;
+  const ofRunner = (runner === null ? [] : view.listErrors(runner)).filter(
+    ({ time }) => time >= since && time <= until,
+  );
+  const ofStep = listUnitMessages(unit).flatMap((id) => view.listErrors(id));
+  return [...ofRunner, ...ofStep].filter(({ messageId }) => !elsewhere.has(messageId));
 }
 
 /** Returns the headers that the message of a step is sent with, without those that the protocol adds. */

@@ -4,7 +4,7 @@ import type { StoredMessage } from "../../model/message.ts";
 import type { LogRow } from "../../model/logRow.ts";
 import type { MessageId, Millis } from "../../values/basics.ts";
 import type { MessageState } from "../../model/messageState.ts";
-import { isBeingSent } from "../../model/messageState.ts";
+import { isInAttempt } from "../../model/messageState.ts";
 import type { RunKey } from "../../model/runPost.ts";
 import type { Run, Step, Waiter } from "../../model/run.ts";
 import { isSleep } from "../../model/run.ts";
@@ -51,6 +51,8 @@ export type StepUnit = {
   result?: Step;
   /** The call to the endpoint that led to the step. */
   runner: MessageId | null;
+  /** When the step before was stored, if it ran on. Earlier errors of the call belong to earlier steps. */
+  since: Millis;
 };
 
 /** A known run with look-ups for its rows. */
@@ -86,10 +88,12 @@ export function makeRunView(known: KnownRun, now: Millis): RunView {
 export function groupUnits({ steps, waiters }: Pick<KnownRun, "steps" | "waiters">): StepUnit[] {
   const units = new Map<string, StepUnit>();
   let runner: MessageId | null = null;
+  let lastMessage: MessageId | null = null;
+  let since: Millis = 0;
   const findOrCreateUnit = (number: string): StepUnit => {
     const known = units.get(number);
     if (known) return known;
-    const unit: StepUnit = { runner };
+    const unit: StepUnit = { runner, since };
     units.set(number, unit);
     // The other steps of a parallel group came from the same call; only the first step shows it.
     runner = null;
@@ -99,7 +103,9 @@ export function groupUnits({ steps, waiters }: Pick<KnownRun, "steps" | "waiters
     const { kind, number } = parseUnitKey(step);
     const unit = findOrCreateUnit(number);
     unit[kind] ??= step;
-    if (kind === "result") runner = step.messageId;
+    if (kind !== "result") continue;
+    since = step.messageId === lastMessage ? step.createdAt : 0;
+    runner = lastMessage = step.messageId;
   }
   for (const waiter of waiters.toSorted((a, b) => a.createdAt - b.createdAt))
     findOrCreateUnit(readRunPart(waiter.id)).waiter = waiter;
@@ -123,7 +129,7 @@ export const isFailedBy = (unit: StepUnit, messageId: MessageId): boolean =>
 
 /** Returns the state in which the log shows an unfinished message. */
 export const toProgressState = (state: MessageState): "STEP_PROGRESS" | "STEP_RETRY" =>
-  !isBeingSent(state) && state.attempts > 0 ? "STEP_RETRY" : "STEP_PROGRESS";
+  !isInAttempt(state) && state.attempts > 0 ? "STEP_RETRY" : "STEP_PROGRESS";
 
 /**
  * Reports whether the call to the endpoint that carries this step waits for its due time. For a run that has

@@ -1,6 +1,6 @@
-import { fc } from "../../seeds.ts";
+import { fc } from "../../../seeds.ts";
 import { expect, test } from "vitest";
-import { findNearest } from "../../../src/api/http/nearest.ts";
+import { findNearest } from "../../../../src/engine/core/values/nearest.ts";
 
 test.each([
   ["lable", ["label", "delay"], "label"],

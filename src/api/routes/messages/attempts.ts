@@ -1,0 +1,191 @@
+import { hash } from "node:crypto";
+import { z } from "zod";
+import type { AttemptReport } from "../../../engine/core/commands/reportAttempt.ts";
+import { parseDuration } from "../../../engine/core/values/duration.ts";
+import { Refusal } from "../../../engine/core/values/errors.ts";
+import { limits, logBodyBytes, spans } from "../../../engine/core/values/limits.ts";
+import { isSuccessStatus } from "../../../engine/core/values/status.ts";
+import type { Bytes, HeaderList, Millis } from "../../../engine/core/values/basics.ts";
+import { day, hour } from "../../../engine/core/values/time.ts";
+import { findAttempt, readAttemptToken } from "../../publishing/attempt.ts";
+import type { ShownAttempt } from "../../publishing/attempt.ts";
+import { readObject } from "../../route/readObject.ts";
+import type { IncomingRequest, Route, RouteContext, RouteResponse } from "../../route/route.ts";
+import { noParameters } from "../../route/route.ts";
+import { headersSchema, toHeaderList } from "../../settings/forwardedHeaders.ts";
+import { isAckTimeout } from "../../settings/settingTexts.ts";
+
+const reportSchema = z.strictObject({
+  outcome: z
+    .enum(["ok", "failed"], "is neither ok nor failed")
+    .optional()
+    .describe("Whether the work succeeded. Required, unless extend is given."),
+  status: z
+    .int("is not a whole number")
+    .min(200, "must be at least 200")
+    .max(599, "must be at most 599")
+    .optional()
+    .describe(
+      "The status with which the endpoint would have answered: from 200 to 299 for ok, any other for " +
+        "failed. Default: 200 or 500.",
+    ),
+  headers: headersSchema
+    .optional()
+    .describe("The headers with which the endpoint would have answered: names to values."),
+  body: z
+    .string("is not a string")
+    .optional()
+    .describe("The body with which the endpoint would have answered."),
+  bodyBase64: z.base64("is not base64").optional().describe("The body in base64, instead of body."),
+  retryAfter: z
+    .int("is not a whole number")
+    .min(0, "must be at least 0")
+    .max(day / 1000, "must be at most a day")
+    .optional()
+    .describe("For failed, the seconds until the next attempt, if retries are left."),
+  extend: z
+    .string("is not a string")
+    .refine(isAckTimeout, "must be a duration from 1s to 12h")
+    .optional()
+    .describe("Holds the attempt for at least this time from now on, such as 10m. Reports no outcome."),
+});
+
+type Report = z.output<typeof reportSchema>;
+
+const answerSchema = z.object({
+  messageId: z.string().describe("The id of the message."),
+  became: z
+    .enum(["delivered", "retry", "failed"])
+    .optional()
+    .describe("The result of the report: the message is delivered, is sent again, or has failed for good."),
+  until: z
+    .int()
+    .optional()
+    .describe("For extend, when the outcome must have been reported, in Unix milliseconds."),
+});
+
+const reportRoute: Route = {
+  method: "POST",
+  path: "/v2/attempts",
+  tag: "Messages",
+  access: "attempt",
+  summary: "Report the outcome of an attempt",
+  unaudited: "the log of the message records the outcome",
+  about:
+    "For receivers that answered a delivery with status 202 and `Svc-Ack: later`. " +
+    "The header `Svc-Attempt` with the token of the delivery is the only credential. " +
+    "The outcome counts as if the endpoint had answered with it: callbacks, retries and dead letters " +
+    "follow. " +
+    "An attempt has one outcome. A repetition of the same report gets the same response for " +
+    `${spans.report / hour} hour. ` +
+    "With extend, the attempt is held for longer, in all at most " +
+    `${limits.ackTimeout / hour} hours from the answer of the receiver.`,
+  params: noParameters,
+  query: noParameters,
+  body: {
+    about: "The outcome, or for how long to hold the attempt.",
+    contentType: "application/json",
+    schema: reportSchema,
+    required: true,
+    maxBytes: { messages: 2 },
+  },
+  answers: { 200: { about: "The report was stored.", schema: answerSchema } },
+  refusals: ["not-found", "attempt-ended", "attempt-reported", "attempt-running", "limit-exceeded"],
+  respond: respondToReport,
+};
+
+/** The route for receivers that report the outcome of an attempt after their response. */
+export const attempts: readonly Route[] = [reportRoute];
+
+async function respondToReport(incoming: IncomingRequest, context: RouteContext): Promise<RouteResponse> {
+  const { store } = context;
+  const { message, ...attempt } = await findAttempt(store, readAttemptToken(incoming.rawHeaders));
+  const report = readObject(reportSchema, incoming);
+  const { messageId } = attempt;
+  if (report.extend !== undefined) {
+    if (Object.keys(report).length > 1) throw new Refusal("invalid", "extend: give it without an outcome");
+    const extension = parseDuration(report.extend) ?? 0;
+    const { until } = await untilHeld(context, () =>
+      store.execute("extendAttempt", { ...attempt, extension }),
+    );
+    return { status: 200, body: { messageId, until } };
+  }
+  const input = { ...attempt, ...toReport(report, message, context) };
+  const { became } = await untilHeld(context, () => store.execute("reportAttempt", input));
+  return { status: 200, body: { messageId, became } };
+}
+
+/** The pauses before a report is tried again that came before the response of its endpoint was stored. */
+const earlyPauses: readonly Millis[] = [50, 100, 200, 400, 800, 1_600, 3_200];
+
+/**
+ * Runs a command about an attempt. A quick worker may report before the node that sent the delivery has
+ * stored its response, so this waits for a few seconds. Throws `Refusal` if the response was not stored by
+ * then.
+ */
+async function untilHeld<T extends object>(
+  { wakeAfter }: Pick<RouteContext, "wakeAfter">,
+  run: () => Promise<T | { became: "early" }>,
+): Promise<Exclude<T, { became: "early" }>> {
+  for (const pause of earlyPauses) {
+    const answer = await run();
+    if (!isEarly(answer)) return answer as Exclude<T, { became: "early" }>;
+    await new Promise<void>((resolve) => void wakeAfter(pause, resolve));
+  }
+  throw new Refusal("attempt-running", "the attempt is not acknowledged yet; answer the delivery first", {
+    retryAfter: 1,
+  });
+}
+
+const isEarly = (answer: object): boolean => "became" in answer && answer.became === "early";
+
+/** Returns the report as a command takes it. Throws `Refusal` if its fields contradict each other. */
+function toReport(
+  { outcome, status, headers = {}, body, bodyBase64, retryAfter }: Report,
+  { keepResponse, run }: ShownAttempt["message"],
+  { maxBody = limits.messageBytes, responseBytes = maxBody }: RouteContext,
+): Pick<AttemptReport, "digest" | "outcome"> {
+  if (outcome === undefined) throw new Refusal("invalid", "outcome: missing; give ok or failed, or extend");
+  const isOk = outcome === "ok";
+  const code = status ?? (isOk ? 200 : 500);
+  if (isSuccessStatus(code) !== isOk)
+    throw new Refusal("invalid", `status: ${code} contradicts the outcome ${outcome}`);
+  if (body !== undefined && bodyBase64 !== undefined)
+    throw new Refusal("invalid", "bodyBase64: give either body or bodyBase64");
+  if (isOk && retryAfter !== undefined)
+    throw new Refusal("invalid", "retryAfter: only for the outcome failed");
+  const bytes: Bytes = Buffer.from(body ?? bodyBase64 ?? "", body === undefined ? "base64" : "utf8");
+  if (bytes.byteLength > maxBody)
+    throw new Refusal("too-large", `body: ${bytes.byteLength} bytes, the limit is ${maxBody}`);
+  const list: HeaderList = [
+    ...toHeaderList(headers),
+    ...(retryAfter === undefined ? [] : [["Retry-After", String(retryAfter)] as const]),
+  ];
+  assertHeaders(list);
+  const digest = hash("sha256", JSON.stringify([code, list, hash("sha256", bytes, "hex")]), "hex");
+  const keptBytes = run?.kind === "call" ? bytes.byteLength : responseBytes;
+  return {
+    digest,
+    outcome: {
+      ...{ status: code, headers: list, body: bytes },
+      ...(bytes.byteLength > keptBytes && { keptBytes }),
+      ...(bytes.byteLength > Math.min(keptBytes, logBodyBytes) && { digest: hash("sha256", bytes, "hex") }),
+      ...(keepResponse && { keepsInLog: true as const }),
+    },
+  };
+}
+
+const maxHeaders = 100;
+
+function assertHeaders(list: HeaderList): void {
+  const bytes = list.reduce((sum, [name, value]) => sum + name.length + value.length, 0);
+  if (list.length > maxHeaders || bytes > limits.headerBytes)
+    throw new Refusal(
+      "limit-exceeded",
+      `headers: at most ${maxHeaders} headers of ${limits.headerBytes} bytes in all`,
+    );
+  const wrong = list.find(
+    ([name, value]) => !/^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/.test(name) || /[^\t\x20-\x7e\x80-\xff]/.test(value),
+  );
+  if (wrong) throw new Refusal("invalid", `headers: ${JSON.stringify(wrong[0].slice(0, 100))} is not valid`);
+}

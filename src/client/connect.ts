@@ -1,0 +1,247 @@
+import { Agent } from "node:http";
+import type { Command } from "commander";
+import { elapsed, systemClock } from "../engine/clock/clock.ts";
+import type { Millis } from "../engine/core/values/basics.ts";
+import { second } from "../engine/core/values/time.ts";
+import { isSuccessStatus } from "../engine/core/values/status.ts";
+import type { Api, ClientContext } from "./api.ts";
+import { connectToApi, pause, tolerateOutages } from "./api.ts";
+import { parseWhole } from "./filterFlags.ts";
+import type { LocalResponse } from "./localRequest.ts";
+import { sendLocally } from "./localRequest.ts";
+import { CommandFailed, exitCodes } from "./terminal/commandFailed.ts";
+import type { Fields } from "./terminal/fields.ts";
+import { readLine, readNumber, readObject, readObjects, readRaw } from "./terminal/fields.ts";
+import { note, print, styled } from "./terminal/terminal.ts";
+
+/** The attempts are held this long, and held on while their requests run. */
+const lease: Millis = 30 * second;
+/** How long a pull waits for a message. */
+const wait: Millis = 20 * second;
+const firstPause: Millis = second;
+const longestPause: Millis = 15 * second;
+const maxConcurrency = 100;
+
+const signals = ["SIGTERM", "SIGINT"] as const;
+
+type ConnectFlags = { to: string; concurrency: string };
+
+/** Adds the command `waypost connect`. */
+export function addConnectCommand(program: Command, context: ClientContext): void {
+  program
+    .command("connect")
+    .description("pull the messages to an origin, and send them to a program on this machine")
+    .argument("<origin>", "pulled origin, such as https://app.internal; see waypost pulled set")
+    .requiredOption("--to <url>", "program that receives them, such as http://127.0.0.1:3000")
+    .option("--concurrency <n>", `requests at once, up to ${maxConcurrency}`, "10")
+    .action(async (origin: string, { to, concurrency }: ConnectFlags) => {
+      const connector = new Connector(connectToApi(context), {
+        ...{ origin, to: parseTarget(to) },
+        concurrency: parseWhole("--concurrency", concurrency, maxConcurrency),
+      });
+      let isStopping = false;
+      const stop = (): void => {
+        if (isStopping) process.exit(exitCodes.interrupted);
+        isStopping = true;
+        const { running } = connector;
+        if (running > 0) note(`waypost: waits for ${running} running requests; Ctrl-C again ends them`);
+        connector.stop();
+      };
+      for (const signal of signals) process.on(signal, stop);
+      try {
+        await connector.run(() => print(`connected ${origin} to ${to} (Ctrl-C stops it)`));
+      } finally {
+        for (const signal of signals) process.off(signal, stop);
+      }
+    });
+}
+
+function parseTarget(text: string): URL {
+  const url = URL.parse(text);
+  if (url?.protocol !== "http:" || url.pathname !== "/" || url.search !== "" || url.username !== "")
+    throw new CommandFailed("usage", `--to: "${text}" is not an address such as http://127.0.0.1:3000`);
+  return url;
+}
+
+type ConnectorOptions = { origin: string; to: URL; concurrency: number };
+
+/**
+ * Pulls the messages to an origin, no more than it can start at once, sends each to a local program, and
+ * reports the response. Several connectors share the messages.
+ */
+class Connector {
+  readonly #api: Api;
+  readonly #options: ConnectorOptions;
+  readonly #stopping = new AbortController();
+  readonly #running = new Set<Promise<void>>();
+  readonly #local = new Agent({ keepAlive: true });
+  #remote: Agent | null = null;
+
+  constructor(api: Api, options: ConnectorOptions) {
+    this.#api = api;
+    this.#options = options;
+  }
+
+  /** The number of requests that run. */
+  get running(): number {
+    return this.#running.size;
+  }
+
+  /** Pulls nothing more. A pull in flight is given up, and the server then gives its messages to others. */
+  stop(): void {
+    this.#stopping.abort();
+  }
+
+  /** Works until `stop` is called. Fails if the server refuses to give messages. */
+  async run(begun: () => void): Promise<void> {
+    this.#remote = await openAgent(this.#api.url);
+    begun();
+    const attempt = tolerateOutages();
+    let span = firstPause;
+    while (!this.#isStopping) {
+      const startedAt = elapsed();
+      let hasWorked = false;
+      await attempt(async () => {
+        await this.#pull();
+        hasWorked = true;
+      });
+      if (hasWorked) span = firstPause;
+      else if (!this.#isStopping && elapsed() - startedAt < longestPause) {
+        await pause(span);
+        span = Math.min(longestPause, 2 * span);
+      }
+    }
+    await Promise.all(this.#running);
+    this.#local.destroy();
+    this.#remote.destroy();
+  }
+
+  get #isStopping(): boolean {
+    return this.#stopping.signal.aborted;
+  }
+
+  async #pull(): Promise<void> {
+    const { origin, concurrency } = this.#options;
+    if (this.#running.size >= concurrency) await Promise.race(this.#running);
+    const request = {
+      ...{ origin, max: concurrency - this.#running.size },
+      ...{ wait: `${wait / second}s`, lease: `${lease / second}s` },
+    };
+    const pulled = await this.#api
+      .read({
+        ...{ method: "POST", path: "/v2/pull", body: JSON.stringify(request) },
+        headers: { "content-type": "application/json" },
+        needs: { one: { attempts: "objects" } },
+        signal: this.#stopping.signal,
+        ...(this.#remote && { agent: this.#remote }),
+      })
+      .catch((error: unknown) => {
+        if (this.#isStopping) return { attempts: [] };
+        throw error;
+      });
+    for (const attempt of readObjects(pulled, "attempts")) {
+      const working = this.#work(attempt).finally(() => this.#running.delete(working));
+      this.#running.add(working);
+    }
+  }
+
+  /** Sends the request of an attempt, and reports the response. Never rejects. */
+  async #work(attempt: Fields): Promise<void> {
+    const ended = new AbortController();
+    const token = readRaw(attempt, "attempt");
+    const startedAt = elapsed();
+    const holding = this.#hold(token, ended);
+    const url = new URL(readRaw(attempt, "url"));
+    try {
+      const response = await sendLocally(
+        {
+          ...{ method: readRaw(attempt, "method"), url, timeout: readNumber(attempt, "timeout") ?? lease },
+          headers: readObject(attempt, "headers") as Readonly<Record<string, readonly string[]>>,
+          body: Buffer.from(readRaw(attempt, "bodyBase64"), "base64"),
+        },
+        { to: this.#options.to, agent: this.#local, signal: ended.signal },
+      );
+      ended.abort();
+      const took = `${Math.round(elapsed() - startedAt)} ms`;
+      const failure = response.error === undefined ? "" : `  ${response.error}`;
+      const style = isSuccessStatus(response.status) ? "green" : "red";
+      const line = `${readLine(attempt, "method")} ${url.pathname}`;
+      print(`${line}  ${styled(style, String(response.status))}  ${styled("dim", took)}${failure}`);
+      await this.#report(token, response);
+    } catch (error) {
+      note(
+        `waypost: ${readLine(attempt, "messageId")}: ${error instanceof Error ? error.message : "failed"}`,
+      );
+    } finally {
+      ended.abort();
+      await holding;
+    }
+  }
+
+  /** Holds an attempt until its request has ended. Ends the request if the attempt has ended. */
+  async #hold(token: string, ended: AbortController): Promise<void> {
+    for (;;) {
+      await systemClock.sleep(systemClock.now() + lease / 3, ended.signal);
+      if (ended.signal.aborted) return;
+      try {
+        await this.#sendOnce(token, { extend: `${lease / second}s` });
+      } catch (error) {
+        if (isOutage(error) || ended.signal.aborted) continue;
+        note("waypost: an attempt has ended before its request; it is aborted");
+        ended.abort();
+      }
+    }
+  }
+
+  /**
+   * Reports a response. If it has more headers or a longer body than a report may have, the server refuses
+   * the report. Then only the status is reported. Without it, the work would be done again.
+   */
+  async #report(token: string, { status, headers, body }: LocalResponse): Promise<void> {
+    const outcome = isSuccessStatus(status) ? "ok" : "failed";
+    try {
+      await this.#send(token, { outcome, status, headers, bodyBase64: body.toString("base64") });
+    } catch (error) {
+      if (isOutage(error)) throw error;
+      const reason = error instanceof Error ? error.message : "refused";
+      try {
+        await this.#send(token, { outcome, status });
+        note(`waypost: only the status of the response is reported: ${reason}`);
+      } catch {
+        // A step that was posted in the request has settled the attempt, or nobody needs the outcome.
+        if (outcome === "failed") throw error;
+      }
+    }
+  }
+
+  /** Sends a report. Repeats it while the server is unavailable and the attempt may be held. */
+  async #send(token: string, report: object): Promise<void> {
+    const until = elapsed() + lease;
+    for (let span = second / 4; ; span = Math.min(longestPause, 2 * span)) {
+      try {
+        return void (await this.#sendOnce(token, report));
+      } catch (error) {
+        if (!isOutage(error) || elapsed() > until) throw error;
+        await pause(span);
+      }
+    }
+  }
+
+  #sendOnce(token: string, body: object): Promise<unknown> {
+    return this.#api.call({
+      ...{ method: "POST", path: "/v2/attempts", body: JSON.stringify(body) },
+      headers: { "content-type": "application/json", "svc-attempt": token },
+      needs: { one: { messageId: "string" } },
+      ...(this.#remote && { agent: this.#remote }),
+    });
+  }
+}
+
+/** Returns what keeps connections to the server for later requests. */
+async function openAgent(url: string): Promise<Agent> {
+  const Kind = url.startsWith("https:") ? (await import("node:https")).Agent : Agent;
+  return new Kind({ keepAlive: true });
+}
+
+const isOutage = (error: unknown): boolean =>
+  error instanceof CommandFailed && error.exitCode === exitCodes.unavailable;

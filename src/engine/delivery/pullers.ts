@@ -1,0 +1,252 @@
+import { laneName } from "../core/admission/capacity.ts";
+import type { Outcome } from "../core/model/attempt.ts";
+import type { Delivery } from "../core/model/delivery.ts";
+import { notPulledError } from "../core/sending/endedAttempt.ts";
+import { noResponse } from "../core/sending/recordOutcome.ts";
+import { Refusal } from "../core/values/errors.ts";
+import { limits } from "../core/values/limits.ts";
+import { parseHost, parseUrl } from "../core/values/url.ts";
+import type { AccountId, IdKind, Millis } from "../core/values/basics.ts";
+import type { AlarmClock } from "../clock/clock.ts";
+import type { Store } from "../store/store.ts";
+import { makeAttemptToken } from "./attemptToken.ts";
+import type { DeliveryCall } from "./deliver.ts";
+import { composeRequest } from "./deliveryRequest.ts";
+import { abortedError, toErrorText } from "./deliveryError.ts";
+import type { HttpRequest } from "./http/connection.ts";
+
+/** A request for attempts to one host. `hasLeft` is aborted when the client has gone. */
+export type Pull = {
+  account: AccountId;
+  host: string;
+  /** The maximum number of attempts. */
+  max: number;
+  /** How long to wait for the first attempt. */
+  wait: Millis;
+  /** For how long the puller holds the attempts. */
+  lease: Millis;
+  hasLeft: AbortSignal;
+};
+
+/** An attempt for a puller: the request that it makes, and the token with which it reports the outcome. */
+export type PulledAttempt = { delivery: Delivery; request: HttpRequest; token: string };
+
+/**
+ * The attempts for a pull. None: nothing came in time. The caller must call `end` once the response was sent,
+ * or could not be sent.
+ */
+export type Pulled = { attempts: readonly PulledAttempt[]; end(wasSent: boolean): void };
+
+type Offer = PulledAttempt & { resolve: (outcome: Outcome) => void; isAborted: boolean };
+
+/** A pull that waits. */
+type WaitingPull = Pull & { lane: string; offers: Offer[]; answer: (pulled: Pulled) => void };
+
+/** The pulls of one destination that have no attempt yet, the oldest first. `isDry`: no message waits. */
+type Lane = { pulls: WaitingPull[]; isDry: boolean; serving: Promise<void> | null; mustServe: boolean };
+
+type PullersOptions = {
+  store: Pick<Store, "execute" | "onDue">;
+  clock: AlarmClock;
+  region: string;
+  newId: (kind: IdKind) => string;
+  /** Whether other nodes use the store. Their messages may wait for a pull of this node. */
+  isShared: boolean;
+};
+
+/** Changes on other nodes are looked at once in this time. */
+const signalPause: Millis = 500;
+
+/**
+ * The clients that wait on this node to pull messages. A batch of the store gives them messages as it gives
+ * messages to destinations: see `DeliveryCapacity.pulls`. The store is asked when a pull begins to wait where
+ * messages may wait, and after signals of other nodes. So pulls that wait for nothing cost the store nothing.
+ */
+export class Pullers {
+  readonly #options: PullersOptions;
+  readonly #lanes = new Map<string, Lane>();
+  readonly #byAccount = new Map<AccountId, number>();
+  #count = 0;
+  #isClosed = false;
+  #isSignalled = false;
+  readonly #unsubscribe: () => void;
+
+  constructor(options: PullersOptions) {
+    this.#options = options;
+    this.#unsubscribe = options.isShared ? options.store.onDue(() => this.#serveSoon()) : () => undefined;
+  }
+
+  /** The messages that pulls wait for, by lane. Undefined: there is no pull. */
+  get room(): ReadonlyMap<string, number> | undefined {
+    if (this.#lanes.size === 0) return undefined;
+    const room = new Map<string, number>();
+    for (const [lane, { pulls }] of this.#lanes)
+      room.set(
+        lane,
+        pulls.reduce((sum, { max, offers }) => sum + max - offers.length, 0),
+      );
+    return room;
+  }
+
+  /** Waits for attempts. Throws `Refusal` if too many pulls wait. */
+  pull(pull: Pull): Promise<Pulled> {
+    const { account } = pull;
+    if (this.#isClosed) throw new Refusal("stopping", "the server is stopping; retry later");
+    if ((this.#byAccount.get(account) ?? 0) >= limits.pulls)
+      throw new Refusal(
+        "busy",
+        `pull: ${limits.pulls} pulls of the account wait on this server; retry later`,
+      );
+    if (this.#count >= limits.serverPulls)
+      throw new Refusal("busy", `pull: ${limits.serverPulls} pulls wait on this server; retry later`);
+    const { promise, resolve } = Promise.withResolvers<Pulled>();
+    const waiting: WaitingPull = {
+      ...pull,
+      lane: laneName(account, pull.host),
+      offers: [],
+      answer: () => undefined,
+    };
+    const end = (): void => answerEmpty(waiting);
+    // A pull that does not wait still gets what waits for it.
+    const expire = (): void => void Promise.resolve(this.#lanes.get(waiting.lane)?.serving).then(end);
+    const cancel = this.#options.clock.alarm(pull.wait, expire);
+    waiting.answer = (pulled) => {
+      waiting.answer = () => undefined;
+      cancel();
+      pull.hasLeft.removeEventListener("abort", end);
+      this.#remove(waiting);
+      resolve(pulled);
+    };
+    this.#add(waiting);
+    if (pull.hasLeft.aborted) end();
+    else pull.hasLeft.addEventListener("abort", end);
+    return promise;
+  }
+
+  /** Gives a delivery to a pull that waits. */
+  take(delivery: Delivery, lane: string): DeliveryCall {
+    const { promise, resolve } = Promise.withResolvers<Outcome>();
+    const call = {
+      outcome: promise,
+      abort: () => resolve(this.#makeOutcome(delivery, { error: abortedError })),
+    };
+    const waiting = this.#lanes.get(lane)?.pulls.find(({ offers, max }) => offers.length < max);
+    if (!waiting) {
+      resolve(this.#makeOutcome(delivery, notPulled));
+      return call;
+    }
+    try {
+      const { message, attempt, pullKey = "" } = delivery;
+      const { request } = composeRequest(delivery, parseUrl(message.url), this.#options);
+      const token = makeAttemptToken({ ...message, ackKey: message.ackKey ?? pullKey }, attempt);
+      const offer: Offer = { delivery, request, token, resolve, isAborted: false };
+      // All messages of a batch are given at once, and then the pull is answered.
+      if (waiting.offers.push(offer) === 1) process.nextTick(() => this.#answer(waiting));
+      return {
+        outcome: promise,
+        abort: () => {
+          offer.isAborted = true;
+          call.abort();
+        },
+      };
+    } catch (error) {
+      resolve(this.#makeOutcome(delivery, { error: toErrorText(error) }));
+      return call;
+    }
+  }
+
+  /** Ends all pulls without attempts, and lets no more wait. */
+  close(): void {
+    this.#isClosed = true;
+    this.#unsubscribe();
+    for (const { pulls } of this.#lanes.values()) for (const waiting of [...pulls]) answerEmpty(waiting);
+  }
+
+  #answer(waiting: WaitingPull): void {
+    const attempts = waiting.offers.filter(({ isAborted }) => !isAborted);
+    const { lane, lease, max, hasLeft } = waiting;
+    // While this pull was full, messages may have been held although another pull waits now.
+    if (waiting.offers.length === max) this.#serve(lane, { isDry: false });
+    const end = (wasSent: boolean): void => {
+      for (const { delivery, resolve } of attempts)
+        resolve(this.#makeOutcome(delivery, wasSent ? { heldFor: lease, error: null } : notPulled));
+    };
+    if (hasLeft.aborted) end(false);
+    waiting.answer({ attempts, end });
+  }
+
+  #makeOutcome(
+    { message, attempt }: Delivery,
+    result: Pick<Outcome, "error"> & Partial<Pick<Outcome, "heldFor" | "notPulled">>,
+  ): Outcome {
+    const { account, id: messageId, url } = message;
+    return { ...noResponse, account, messageId, host: parseHost(url), attempt, took: 0, ...result };
+  }
+
+  #add(waiting: WaitingPull): void {
+    const { account, lane: name } = waiting;
+    const lane = this.#lanes.get(name) ?? { pulls: [], isDry: false, serving: null, mustServe: false };
+    this.#lanes.set(name, lane);
+    lane.pulls.push(waiting);
+    this.#count++;
+    this.#byAccount.set(account, (this.#byAccount.get(account) ?? 0) + 1);
+    if (!lane.isDry) this.#serve(name, { isDry: false });
+  }
+
+  #remove(waiting: WaitingPull): void {
+    const { account, lane: name } = waiting;
+    const lane = this.#lanes.get(name);
+    const at = lane?.pulls.indexOf(waiting) ?? -1;
+    if (!lane || at < 0) return;
+    lane.pulls.splice(at, 1);
+    if (lane.pulls.length === 0) this.#lanes.delete(name);
+    this.#count--;
+    const left = (this.#byAccount.get(account) ?? 0) - 1;
+    if (left > 0) this.#byAccount.set(account, left);
+    else this.#byAccount.delete(account);
+  }
+
+  #serveSoon(): void {
+    if (this.#isSignalled || this.#lanes.size === 0 || this.#isClosed) return;
+    this.#isSignalled = true;
+    this.#options.clock.alarm(signalPause, () => {
+      this.#isSignalled = false;
+      for (const name of this.#lanes.keys()) this.#serve(name, { isDry: false });
+    });
+  }
+
+  /** Lets the store give the messages of a lane that wait. */
+  #serve(name: string, { isDry }: { isDry: boolean }): void {
+    const lane = this.#lanes.get(name);
+    if (!lane) return;
+    lane.isDry = isDry;
+    lane.mustServe = true;
+    lane.serving ??= this.#serveLane(name, lane);
+  }
+
+  async #serveLane(name: string, lane: Lane): Promise<void> {
+    // Pulls that begin together need only one look.
+    await Promise.resolve();
+    while (lane.mustServe && this.#lanes.get(name) === lane && !this.#isClosed) {
+      lane.mustServe = false;
+      const [first] = lane.pulls;
+      if (!first) break;
+      const limit = lane.pulls.reduce((sum, { max, offers }) => sum + max - offers.length, 0);
+      const { account, host } = first;
+      const input = { account, host, limit: Math.min(Math.max(limit, 1), limits.pulledAttempts) };
+      // If this fails, the waitlist is served when it is due.
+      const { areLeft } = await this.#options.store
+        .execute("servePullers", input)
+        .catch(() => ({ areLeft: true }));
+      lane.isDry = !areLeft && !lane.mustServe;
+    }
+    lane.serving = null;
+  }
+}
+
+/** Ends a pull without attempts. A pull that has some is answered at once. */
+function answerEmpty({ offers, answer }: WaitingPull): void {
+  if (offers.length === 0) answer({ attempts: [], end: () => undefined });
+}
+
+const notPulled = { error: notPulledError, notPulled: true } as const;

@@ -1,0 +1,213 @@
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { Client, Receiver } from "@upstash/qstash";
+import { serve } from "@upstash/workflow";
+import { expect, onTestFinished, test } from "vitest";
+import { developmentAccounts } from "../../src/settings/credentials.ts";
+import { startCommand, commandsFor } from "../client/startCommand.ts";
+import { developmentToken, startDestination, startWaypost, temporaryFolder } from "./waypost.ts";
+
+// Receivers that no server can reach: real servers, and real processes of `waypost connect`.
+
+const origin = "https://app.internal";
+const keys = developmentAccounts[0]?.signingKeys ?? { current: "", next: "" };
+const client = { WAYPOST_TOKEN: developmentToken };
+const receiver = new Receiver({ currentSigningKey: keys.current, nextSigningKey: keys.next });
+
+/** Starts a server with the pulled origin. */
+async function startPulled(data = temporaryFolder()) {
+  const server = await startWaypost(["dev", "--port", "0", "--data", data]);
+  expect((await commandsFor(server.url)("pulled", "set", origin)).code).toBe(0);
+  return server;
+}
+
+/** Starts a connector, and waits until it says that it is connected. */
+async function connect(server: string, to: string, ...more: string[]) {
+  const args = ["connect", origin, "--to", to, ...more];
+  const connector = startCommand(args, { WAYPOST_URL: server, ...client });
+  await expect.poll(() => connector.out(), { timeout: 20_000 }).toContain("connected");
+  return connector;
+}
+
+async function ask(server: string, path: string, init: RequestInit = {}) {
+  const headers = { authorization: `Bearer ${developmentToken}`, ...init.headers };
+  const response = await fetch(`${server}${path}`, { ...init, headers });
+  return (await response.json()) as Record<string, unknown>;
+}
+
+const publish = async (server: string, path: string, headers: Record<string, string> = {}) =>
+  String(
+    (await ask(server, `/v2/publish/${origin}${path}`, { method: "POST", body: "hello", headers }))[
+      "messageId"
+    ],
+  );
+
+async function untilState(server: string, id: string, state: string): Promise<void> {
+  const read = async () => (await ask(server, `/v2/messages/${id}`))["state"];
+  await expect.poll(read, { timeout: 60_000, interval: 100 }).toBe(state);
+}
+
+type Handler = (request: Request) => Promise<Response>;
+
+/** Starts a server for a handler of the web standard, as frameworks do. */
+async function startApp(handler: Handler): Promise<string> {
+  const server = createServer(async (incoming, outgoing) => {
+    const chunks: Buffer[] = [];
+    for await (const chunk of incoming) chunks.push(chunk as Buffer);
+    const { method = "", headers } = incoming;
+    const url = `http://${headers.host}${incoming.url}`;
+    const body = Buffer.concat(chunks);
+    const request = new Request(url, { method, headers: headers as Record<string, string>, body });
+    const response = await handler(request);
+    outgoing.writeHead(response.status, Object.fromEntries(response.headers)).end(await response.text());
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  onTestFinished(() => void (server.closeAllConnections(), server.close()));
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+test("an unmodified workflow runs behind a connector", async () => {
+  const server = await startPulled();
+  const { handler } = serve<string>(
+    async (context) => {
+      const greeting = await context.run("greet", () => `hello ${context.requestPayload}`);
+      await context.sleep("nap", 1);
+      const [upper, length] = await Promise.all([
+        context.run("upper", () => greeting.toUpperCase()),
+        context.run("length", () => greeting.length),
+      ]);
+      return { upper, length };
+    },
+    { qstashClient: new Client({ baseUrl: server.url, token: developmentToken }), receiver, env: {} },
+  );
+  const app = await startApp(handler);
+  const connector = await connect(server.url, app);
+  const { workflowRunId } = await ask(server.url, `/v2/trigger/${origin}/flow`, {
+    method: "POST",
+    body: "ann",
+  });
+  const run = async () =>
+    (
+      (await ask(server.url, `/v2/workflows/logs?workflowRunId=${String(workflowRunId)}`))["runs"] as
+        | Record<string, unknown>[]
+        | undefined
+    )?.[0];
+  await expect.poll(async () => (await run())?.["workflowState"], { timeout: 30_000 }).toBe("RUN_SUCCESS");
+  expect(JSON.parse(String((await run())?.["workflowRunResponse"]))).toEqual({
+    upper: "HELLO ANN",
+    length: 9,
+  });
+  expect((await ask(server.url, "/v2/messages"))["messages"]).toEqual([]);
+  connector.kill("SIGINT");
+  const { code, err } = await connector.ended;
+  expect(code, err).toBe(0);
+  expect(err).not.toContain("has ended");
+});
+
+test("a receiver verifies what a connector sends, and its response is the outcome", async () => {
+  const server = await startPulled();
+  const bodies: string[] = [];
+  const app = await startApp(async (request) => {
+    const body = await request.text();
+    bodies.push(body);
+    const url = request.url.replace("http:", "https:");
+    const isValid = await receiver
+      .verify({ signature: request.headers.get("upstash-signature") ?? "", body, url })
+      .catch(() => false);
+    return new Response(`valid: ${isValid}`, { status: isValid ? 200 : 401 });
+  });
+  await connect(server.url, app, "--concurrency", "2");
+  const qstash = new Client({ baseUrl: server.url, token: developmentToken });
+  const sent = await Promise.all(
+    [1, 2, 3, 4, 5].map((order) =>
+      qstash.publishJSON({ url: `${origin}/orders?n=${order}`, body: { order } }),
+    ),
+  );
+  for (const { messageId } of sent) await untilState(server.url, messageId, "delivered");
+  expect(bodies.toSorted()).toEqual([1, 2, 3, 4, 5].map((order) => JSON.stringify({ order })));
+});
+
+test("a response with more headers than a report may have is delivered, once", async () => {
+  const server = await startPulled();
+  let calls = 0;
+  const app = await startApp(async () => {
+    calls++;
+    return new Response("done", { headers: Array.from({ length: 120 }, (_, at) => [`x-${at}`, "1"]) });
+  });
+  const connector = await connect(server.url, app);
+  const id = await publish(server.url, "/many", { "svc-retries": "1" });
+  await untilState(server.url, id, "delivered");
+  expect(calls).toBe(1);
+  expect(connector.err()).toContain("only the status of the response is reported: headers: at most 100");
+});
+
+test("without a program, the attempt fails like any other, and the message is sent again", async () => {
+  const server = await startPulled();
+  const unused = await startDestination();
+  const closed = await startApp(async () => new Response());
+  const connector = await connect(server.url, closed.replace(/\d+$/, "9"));
+  const id = await publish(server.url, "/work", { "svc-retries": "1", "svc-retry-delay": "1000" });
+  await expect.poll(() => connector.out(), { timeout: 20_000 }).toContain("502");
+  connector.kill("SIGTERM");
+  await connector.ended;
+  await connect(server.url, unused.url);
+  await untilState(server.url, id, "delivered");
+  expect(unused.arrivals.map(({ headers }) => [headers.host, headers["svc-retried"]])).toEqual([
+    ["app.internal", "1"],
+  ]);
+});
+
+test("a connector finishes what it runs, takes nothing more, and needs a pulled origin", async () => {
+  const server = await startPulled();
+  const app = await startDestination(() => ({ status: 200, after: 1_500 }));
+  const connector = await connect(server.url, app.url, "--concurrency", "1");
+  const first = await publish(server.url, "/a");
+  await app.until((arrivals) => arrivals.length === 1);
+  const second = await publish(server.url, "/b");
+  connector.kill("SIGINT");
+  expect((await connector.ended).code).toBe(0);
+  await untilState(server.url, first, "delivered");
+  expect(app.arrivals).toHaveLength(1);
+  await untilState(server.url, second, "held");
+  const wrong = await commandsFor(server.url)("connect", "https://other.internal", "--to", app.url);
+  expect(wrong).toMatchObject({
+    code: 3,
+    err: expect.stringContaining("https://other.internal is not pulled"),
+  });
+});
+
+test("a server that is killed after a pull takes the report after its restart", async () => {
+  const data = temporaryFolder();
+  const server = await startPulled(data);
+  const { port } = new URL(server.url);
+  const app = await startDestination(() => ({ status: 200, after: 2_000 }));
+  const connector = await connect(server.url, app.url);
+  const id = await publish(server.url, "/a");
+  await app.until((arrivals) => arrivals.length === 1);
+  await untilState(server.url, id, "acknowledging");
+  server.kill("SIGKILL");
+  await server.ended;
+  const again = await startWaypost(["dev", "--port", port, "--data", data]);
+  await untilState(again.url, id, "delivered");
+  expect(app.arrivals).toHaveLength(1);
+  const next = await publish(again.url, "/b");
+  await untilState(again.url, next, "delivered");
+  connector.kill("SIGINT");
+  expect((await connector.ended).code).toBe(0);
+});
+
+test("the messages of a killed connector go to another one", { tags: "long" }, async () => {
+  const server = await startPulled();
+  const slow = await startDestination(() => ({ status: 200, after: 600_000 }));
+  const quick = await startDestination();
+  const killed = await connect(server.url, slow.url);
+  const id = await publish(server.url, "/a", { "svc-retry-delay": "1000" });
+  await slow.until((arrivals) => arrivals.length === 1);
+  killed.kill("SIGKILL");
+  await killed.ended;
+  await connect(server.url, quick.url);
+  await untilState(server.url, id, "delivered");
+  expect(quick.arrivals).toHaveLength(1);
+});
