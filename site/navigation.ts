@@ -140,6 +140,7 @@ export const groups: readonly Group[] = [
       Publish: "docs/reference/publish.md",
       "URL groups": "docs/reference/url-groups.md",
       Messages: "docs/reference/messages.md",
+      "Pulled messages": "docs/reference/pulled-messages.md",
       Accounts: "docs/reference/accounts.md",
       "Dead letter queue": "docs/reference/dead-letter-queue.md",
       Log: "docs/reference/log.md",

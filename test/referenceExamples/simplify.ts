@@ -100,6 +100,8 @@ function createTextSimplifier({ server, destination, secrets, startedAt }: Optio
     [...secrets]
       .reduce((text, [secret, shown]) => text.replaceAll(secret, shown), given)
       .replaceAll(/\beyJVc2VySUQiOi[\w+/=-]*/g, "eyJVc2VySUQiOi…")
+      // The signature of a request that is pulled.
+      .replaceAll(/\beyJhbGciOi[\w-]+\.[\w-]+\.[\w-]+/g, "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9…")
       .replaceAll(destinationUrl, "https://example.com/")
       .replaceAll(destinationHost, "example.com")
       .replaceAll(encodeURIComponent(destinationHost), "example.com")
