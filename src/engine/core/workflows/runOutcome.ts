@@ -86,12 +86,12 @@ export function applyRunOutcome(
   const { run: part } = message;
   const ongoing = findRunIfOngoing(draft, message.account, part);
   const progress = ongoing ? findProgress(draft, message) : null;
-  if (hasProgressed(state, progress) && (outcome.status === null || isSuccess(outcome))) {
-    repeatCall(draft, moment, attempt);
-    return { became: "retry" };
-  }
   if (ongoing && outcome.unanswered === true && (state.endedAttempts ?? 0) === 0) {
     scheduleRetry(draft, moment, { ...attempt, state: { ...state, endedAttempts: 1 }, at: moment.now });
+    return { became: "retry" };
+  }
+  if (hasProgressed(state, progress) && (outcome.status === null || isSuccess(outcome))) {
+    repeatCall(draft, moment, attempt);
     return { became: "retry" };
   }
   const problem = findOutcomeProblem(draft, message, outcome);

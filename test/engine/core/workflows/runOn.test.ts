@@ -239,7 +239,6 @@ describe("a call that breaks off", () => {
   test.each([
     ["without a response", { status: null, error: "connection lost" }],
     ["with a success in the middle", { status: 200 }],
-    ["unanswered on a reused connection", { status: null, error: "lost", unanswered: true } as const],
   ])("is made again at once with the grown history: %s", async (_, outcome) => {
     const { broker, id } = await startWith(2, { retries: 0 });
     expect(await broker.settle(id, outcome)).toBe("retry");
@@ -251,6 +250,21 @@ describe("a call that breaks off", () => {
       runsOn: true,
     });
     expect(isNormal(await post(broker, makeStep(id, { stepId: 4 })), id)).toBe(true);
+  });
+
+  test("unanswered on a reused connection is made again without being counted, once", async () => {
+    const unanswered = { status: null, error: "lost", unanswered: true } as const;
+    const { broker, id } = await startWith(2, { retries: 0 });
+    expect(await broker.settle(id, unanswered)).toBe("retry");
+    expect(broker.state(id)).toMatchObject({ lostAttempts: 0, endedAttempts: 1, dueAt: broker.now });
+    await broker.run("claim", { limit: 10 });
+    expect(sentLengths(broker)).toEqual([3]);
+    const third = makeStep(id, { stepId: 3 }, { attempt: 1, call: "c2" });
+    expect(await post(broker, third)).toMatchObject({ runsOn: true });
+    expect(await broker.settle(id, unanswered)).toBe("retry");
+    expect(broker.state(id)).toMatchObject({ lostAttempts: 1, endedAttempts: 1 });
+    await broker.run("claim", { limit: 10 });
+    expect(sentLengths(broker)).toEqual([4]);
   });
 
   test("by an error has the retries of the step that failed", async () => {
