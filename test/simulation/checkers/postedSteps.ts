@@ -53,7 +53,11 @@ export class PostedStepChecker {
         continue;
       }
       const ofRun = posts.filter((post) => post.account === account && post.runId === run.runId);
-      const fitting = ofRun.filter((post) => fits(run, post));
+      const ranOn = [...tables.steps.values()].flatMap((step) =>
+        step.account === account && step.messageId === messageId ? (step.head?.stepId ?? []) : [],
+      );
+      const isMadeIn = (post: Post): boolean => this.#origins.get(namePost(post))?.has(messageId) === true;
+      const fitting = ofRun.filter((post) => fits(run, post, ranOn));
       assertHolds(
         fitting.length > 0,
         `a post settles only the call that it follows: ${messageId} with ${run.stepKey} of ${run.runId}, ` +
@@ -64,9 +68,8 @@ export class PostedStepChecker {
         `a post settles no delivery of a run if it may belong to another run: ${messageId} of ${run.runId}`,
       );
       // The simulation also posts in no delivery, for some runs.
-      const isOwn = fitting.some((post) => this.#origins.get(namePost(post))?.has(messageId) === true);
       assertHolds(
-        isOwn || reusedRunIds.includes(run.runId),
+        fitting.some(isMadeIn) || reusedRunIds.includes(run.runId),
         `a post settles only the delivery that it was made in: ${messageId} of ${run.runId}/${run.stepKey}`,
       );
       for (const { head, isCall } of fitting) cover(nameSettling(run, head, isCall));
@@ -124,16 +127,24 @@ function listPosts({ name, input }: CommandCall): Post[] {
   return [{ account, runId, head: null, isCall: false }];
 }
 
-/** Reports whether a post can come from a call that carries this step. */
-function fits({ kind, stepKey }: RunPart, { head, isCall }: Post): boolean {
+/**
+ * Reports whether a post can come from a call that carries this step. `ranOn` has the numbers of the steps
+ * that are stored for the call.
+ */
+function fits({ kind, runId, stepKey }: RunPart, { head, isCall }: Post, ranOn: readonly number[]): boolean {
   if (kind === "call" || kind === "failure") return false;
   const number = Number(stepKey.slice(1));
   if (!head) return /^[ir]/.test(stepKey);
   const isBranch = head.stepId > 0 && head.concurrent > 1;
   const posted = head.stepId || (head.targetStep ?? 0);
   if (stepKey.startsWith("p")) return isBranch && posted === number;
-  if (stepKey.startsWith("f")) return posted === number && head.stepType === "Call" && !isCall;
+  if (stepKey.startsWith("f")) {
+    // A post that no delivery has led to may have asked for a call in place of a step of another type.
+    const isOfType = head.stepType === "Call" || reusedRunIds.includes(runId);
+    return posted === number && isOfType && !isCall;
+  }
   if (isBranch) return false;
-  // Steps may have run on in the call.
-  return stepKey === "i" ? posted >= 1 : stepKey.startsWith("r") && posted > number;
+  return stepKey === "i"
+    ? posted === 1 || ranOn.includes(posted - 1)
+    : stepKey.startsWith("r") && posted > number;
 }

@@ -235,6 +235,15 @@ export class LimiterChecker {
       );
       record.lastAccepted = message.createdAt;
     }
+    const mayHaveLeft = (first: string | undefined): boolean => {
+      const { account, flowControl } = messageHistories.get(first ?? "")?.message ?? {};
+      return changes.limiters.some(
+        ({ before, after }) =>
+          flowControl &&
+          [before, after].some((row) => row?.account === account && row?.id === `key:${flowControl.key}`) &&
+          wasFull(before, after),
+      );
+    };
     for (const { before, after } of changes.messages) {
       if (!isLease(before, after)) continue;
       const passed = [
@@ -246,11 +255,9 @@ export class LimiterChecker {
         const isFromBehind =
           before?.waitlist?.startsWith("capacity:") ||
           (waitlist !== accountWaitlist && before?.waitlist === accountWaitlist);
-        const mayPass = first === undefined || isFromBehind || (before?.waitlist && after.id < first);
-        assertHolds(
-          Boolean(mayPass),
-          `no message overtakes: ${after.id} was sent before ${first} of ${waitlist}`,
-        );
+        const mayPass =
+          first === undefined || isFromBehind || (before?.waitlist && after.id < first) || mayHaveLeft(first);
+        assertHolds(mayPass, `no message overtakes: ${after.id} was sent before ${first} of ${waitlist}`);
       }
     }
     for (const { before, after } of changes.messages) {
@@ -269,6 +276,15 @@ export class LimiterChecker {
     }
   }
 }
+
+/**
+ * Reports whether a key was at its limit at some time during a batch. If its limit was lowered, a message
+ * that waits for its account has no reserved slot left. It moves back to the waitlist of the key, and may
+ * return in the same batch.
+ */
+const wasFull = (before: Limiter | undefined, after: Limiter | undefined): boolean =>
+  Math.max(before?.running ?? 0, after?.running ?? 0) >=
+  Math.min(before?.parallelism ?? Infinity, after?.parallelism ?? Infinity);
 
 /** Checks the counters of all limiters against the rows of messages and slots. */
 function checkAll({ tables, messageHistories, assertHolds }: LimiterCheckContext): void {
