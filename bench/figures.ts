@@ -64,6 +64,7 @@ export const mebibytes = (bytes: number): string => (bytes / 2 ** 20).toFixed(0)
 
 /** Formats a summary as "median (lowest to highest)". */
 export function formatSummary({ median, min, max }: Summary, digits: number): string {
+  if (Number.isNaN(median)) return "";
   return `${formatValue(median, digits)} (${formatValue(min, digits)} to ${formatValue(max, digits)})`;
 }
 
