@@ -92,17 +92,24 @@ class Connector {
     this.#stopping.abort();
   }
 
-  /** Works until `stop` is called. Fails if the server refuses to give messages. */
+  /**
+   * Works until `stop` is called. Fails if the server refuses to give messages. `begun` is called when the
+   * server has accepted the first pull.
+   */
   async run(begun: () => void): Promise<void> {
     this.#remote = await openAgent(this.#api.url);
-    begun();
     const attempt = tolerateOutages();
     let span = firstPause;
+    let hasBegun = false;
     while (!this.#isStopping) {
       const startedAt = elapsed();
       let hasWorked = false;
       await attempt(async () => {
-        await this.#pull();
+        // The first pull does not wait, so that it is known at once whether it is accepted.
+        await this.#pull(hasBegun ? wait : 0, () => {
+          if (!hasBegun) begun();
+          hasBegun = true;
+        });
         hasWorked = true;
       });
       if (hasWorked) span = firstPause;
@@ -120,12 +127,12 @@ class Connector {
     return this.#stopping.signal.aborted;
   }
 
-  async #pull(): Promise<void> {
+  async #pull(span: Millis, accepted: () => void): Promise<void> {
     const { origin, concurrency } = this.#options;
     if (this.#running.size >= concurrency) await Promise.race(this.#running);
     const request = {
       ...{ origin, max: concurrency - this.#running.size },
-      ...{ wait: `${wait / second}s`, lease: `${lease / second}s` },
+      ...{ wait: `${span / second}s`, lease: `${lease / second}s` },
     };
     const pulled = await this.#api
       .read({
@@ -136,9 +143,11 @@ class Connector {
         ...(this.#remote && { agent: this.#remote }),
       })
       .catch((error: unknown) => {
-        if (this.#isStopping) return { attempts: [] };
-        throw error;
+        if (this.#isStopping) return null;
+        throw isOutage(error) ? new CommandFailed("unavailable", error.message) : error;
       });
+    if (pulled === null) return;
+    accepted();
     for (const attempt of readObjects(pulled, "attempts")) {
       const working = this.#work(attempt).finally(() => this.#running.delete(working));
       this.#running.add(working);
@@ -243,5 +252,6 @@ async function openAgent(url: string): Promise<Agent> {
   return new Kind({ keepAlive: true });
 }
 
-const isOutage = (error: unknown): boolean =>
-  error instanceof CommandFailed && error.exitCode === exitCodes.unavailable;
+/** Reports whether an error may pass: the server cannot be reached, is at capacity, or has failed itself. */
+const isOutage = (error: unknown): error is CommandFailed =>
+  error instanceof CommandFailed && (error.exitCode === exitCodes.unavailable || error.isOfServer);

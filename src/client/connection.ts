@@ -258,8 +258,9 @@ function toFailure(url: string, status: number, result: unknown): CommandFailed 
     return new CommandFailed(
       "failed",
       `${url}: status ${status} without a response of Waypost; is this the address of the server?`,
+      status >= 500,
     );
   if (status === 403) return new CommandFailed("forbidden", said);
   if (status === 404) return new CommandFailed("notFound", said);
-  return new CommandFailed(status === 429 || status >= 502 ? "unavailable" : "failed", said);
+  return new CommandFailed(status === 429 || status >= 502 ? "unavailable" : "failed", said, status >= 500);
 }

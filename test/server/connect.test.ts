@@ -68,6 +68,53 @@ async function startApp(handler: Handler): Promise<string> {
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
+/** Starts a server that gives these answers to pulls, and then the last one again. */
+async function startAnswering(answers: readonly [status: number, body: object][]) {
+  let asked = 0;
+  const url = await startApp(async () => {
+    const [status, body] = answers[Math.min(asked++, answers.length - 1)] ?? [500, {}];
+    // A server that has nothing waits before it answers.
+    if (asked > answers.length) await new Promise((resolve) => setTimeout(resolve, 1_000));
+    return Response.json(body, { status });
+  });
+  return { url, asked: () => asked };
+}
+
+const failure: [number, object] = [500, { error: "the server has failed", code: "internal" }];
+
+test("a connector says that it is connected after its first pull, and outlives errors of the server", async () => {
+  const server = await startAnswering([
+    failure,
+    [503, { error: "stopping; retry later", code: "stopping" }],
+    [200, { attempts: [] }],
+    failure,
+    [200, { attempts: [] }],
+  ]);
+  const args = ["connect", origin, "--to", "http://127.0.0.1:9"];
+  const connector = startCommand(args, { WAYPOST_URL: server.url, ...client });
+  await expect.poll(server.asked, { timeout: 20_000 }).toBeGreaterThan(1);
+  expect(connector.out()).toBe("");
+  await expect.poll(server.asked, { timeout: 20_000 }).toBeGreaterThan(4);
+  expect(connector.out().match(/connected/g)).toHaveLength(1);
+  expect(connector.err()).toBe(
+    "waypost: the server has failed\nwaypost: stopping; retry later\nwaypost: the server has failed\n",
+  );
+  connector.kill("SIGINT");
+  expect((await connector.ended).code).toBe(0);
+});
+
+test.each([
+  [401, 4, "the token was not accepted"],
+  [403, 4, "token: requires 'receive'"],
+  [404, 3, "https://app.internal is not pulled"],
+])("a connector that gets status %i ends with exit code %i", async (status, code, said) => {
+  const error = status === 403 ? said : `origin: ${said}; declare it`;
+  const server = await startAnswering([[status, { error, code: "forbidden" }]]);
+  const args = ["connect", origin, "--to", "http://127.0.0.1:9"];
+  const ended = await startCommand(args, { WAYPOST_URL: server.url, ...client }).ended;
+  expect(ended).toMatchObject({ code, out: "", err: expect.stringContaining(said) });
+});
+
 test("an unmodified workflow runs behind a connector", async () => {
   const server = await startPulled();
   const { handler } = serve<string>(
@@ -173,7 +220,7 @@ test("a connector finishes what it runs, takes nothing more, and needs a pulled 
   await untilState(server.url, second, "held");
   const wrong = await commandsFor(server.url)("connect", "https://other.internal", "--to", app.url);
   expect(wrong).toMatchObject({
-    code: 3,
+    ...{ code: 3, out: "" },
     err: expect.stringContaining("https://other.internal is not pulled"),
   });
 });

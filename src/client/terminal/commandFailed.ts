@@ -11,9 +11,12 @@ export const exitCodes = {
 /** Thrown if a command cannot do its work. The text is one sentence that says what to do. */
 export class CommandFailed extends Error {
   readonly exitCode: number;
+  /** Whether the server has failed itself (status 500 and above), so that a repetition may succeed. */
+  readonly isOfServer: boolean;
 
-  constructor(kind: keyof typeof exitCodes, message: string) {
+  constructor(kind: keyof typeof exitCodes, message: string, isOfServer = false) {
     super(message);
     this.exitCode = exitCodes[kind];
+    this.isOfServer = isOfServer;
   }
 }
