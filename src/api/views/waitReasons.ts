@@ -78,7 +78,7 @@ function pickFacts(waiting: WaitReason): Record<string, unknown> {
     case "host":
       return { host: waiting.host };
     case "puller":
-      return { origin: waiting.origin };
+      return { origin: waiting.origin, since: waiting.since };
   }
 }
 
@@ -124,7 +124,7 @@ function formatReason(waiting: WaitReason): string {
     case "host":
       return `no free delivery capacity for host ${waiting.host}`;
     case "puller":
-      return `waits for a client that pulls from ${waiting.origin}`;
+      return `waits for a client that pulls from ${waiting.origin}, since ${iso(waiting.since)}`;
     case "turn":
       return `${formatGate(waiting.gate)} is open; the next node that checks claims it`;
   }

@@ -8,6 +8,7 @@ export const alertEvents = [
   "host.recovered",
   "queue.blocked",
   "key.blocked",
+  "puller.missing",
   "schedule.late",
   "schedule.refused",
   "schedule.failing",

@@ -143,6 +143,7 @@ const patientEvents: ReadonlySet<AlertEvent> = new Set([
   "host.hanging",
   "queue.blocked",
   "key.blocked",
+  "puller.missing",
   "schedule.late",
 ]);
 

@@ -96,7 +96,7 @@ export const hostFields = {
     ({ oldestStart }) => oldestStart,
   ),
   waiting: count(
-    `Messages that wait for delivery capacity for this host, ${upTo}.`,
+    `Messages that wait for delivery capacity for this host, or to be pulled, ${upTo}.`,
     ({ waiting }) => waiting,
   ),
   ...attemptsFields,

@@ -16,6 +16,7 @@ const accountEvents = {
   "host.recovered": "a host has recovered",
   "queue.blocked": "messages wait too long for a queue",
   "key.blocked": "messages wait too long for a flow-control key",
+  "puller.missing": "no client pulls messages that wait",
   "schedule.late": "a schedule fires late",
   "schedule.refused": "a schedule could not publish",
   "schedule.failing": "the last message of a schedule failed for good",

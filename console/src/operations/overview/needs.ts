@@ -79,6 +79,7 @@ function findPlace({ kind, subject }: Condition): Place | null {
         search: { state: "RUN_STARTED", ...(isOne && { workflowUrl: subject }) },
       };
     case "limit":
+    case "puller":
       return { to: "/messages", search: { state: "held" } };
     case "schedule":
       return { to: "/schedules", ...(isOne && { search: { open: subject } }) };

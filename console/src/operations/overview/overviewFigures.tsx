@@ -101,7 +101,7 @@ const gateNames = {
   key: "Key at capacity or paused",
   endpoint: "Account limit, per endpoint",
   account: "Account limit",
-  capacity: "Server capacity",
+  capacity: "Server capacity, or no puller",
 } as const;
 
 const describeOldest = (at: number | undefined, now: number): string =>

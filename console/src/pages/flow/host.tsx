@@ -120,7 +120,7 @@ function HostNumbers({ host }: { host: Host }) {
         value={inFlight === undefined ? "unknown" : formatCount(inFlight)}
         about={oldestStart === undefined ? "none" : `the oldest for ${formatSpan(now - oldestStart)}`}
       />
-      <Stat name="Waiting" value={formatCount(waiting)} about="for delivery capacity" />
+      <Stat name="Waiting" value={formatCount(waiting)} about="for delivery capacity or a puller" />
     </section>
   );
 }

@@ -33,7 +33,9 @@ export function describeWait(wait: Wait, now: number): string {
     case "host":
       return `${host ?? "Its host"} is busy`;
     case "puller":
-      return `Waits for a client that pulls from ${origin ?? "its origin"}`;
+      return `No client has pulled it from ${origin ?? "its origin"}${
+        since === undefined ? "" : ` for ${formatSpan(now - since)}`
+      }`;
     case "server-held":
       return "All deliveries are paused by the operator";
     case "turn":

@@ -24,6 +24,7 @@ export const conditionKinds = [
   "publishes.dropped",
   "queue.blocked",
   "key.blocked",
+  "puller.missing",
   "limit.blocked",
   "queue.drowning",
   "key.drowning",
@@ -36,6 +37,7 @@ export const conditionKinds = [
   "copy.behind",
   "queue.limited",
   "key.limited",
+  "puller.busy",
   "schedule.paused",
   "source.paused",
 ] as const;

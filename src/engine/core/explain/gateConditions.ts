@@ -4,7 +4,7 @@ import type { Limiter } from "../model/limiter.ts";
 import type { Millis } from "../values/basics.ts";
 import { minute } from "../values/time.ts";
 import type { Condition } from "./condition.ts";
-import { formatSpan, makeCondition } from "./condition.ts";
+import { formatMany, formatSpan, makeCondition } from "./condition.ts";
 
 /** The messages of a queue or key that were published in a minute, and the attempts that ended in it. */
 export type GateFlow = { published: number; ended: number };
@@ -13,6 +13,7 @@ export type GateFlow = { published: number; ended: number };
  * A queue, a key or a limit of the account that is paused or holds messages. `held`: the number of them, and
  * `more` if there are more. `dueAt`: when the oldest was due, and `passedAt`: when a message that had passed
  * the gate was last accepted; null if that is not known. `flow`: the last minutes, if they were read.
+ * `pulled`: the origin if clients pull its messages, and how many of them they hold now.
  */
 export type GateFact = {
   gate: Gate;
@@ -21,6 +22,7 @@ export type GateFact = {
   dueAt: Millis | null;
   passedAt: Millis | null;
   flow: readonly GateFlow[] | null;
+  pulled?: { origin: string; held: number };
 };
 
 /** A pause that the audit log records. */
@@ -72,6 +74,7 @@ export function findGateCondition(fact: GateFact, pauses: readonly PauseFact[], 
   }
   if (dueAt === null || now - dueAt < blockedAfter) return [];
   const backlog = `${waiting}, the oldest for ${formatSpan(now - dueAt)}`;
+  if (fact.pulled) return [makePullerCondition(fact.pulled, { ...common, backlog })];
   if (kind !== "queue" && kind !== "key")
     return [
       makeCondition({
@@ -103,6 +106,23 @@ export function findGateCondition(fact: GateFact, pauses: readonly PauseFact[], 
         : `${title}: ${backlog}`,
     }),
   ];
+}
+
+/** Messages to a pulled origin wait for clients, and never for the capacity of the server alone. */
+function makePullerCondition(
+  { origin, held }: NonNullable<GateFact["pulled"]>,
+  { backlog, ...common }: Pick<Condition, "count" | "since" | "oldestDueAt"> & { backlog: string },
+): Condition {
+  const known = { ...common, subject: origin };
+  return held === 0
+    ? makeCondition({
+        ...{ ...known, kind: "puller.missing", level: "warning" },
+        text: `No client pulls from ${origin}: ${backlog}`,
+      })
+    : makeCondition({
+        ...{ ...known, kind: "puller.busy", level: "note" },
+        text: `The clients of ${origin} hold ${formatMany(held, "message", "messages")}: ${backlog}`,
+      });
 }
 
 /** Reports whether messages pass a queue or key: its rate is used up, or one of its messages was accepted. */

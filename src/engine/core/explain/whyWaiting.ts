@@ -109,8 +109,8 @@ export type WaitReason = (
   | ({ reason: "account" } & AccountUsedUp)
   | ({ reason: "account-endpoint"; endpoint: string } & AccountUsedUp)
   | { reason: "host"; host: string }
-  /** The messages to its origin are pulled, and no client has pulled it yet. */
-  | { reason: "puller"; origin: string }
+  /** The messages to its origin are pulled, and no client has pulled it. `since`: when it was due. */
+  | { reason: "puller"; origin: string; since: Millis }
   | { reason: "turn"; gate: Gate | null }
 ) &
   Position;
@@ -179,6 +179,10 @@ function waitsForPausedQueue({ state, queue, notBefore, lastEntry }: WaitState, 
   const due = state.attempts > 0 ? (lastEntry?.nextDueAt ?? now) : notBefore;
   return queue?.paused === true && state.slot === state.id && due <= now;
 }
+
+/** Returns since when a message that is held has been due. */
+const readDueSince = ({ notBefore, lastEntry }: WaitState): Millis =>
+  Math.max(notBefore, lastEntry?.nextDueAt ?? 0);
 
 function explainDueTime({ state, retries, lastEntry }: WaitState, now: Millis): WaitReason {
   const dueAt = state.dueAt ?? now;
@@ -278,11 +282,13 @@ const toTurn = (waitState: WaitState): WaitReason =>
 
 function explainCapacity(waitState: WaitState): WaitReason {
   const { host } = waitState.state;
-  const { pulledOrigin } = waitState;
+  const { pulledOrigin: origin } = waitState;
   const waitlist = readWaitlist(waitState.state);
   if (waitlist?.kind !== "capacity" || waitlist.name !== host) return toTurn(waitState);
   return withPosition(
-    pulledOrigin === undefined ? { reason: "host", host } : { reason: "puller", origin: pulledOrigin },
+    origin === undefined
+      ? { reason: "host", host }
+      : { reason: "puller", origin, since: readDueSince(waitState) },
     waitState,
   );
 }

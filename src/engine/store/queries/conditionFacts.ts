@@ -1,10 +1,12 @@
 import { hostLogEntries, wasAccepted } from "../../core/accounts/hostStatistics.ts";
+import { findPulledOrigin } from "../../core/accounts/pulledOrigins.ts";
 import type { Gate } from "../../core/admission/gate.ts";
 import { formatGate, gateKinds, hasLimiter, listGateBounds, parseGate } from "../../core/admission/gate.ts";
 import { toLimiterKey } from "../../core/admission/limiter.ts";
 import type { ConditionFacts } from "../../core/explain/conditions.ts";
 import { readStart } from "../../core/admission/lease.ts";
 import type { HostInFlight } from "../../core/explain/hostConditions.ts";
+import type { Account } from "../../core/model/account.ts";
 import type { MessageState } from "../../core/model/messageState.ts";
 import { isBeingSent } from "../../core/model/messageState.ts";
 import type { GateFact, PauseFact } from "../../core/explain/gateConditions.ts";
@@ -64,7 +66,7 @@ export async function readConditionFacts(
     readSlowRuns(storageReads, account, now),
   ]);
   const [gates, pauses, schedules] = await Promise.all([
-    readGates(storageReads, { account, held: held.flat(), paused, log, now }),
+    readGates(storageReads, { account, held: held.flat(), paused, log, now, leased }),
     paused.length > 0 ? readPauses(storageReads, account) : [],
     readSchedules(storageReads, { account, log, now }),
   ]);
@@ -159,16 +161,19 @@ type Found = {
   paused: readonly string[];
   log: readonly LogRow[];
   now: Millis;
+  /** The leased messages of the account. Null if too many are leased. */
+  leased: readonly MessageState[] | null;
 };
 
 async function readGates(
   storageReads: StorageReads,
-  { account, held, paused, log, now }: Found,
+  { account, held, paused, log, now, leased }: Found,
 ): Promise<GateFact[]> {
   const byGate = new Map(held.map((one) => [one.held.waitlist, one]));
   const gates = [...new Set([...byGate.keys(), ...paused])].map(parseGate);
   const limited = gates.filter(hasLimiter);
-  const [limiters, passTimes, dueTimes] = await Promise.all([
+  const waitsForCapacity = gates.some(({ kind }) => kind === "capacity");
+  const [limiters, passTimes, dueTimes, [owner]] = await Promise.all([
     storageReads.rows(
       "limiters",
       limited.map((gate) => toLimiterKey({ account, gate })),
@@ -179,6 +184,7 @@ async function readGates(
       account,
       held.map((one) => one.held.oldestId),
     ),
+    waitsForCapacity ? storageReads.rows("accounts", [[account]]) : [],
   ]);
   const limiterOf = new Map(limiters.map((limiter) => [limiter.id, limiter]));
   const flows = await readFlows(storageReads, { account, dueTimes, held }, now);
@@ -195,8 +201,21 @@ async function readGates(
       dueAt: waiting === undefined ? null : (dueTimes.get(waiting.held.oldestId) ?? null),
       passedAt: passTimes.get(id) ?? null,
       flow: flows.get(id) ?? null,
+      ...(gate.kind === "capacity" && owner && readPulled(gate.name, owner, leased)),
     };
   });
+}
+
+/** Returns the pulled origin of a host, and how many messages its clients hold. */
+function readPulled(
+  host: string,
+  owner: Account,
+  leased: Found["leased"],
+): Pick<GateFact, "pulled"> | undefined {
+  const origin = findPulledOrigin(owner, host);
+  if (origin === undefined) return undefined;
+  // If too many are leased to look at them, some are likely to be of this origin.
+  return { pulled: { origin, held: leased ? leased.filter((one) => one.host === host).length : 1 } };
 }
 
 type Waiting = { account: AccountId; dueTimes: ReadonlyMap<MessageId, Millis>; held: readonly Counted[] };
