@@ -52,7 +52,7 @@ export interface RouteContext extends UnpublishedCounter {
   /** Calls `wake` once after a time, unless the returned function is called before. */
   wakeAfter(after: Millis, wake: () => void): () => void;
   /** The clients that wait to pull messages. Default: none can. */
-  pullers?: Pick<Pullers, "pull">;
+  pullers?: Pick<Pullers, "pull" | "look">;
   /** The tails of the log that are open on this port. */
   logTails: { open(account: AccountId, filter: Filter): Promise<LineStream> };
   retention: Retention;

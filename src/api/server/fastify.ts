@@ -282,16 +282,25 @@ function watchClient({ raw }: FastifyReply): AbortSignal {
   return gone.signal;
 }
 
-/** How long a client may take to receive a response that somebody waits for. */
+/**
+ * How long a client may take to receive a response that somebody waits for: this long, and for a long
+ * response as long as it takes at the slowest rate, in bytes per second.
+ */
 const sendTime: Millis = 30 * second;
+const slowestRate = 64 * 1024;
 
 /** Reports whether a response was sent. Ends a response that its client does not read in time. */
 function reportSent(
-  { raw }: FastifyReply,
+  reply: FastifyReply,
   { onSent, wakeAfter }: Pick<ApiOptions, "wakeAfter"> & { onSent(wasSent: boolean): void },
 ): void {
+  const { raw } = reply;
   if (raw.destroyed) return onSent(false);
-  const stop = wakeAfter(sendTime, () => void raw.destroy());
+  let stop = wakeAfter(sendTime, () => {
+    // The length is known once the response has begun.
+    const more = (Number(reply.getHeader("content-length") ?? 0) / slowestRate) * second;
+    stop = wakeAfter(more, () => void raw.destroy());
+  });
   const end = (wasSent: boolean): void => {
     raw.off("close", fail);
     raw.off("finish", succeed);

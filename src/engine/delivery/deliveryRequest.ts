@@ -115,7 +115,7 @@ function findTwinHeader(message: Delivery["message"], name: string): string | nu
 }
 
 function makeOwnHeaders(
-  { message, attempt, signingKey, history }: Delivery,
+  { message, attempt, uncounted = 0, signingKey, history }: Delivery,
   brand: Brand,
   { clock, region, newId }: RequestSource,
 ): string[] {
@@ -129,7 +129,7 @@ function makeOwnHeaders(
       signJwt({ brand, url: destination, bodyHash, signingKey, now: clock.now(), id: newId("jwt") }),
     );
   }
-  headers.push(names.messageId, message.id, names.retried, String(attempt));
+  headers.push(names.messageId, message.id, names.retried, String(attempt - uncounted));
   if (message.ackKey !== undefined) headers.push(names.attempt, makeAttemptToken(message, attempt));
   if (message.callerIp !== null) headers.push(names.callerIp, message.callerIp);
   if (message.group !== null) headers.push(names.topicName, message.group);

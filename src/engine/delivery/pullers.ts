@@ -1,4 +1,5 @@
 import { laneName } from "../core/admission/capacity.ts";
+import { leavesReserve } from "../core/node/lastPart.ts";
 import type { Outcome } from "../core/model/attempt.ts";
 import type { Delivery } from "../core/model/delivery.ts";
 import { notPulledError } from "../core/sending/endedAttempt.ts";
@@ -32,10 +33,14 @@ export type Pull = {
 export type PulledAttempt = { delivery: Delivery; request: HttpRequest; token: string };
 
 /**
- * The attempts for a pull. None: nothing came in time. The caller must call `end` once the response was sent,
- * or could not be sent.
+ * The attempts for a pull. None: nothing came in time, or the origin is pulled no more (`isRemoved`). The
+ * caller must call `end` once the response was sent, or could not be sent.
  */
-export type Pulled = { attempts: readonly PulledAttempt[]; end(wasSent: boolean): void };
+export type Pulled = {
+  attempts: readonly PulledAttempt[];
+  isRemoved?: true;
+  end(wasSent: boolean): void;
+};
 
 type Offer = PulledAttempt & { resolve: (outcome: Outcome) => void; isAborted: boolean };
 
@@ -92,13 +97,21 @@ export class Pullers {
   pull(pull: Pull): Promise<Pulled> {
     const { account } = pull;
     if (this.#isClosed) throw new Refusal("stopping", "the server is stopping; retry later");
-    if ((this.#byAccount.get(account) ?? 0) >= limits.pulls)
+    const own = this.#byAccount.get(account) ?? 0;
+    if (own >= limits.pulls)
       throw new Refusal(
         "busy",
         `pull: ${limits.pulls} pulls of the account wait on this server; retry later`,
       );
-    if (this.#count >= limits.serverPulls)
-      throw new Refusal("busy", `pull: ${limits.serverPulls} pulls wait on this server; retry later`);
+    const total = limits.serverPulls;
+    if (this.#count >= total)
+      throw new Refusal("busy", `pull: ${total} pulls wait on this server; retry later`);
+    // A few accounts must not take all places.
+    if (!leavesReserve({ total, free: total - this.#count }, own, 1))
+      throw new Refusal(
+        "busy",
+        `pull: ${own} pulls of the account wait on this server, which is its share; retry later`,
+      );
     const { promise, resolve } = Promise.withResolvers<Pulled>();
     const waiting: WaitingPull = {
       ...pull,
@@ -121,6 +134,11 @@ export class Pullers {
     if (pull.hasLeft.aborted) end();
     else pull.hasLeft.addEventListener("abort", end);
     return promise;
+  }
+
+  /** Looks whether an origin is still pulled. If it is not, its pulls end. */
+  look(account: AccountId, host: string): void {
+    this.#serve(laneName(account, host), { isDry: false });
   }
 
   /** Gives a delivery to a pull that waits. */
@@ -235,18 +253,19 @@ export class Pullers {
       const { account, host } = first;
       const input = { account, host, limit: Math.min(Math.max(limit, 1), limits.pulledAttempts) };
       // If this fails, the waitlist is served when it is due.
-      const { areLeft } = await this.#options.store
+      const { areLeft, isPulled } = await this.#options.store
         .execute("servePullers", input)
-        .catch(() => ({ areLeft: true }));
+        .catch(() => ({ areLeft: true, isPulled: true }));
       lane.isDry = !areLeft && !lane.mustServe;
+      if (!isPulled) for (const waiting of [...lane.pulls]) answerEmpty(waiting, { isRemoved: true });
     }
     lane.serving = null;
   }
 }
 
 /** Ends a pull without attempts. A pull that has some is answered at once. */
-function answerEmpty({ offers, answer }: WaitingPull): void {
-  if (offers.length === 0) answer({ attempts: [], end: () => undefined });
+function answerEmpty({ offers, answer }: WaitingPull, why: Pick<Pulled, "isRemoved"> = {}): void {
+  if (offers.length === 0) answer({ attempts: [], ...why, end: () => undefined });
 }
 
 const notPulled = { error: notPulledError, notPulled: true } as const;

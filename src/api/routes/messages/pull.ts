@@ -69,7 +69,9 @@ const remove = route({
   path: "/v2/pulled",
   tag,
   summary: "Remove a pulled origin",
-  about: "Waiting messages are then sent. Attempts that clients hold stay held, and can be reported.",
+  about:
+    "Waiting messages are then sent. Attempts that clients hold stay held, and can be reported. Pulls that " +
+    "wait are answered at once, as those of an origin that is not pulled.",
   query: z.object({ origin: singleText().describe(aboutOrigin) }),
   answers: {
     200: {
@@ -82,6 +84,7 @@ const remove = route({
     const name = normalizeOrigin(query.origin);
     const { deleted } = await context.store.execute("removePulledOrigin", { account: account.id, name });
     if (!deleted) throw missing(name);
+    context.pullers?.look(account.id, readOriginHost(name));
     return { status: 200, body: { removed: 1 } };
   },
 });
@@ -138,7 +141,8 @@ const pull = route({
     "have been sent. The client holds each attempt until it reports the outcome with " +
     "POST /v2/attempts. An attempt without a report in time has failed, and is retried like any other. " +
     "If the response cannot be sent, its attempts are given to another pull at once. A token needs the " +
-    "verb receive, and its destinations must allow the whole origin.",
+    "verb receive, and its destinations must allow the whole origin, with the scheme that it was declared " +
+    "with.",
   needs: "receive",
   waits: limits.pullWait,
   unaudited: "the log of each message records that it was pulled",
@@ -156,19 +160,21 @@ const pull = route({
     const { pullers, store, now } = context;
     const { max, wait, lease, ...request } = readObject(pullSchema, incoming);
     const name = normalizeOrigin(request.origin);
-    const { scope } = readScope(incoming);
-    if (scope) assertMayReceive(scope, name);
     const host = readOriginHost(name);
-    const isPulled = (owner: typeof account | null) => owner && findPulledOrigin(owner, host) !== undefined;
+    const { scope } = readScope(incoming);
+    const find = (owner: typeof account | null) => (owner ? findPulledOrigin(owner, host) : undefined);
     // The account of a token may be cached from before the origin was declared.
-    if (!isPulled(account) && !isPulled(await store.read.account(account.id))) throw missing(name);
+    const declared = find(account) ?? find(await store.read.account(account.id));
+    if (scope) assertMayReceive(scope, declared ?? name);
+    if (declared === undefined) throw missing(name);
     if (!pullers) throw new Refusal("busy", "pull: this server delivers no messages; use another");
     const hold = parseDuration(lease) ?? 0;
-    const { attempts, end } = await pullers.pull({
+    const { attempts, isRemoved, end } = await pullers.pull({
       ...{ account: account.id, host, max, lease: hold },
       wait: parseDuration(wait) ?? 0,
       hasLeft: incoming.hasLeft ?? new AbortController().signal,
     });
+    if (isRemoved) throw missing(name);
     const until = now() + hold;
     return {
       status: 200,

@@ -51,7 +51,7 @@ export function lease(
     attempt: state.attempts,
     ...keys,
     ...findForbiddenHost(account, message.url),
-    ...(pullKey !== undefined && { pullKey }),
+    ...(pullKey !== undefined && { pullKey, uncounted: state.endedAttempts ?? 0 }),
     ...(pullKey !== undefined || isOutcomeAwaited(message, counted) ? { settlesAtOnce: true } : {}),
     ...(follows === undefined ? {} : { follows }),
   });

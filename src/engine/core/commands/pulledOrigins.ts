@@ -1,6 +1,6 @@
 import { findPulledOrigin, readOriginHost } from "../accounts/pulledOrigins.ts";
 import { requireActiveAccount } from "../accounts/plans.ts";
-import { checkSoon, findHostWaitlist, serveHostWaitlist } from "../admission/waitlist.ts";
+import { findHostWaitlist, serveHostWaitlist } from "../admission/waitlist.ts";
 import type { Decision } from "../decision/command.ts";
 import type { Account } from "../model/account.ts";
 import { Refusal } from "../values/errors.ts";
@@ -38,24 +38,27 @@ export const removePulledOrigin: Decision<NamedOrigin, { deleted: boolean }> = {
     if (!pulled?.origins.includes(name)) return { deleted: false };
     const origins = pulled.origins.filter((origin) => origin !== name);
     draft.put("accounts", { ...account, pulled: { ...pulled, origins } });
-    const waitlist = findHostWaitlist(draft, { account: id, host: readOriginHost(name) });
-    if (waitlist) checkSoon(draft, moment, waitlist);
+    // Due work, even if no message waits: other nodes then look for what their pulls wait for.
+    const lane = { account: id, host: readOriginHost(name) };
+    draft.put("hostWaitlists", { ...findHostWaitlist(draft, lane), ...lane, dueAt: moment.now });
     return { deleted: true };
   },
 };
 
 /**
  * Gives the first waiting messages of a host to the pullers of this node, up to `limit`. Reports whether
- * others still wait.
+ * others still wait, and whether the origin is pulled.
  */
 export const servePullers: Decision<
   { account: AccountId; host: string; limit: number },
-  { areLeft: boolean }
+  { areLeft: boolean; isPulled: boolean }
 > = {
   hint: ({ account, host }) => ({ accounts: [[account]], hostWaitlists: [[account, host]] }),
   decide: ({ account, host, limit }, draft, moment) => {
+    const owner = draft.get("accounts", account);
+    const isPulled = owner !== undefined && findPulledOrigin(owner, host) !== undefined;
     const waitlist = findHostWaitlist(draft, { account, host });
     if (waitlist) serveHostWaitlist(draft, moment, { waitlist, limit });
-    return { areLeft: findHostWaitlist(draft, { account, host }) !== undefined };
+    return { areLeft: findHostWaitlist(draft, { account, host }) !== undefined, isPulled };
   },
 };

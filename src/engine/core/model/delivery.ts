@@ -14,6 +14,11 @@ export type Delivery = {
   history?: CarriedHistory;
   /** The key of the token of the attempt. Present if the call is not made, but pulled. */
   pullKey?: string;
+  /**
+   * The attempts before this one that the header `Retried` leaves out, because no puller received them, or an
+   * operator ended them. Present only if the call is pulled.
+   */
+  uncounted?: number;
   /** Why the call must not be made. Absent if it may be made. */
   unsendable?: string;
   /** Present if the outcome must be stored at once, because something waits for it. */

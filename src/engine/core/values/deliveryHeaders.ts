@@ -20,7 +20,8 @@ export const deliveryHeaders = {
     isAlways: true,
     about:
       "How many attempts came before this one: 0 for the first. It includes attempts " +
-      "that a crash of the server interrupted.",
+      "that a crash of the server interrupted. For a message that is pulled, it does not include attempts " +
+      "that no client received, or that an operator ended.",
   },
   attempt: {
     name: "Attempt",

@@ -20,7 +20,10 @@ export const limits = {
   /** The attempts of one pull, and how long it waits for the first. */
   pulledAttempts: 100,
   pullWait: 60 * second,
-  /** The pulls that wait: of one account on a server, and of all accounts on it. */
+  /**
+   * The pulls that wait: of one account on a server, and of all accounts on it. An account with more than an
+   * eighth of all leaves the last eighth to others: see `engine/core/node/lastPart.ts`.
+   */
   pulls: 2_000,
   serverPulls: 10_000,
   /** The longest time for which a deduplication key is held. */

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { createEgress } from "../../../../src/engine/delivery/http/egress.ts";
 import { verifyJwt } from "../../../../src/engine/delivery/signature.ts";
+import { limits } from "../../../../src/engine/core/values/limits.ts";
 import { minute } from "../../../../src/engine/core/values/time.ts";
 import type { Reply, TestServer } from "../../testServer.ts";
 import { createTestServer, otherToken, testTime } from "../../testServer.ts";
@@ -67,6 +68,61 @@ test("a pull waits for the next message, and several pulls share the messages", 
   expect(urls.map(String).toSorted()).toEqual(["a", "b", "c"].map((path) => `${origin}/${path}`));
 });
 
+test("a pull that is given back does not raise the number of retries, and a failure does", async () => {
+  const server = await openPulled();
+  const waiting = server.pullers.pull({
+    ...{ account: "acc_1", host: "worker.internal", max: 1, wait: minute, lease: minute },
+    hasLeft: new AbortController().signal,
+  });
+  await server.ask("POST", `/v2/publish/${origin}/a`);
+  const cut = await waiting;
+  expect(cut.attempts[0]?.request.headers.join(" ")).toContain("Svc-Retried 0");
+  cut.end(false);
+  const list = async () => (await server.ask("GET", "/v2/messages?state=pending")).body.messages;
+  await expect.poll(list).toHaveLength(1);
+  const read = async () => (await pull(server, { wait: "5s" })).body.attempts[0];
+  const first = await read();
+  expect(first.headers["Svc-Retried"]).toEqual(["0"]);
+  expect(first.attempt).not.toBe(cut.attempts[0]?.token);
+  expect((await report(server, first.attempt, { outcome: "failed", retryAfter: 0 })).status).toBe(200);
+  expect((await read()).headers["Svc-Retried"]).toEqual(["1"]);
+});
+
+test("pulls that wait are answered at once when their origin is removed", async () => {
+  const server = await openPulled();
+  const waiting = [1, 2].map(() => pull(server, { wait: "60s" }));
+  await expect.poll(() => server.pullers.room?.get(`acc_1 worker.internal`)).toBe(2);
+  const path = `/v2/pulled?origin=${encodeURIComponent(origin)}`;
+  expect((await server.ask("DELETE", path)).status).toBe(200);
+  const error = `origin: ${origin} is not pulled; declare it with PUT /v2/pulled`;
+  for (const { status, body } of await Promise.all(waiting))
+    expect([status, body]).toEqual([404, expect.objectContaining({ code: "not-found", error })]);
+  expect(server.pullers.room).toBeUndefined();
+});
+
+test("a few accounts cannot take the places of all pulls that wait", async () => {
+  const { pullers } = await createTestServer();
+  const wait = (account: string) =>
+    pullers.pull({
+      ...{ account, host: "worker.internal", max: 1, wait: minute, lease: minute },
+      hasLeft: new AbortController().signal,
+    });
+  const eighth = limits.serverPulls / 8;
+  const open = (account: string, count: number): void => {
+    for (let at = 0; at < count; at++) void wait(account);
+  };
+  for (const account of ["a", "b", "c"]) open(account, limits.pulls);
+  expect(() => wait("a")).toThrow(`pull: ${limits.pulls} pulls of the account wait on this server`);
+  open("d", limits.pulls);
+  open("e", eighth);
+  expect(() => wait("e")).toThrow(
+    `pull: ${eighth} pulls of the account wait on this server, which is its share`,
+  );
+  open("f", 750);
+  expect(() => wait("g")).toThrow(`pull: ${limits.serverPulls} pulls wait on this server`);
+  pullers.close();
+});
+
 test("a token that is revoked while its pull waits receives nothing, and another pull does", async () => {
   const server = await openPulled();
   const { body: made } = await server.ask("POST", "/v2/tokens", {
@@ -101,7 +157,31 @@ test("a pull takes at most max attempts, in order, and the others wait for a pul
     {
       reason: "puller",
       origin,
-      text: expect.stringContaining(`waits for a client that pulls from ${origin}`),
+      since: testTime,
+      text: expect.stringContaining(`waits for a client that pulls from ${origin}, since 2`),
+    },
+  ]);
+});
+
+test("a minute without a puller is a condition, and a puller with too much work is a note", async () => {
+  const server = await openPulled();
+  for (const path of ["a", "b"]) await server.ask("POST", `/v2/publish/${origin}/${path}`);
+  await server.store.execute("claim", { limit: 10 });
+  const list = async () => (await server.ask("GET", "/v2/overview")).body.conditions;
+  server.clock.now = testTime + minute - 1;
+  expect(await list()).toEqual([]);
+  server.clock.now = testTime + minute;
+  expect(await list()).toMatchObject([
+    {
+      ...{ kind: "puller.missing", level: "warning", subject: origin, count: 2, oldestDueAt: testTime },
+      text: `No client pulls from ${origin}: 2 messages wait, the oldest for 1 min`,
+    },
+  ]);
+  expect((await pull(server, { wait: "5s" })).body.attempts).toHaveLength(1);
+  expect(await list()).toMatchObject([
+    {
+      ...{ kind: "puller.busy", level: "note", subject: origin, count: 1 },
+      text: `The clients of ${origin} hold 1 message: 1 message waits, the oldest for 1 min`,
     },
   ]);
 });
@@ -189,9 +269,12 @@ describe("the rights of tokens", () => {
     [[`http://worker.internal/*`], 403],
     [["queue:q", `${origin}/*`], 403],
     [["group:g"], 403],
-  ])("a token with the destinations %j gets %i", async (destinations, status) => {
+  ] as const)("a token with the destinations %j gets %i", async (destinations, status) => {
     const server = await openPulled();
     const token = await withToken(server, { verbs: ["receive"], destinations });
     expect((await pull(server, {}, token)).status).toBe(status);
+    // The other scheme of the host names the same origin.
+    const other = origin.replace("https:", "http:");
+    expect((await pull(server, { origin: other }, token)).status).toBe(status);
   });
 });

@@ -37,12 +37,12 @@ test("a message to a pulled origin is not sent, and waits for a puller in order"
   expect(await broker.listStarted()).toBe("");
   expect(["a", "b", "c"].map((name) => state(name)?.waitlist)).toEqual(Array(3).fill(`capacity:${host}`));
   letWait(2);
-  expect(await serve()).toEqual({ areLeft: true });
+  expect(await serve()).toEqual({ areLeft: true, isPulled: true });
   expect(broker.deliveries.map(({ message, pullKey }) => [message.labels[0], typeof pullKey])).toEqual([
     ["a", "string"],
     ["b", "string"],
   ]);
-  expect(await serve()).toEqual({ areLeft: false });
+  expect(await serve()).toEqual({ areLeft: false, isPulled: true });
 });
 
 test("a waiting puller gets a new message at once, and no other host is affected", async () => {
@@ -62,7 +62,7 @@ test("the same origin is not pulled for another account, even while a puller wai
   await broker.run("publish", { account: "other", inputs: [makeInput({ url: `${origin}/work` })] });
   expect(broker.deliveries.map(({ pullKey }) => pullKey)).toEqual([undefined]);
   await expect(broker.run("servePullers", { account: "other", host, limit: 1 })).resolves.toEqual({
-    areLeft: false,
+    ...{ areLeft: false, isPulled: false },
   });
 });
 
