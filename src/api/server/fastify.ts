@@ -283,8 +283,8 @@ function watchClient({ raw }: FastifyReply): AbortSignal {
 }
 
 /**
- * How long a client may take to receive a response that somebody waits for: this long, and for a long
- * response as long as it takes at the slowest rate, in bytes per second.
+ * How long a client may take to receive a response that somebody waits for. A long response has more time:
+ * as long as it takes at the slowest rate, in bytes per second.
  */
 const sendTime: Millis = 30 * second;
 const slowestRate = 64 * 1024;

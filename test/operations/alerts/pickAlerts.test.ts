@@ -90,14 +90,6 @@ const makeGate = (gate: Gate, dueAt: number): Facts["gates"][number] => ({
   flow: null,
 });
 
-const makePulled = (
-  origin: string,
-  { held, dueAt }: { held: number; dueAt: number },
-): Facts["gates"][number] => ({
-  ...makeGate({ kind: "capacity", name: origin.slice("https://".length) }, dueAt),
-  pulled: { origin, held },
-});
-
 const attempts = (host: string, results: readonly (readonly [ago: number, status: number])[]) =>
   results.map(([ago, status]) => ({
     time: now - ago,
@@ -237,9 +229,6 @@ describe("an alert is created for", () => {
           makeGate({ kind: "queue", name: "slow" }, now - 6 * minute),
           makeGate({ kind: "queue", name: "busy" }, now - minute),
           makeGate({ kind: "key", name: "carrier" }, now - hour),
-          makePulled("https://worker.internal", { held: 0, dueAt: now - 6 * minute }),
-          makePulled("https://late.internal", { held: 0, dueAt: now - 4 * minute }),
-          makePulled("https://busy.internal", { held: 1, dueAt: now - hour }),
         ],
         schedules: [
           { id: "late", dueAt: now - 6 * minute, paused: false, lastAt: null },
@@ -259,7 +248,6 @@ describe("an alert is created for", () => {
     );
     expect(listEvents(notices)).toEqual([
       ...["schedule.late late", "schedule.refused refused", "queue.blocked slow", "key.blocked carrier"],
-      "puller.missing https://worker.internal",
       ...["storage.low storage", "disk.low disk", "source.rejecting src_1"],
       `signingKey.rotated ${new Date(now - minute).toISOString()}`,
     ]);

@@ -22,7 +22,7 @@ export type GateFact = {
   dueAt: Millis | null;
   passedAt: Millis | null;
   flow: readonly GateFlow[] | null;
-  pulled?: { origin: string; held: number };
+  pulled?: { origin: string; held: number } | null;
 };
 
 /** A pause that the audit log records. */

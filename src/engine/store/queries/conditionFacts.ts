@@ -201,7 +201,7 @@ async function readGates(
       dueAt: waiting === undefined ? null : (dueTimes.get(waiting.held.oldestId) ?? null),
       passedAt: passTimes.get(id) ?? null,
       flow: flows.get(id) ?? null,
-      ...(gate.kind === "capacity" && owner && readPulled(gate.name, owner, leased)),
+      pulled: gate.kind === "capacity" && owner ? readPulled(gate.name, owner, leased) : null,
     };
   });
 }
@@ -211,11 +211,11 @@ function readPulled(
   host: string,
   owner: Account,
   leased: Found["leased"],
-): Pick<GateFact, "pulled"> | undefined {
+): NonNullable<GateFact["pulled"]> | null {
   const origin = findPulledOrigin(owner, host);
-  if (origin === undefined) return undefined;
+  if (origin === undefined) return null;
   // If too many are leased to look at them, some are likely to be of this origin.
-  return { pulled: { origin, held: leased ? leased.filter((one) => one.host === host).length : 1 } };
+  return { origin, held: leased ? leased.filter((one) => one.host === host).length : 1 };
 }
 
 type Waiting = { account: AccountId; dueTimes: ReadonlyMap<MessageId, Millis>; held: readonly Counted[] };

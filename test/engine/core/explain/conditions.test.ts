@@ -303,30 +303,6 @@ test("limits of the account and of the server are named with what they hold", ()
   ]);
 });
 
-test("messages to a pulled origin wait for its clients, and not for the capacity of the server", () => {
-  const gate = {
-    ...{ gate: { kind: "capacity" as const, name: "worker.internal" }, limiter: null },
-    ...{ held: { count: 3, more: false }, dueAt: now - 2 * minute, passedAt: null, flow: null },
-  };
-  const origin = "https://worker.internal";
-  const ask = (held: number, more: Partial<GateFact> = {}) =>
-    find({ gates: [{ ...gate, pulled: { origin, held }, ...more }] });
-  expect(ask(0)).toEqual([
-    {
-      ...{ kind: "puller.missing", level: "warning", subject: origin, by: null },
-      ...{ since: now - 2 * minute, oldestDueAt: now - 2 * minute, count: 3 },
-      text: "No client pulls from https://worker.internal: 3 messages wait, the oldest for 2 min",
-    },
-  ]);
-  expect(ask(2)).toMatchObject([
-    {
-      ...{ kind: "puller.busy", level: "note", subject: origin },
-      text: "The clients of https://worker.internal hold 2 messages: 3 messages wait, the oldest for 2 min",
-    },
-  ]);
-  expect(ask(0, { dueAt: now - minute + 1 })).toEqual([]);
-});
-
 describe("a schedule", () => {
   const daily = { id: "daily", dueAt: now + hour, paused: false, lastAt: now - minute };
 

@@ -1,0 +1,22 @@
+import { expect, test } from "vitest";
+import { findGateCondition } from "../../../src/engine/core/explain/gateConditions.ts";
+import { minute } from "../../../src/engine/core/values/time.ts";
+import { alertEvents } from "../../../src/operations/alerts/alert.ts";
+import { findNotices } from "../../../src/operations/alerts/pickAlerts.ts";
+
+const now = 1_800_000_000_000;
+
+test("an alert is created if nobody has pulled for long enough, and none if clients have too much work", () => {
+  const list = (held: number, ago: number): string[] => {
+    const pulled = { origin: "https://worker.internal", held };
+    const gate = { kind: "capacity", name: "worker.internal" } as const;
+    const waiting = { held: { count: 1, more: false }, dueAt: now - ago, passedAt: null, flow: null };
+    const conditions = findGateCondition({ gate, limiter: null, ...waiting, pulled }, [], now);
+    const account = { alerts: { url: "https://ops.example/", after: 5 * minute, events: alertEvents } };
+    const { notices } = findNotices({ account, conditions, deadLetters: [], log: [], earlier: [], now });
+    return notices.map(({ event, subject }) => `${event} ${subject}`);
+  };
+  expect(list(0, 6 * minute)).toEqual(["puller.missing https://worker.internal"]);
+  expect(list(0, 4 * minute)).toEqual([]);
+  expect(list(1, 60 * minute)).toEqual([]);
+});
