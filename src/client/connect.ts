@@ -176,6 +176,8 @@ class Connector {
       const style = isSuccessStatus(response.status) ? "green" : "red";
       const line = `${readLine(attempt, "method")} ${url.pathname}`;
       print(`${line}  ${styled(style, String(response.status))}  ${styled("dim", took)}${failure}`);
+      if (response.cutAfter !== undefined)
+        note(`waypost: the response is longer than ${response.cutAfter} bytes, and its rest is dropped`);
       await this.#report(token, response);
     } catch (error) {
       note(

@@ -18,6 +18,8 @@ export type LocalResponse = {
   status: number;
   headers: Record<string, string[]>;
   body: Buffer;
+  /** Present if the body was longer than this. The rest was dropped. */
+  cutAfter?: number;
   /** Present if there was no response. */
   error?: string;
 };
@@ -69,7 +71,9 @@ export function sendLocally(
 }
 
 /** Reads a response. The rest of one that is longer than a message is dropped. */
-async function readBody(response: IncomingMessage): Promise<Pick<LocalResponse, "headers" | "body">> {
+async function readBody(
+  response: IncomingMessage,
+): Promise<Pick<LocalResponse, "headers" | "body" | "cutAfter">> {
   const chunks: Buffer[] = [];
   let size = 0;
   for await (const chunk of response as AsyncIterable<Buffer>) {
@@ -79,5 +83,9 @@ async function readBody(response: IncomingMessage): Promise<Pick<LocalResponse, 
   const headers: Record<string, string[]> = {};
   for (const [name, values] of Object.entries(response.headersDistinct))
     if (!connectionHeaders.has(name) && values) headers[name] = values;
-  return { headers, body: Buffer.concat(chunks).subarray(0, limits.messageBytes) };
+  const cutAfter = limits.messageBytes;
+  return {
+    ...{ headers, body: Buffer.concat(chunks).subarray(0, cutAfter) },
+    ...(size > cutAfter && { cutAfter }),
+  };
 }

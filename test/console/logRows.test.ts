@@ -5,6 +5,7 @@ import {
   listAttempts,
   listEntries,
   listPhases,
+  isReported,
   toHistory,
 } from "../../console/src/pages/messages/logRows.ts";
 import type { LogEntry } from "../../console/src/pages/messages/states.ts";
@@ -84,6 +85,16 @@ test("a history has one entry for each attempt, and each explanation once", () =
   ]);
   const running = [entry("msg_1", "ACTIVE", 8), entry("msg_1", "RETRY", 6), failed(6)];
   expect(toHistory(running).map(({ state }) => state)).toEqual(["ACTIVE", "ERROR"]);
+});
+
+test("an attempt with a status and without times was reported by its receiver", () => {
+  const attempt = { startedAt: 0, duration: 100, node: "nod_1" };
+  const delivered = { ...entry("msg_1", "DELIVERED", 2), responseStatus: 200 };
+  expect(isReported(delivered)).toBe(true);
+  expect(isReported({ ...delivered, state: "ERROR", responseStatus: 500 })).toBe(true);
+  expect(isReported({ ...delivered, attempt })).toBe(false);
+  expect(isReported({ ...delivered, state: "ACKNOWLEDGING", responseStatus: 202 })).toBe(false);
+  expect(isReported(entry("msg_1", "ERROR", 2))).toBe(false);
 });
 
 test("an attempt has its parts in their order, and only those that took time", () => {

@@ -4,6 +4,7 @@ import type { AddressInfo } from "node:net";
 import { Client, Receiver } from "@upstash/qstash";
 import { serve } from "@upstash/workflow";
 import { expect, onTestFinished, test } from "vitest";
+import { limits } from "../../src/engine/core/values/limits.ts";
 import { developmentAccounts } from "../../src/settings/credentials.ts";
 import { startCommand, commandsFor } from "../client/startCommand.ts";
 import { developmentToken, startDestination, startWaypost, temporaryFolder } from "./waypost.ts";
@@ -188,6 +189,17 @@ test("a response with more headers than a report may have is delivered, once", a
   await untilState(server.url, id, "delivered");
   expect(calls).toBe(1);
   expect(connector.err()).toContain("only the status of the response is reported: headers: at most 100");
+});
+
+test("a response that is too long is reported without its rest, which is said", async () => {
+  const server = await startPulled();
+  const app = await startApp(async () => new Response("a".repeat(limits.messageBytes + 1)));
+  const connector = await connect(server.url, app);
+  const id = await publish(server.url, "/long", { "svc-retries": "0" });
+  await untilState(server.url, id, "delivered");
+  expect(connector.err()).toBe(
+    `waypost: the response is longer than ${limits.messageBytes} bytes, and its rest is dropped\n`,
+  );
 });
 
 test("without a program, the attempt fails like any other, and the message is sent again", async () => {

@@ -37,7 +37,20 @@ const timeFields: FieldsOf<LoggedAttempt> = {
 
 /** Makes the field with the times of an attempt, and its node. */
 export const attemptField = <Row>(read: (row: Row) => LoggedAttempt | null | undefined): Field<Row> =>
-  optional(object(timeFields))("The times of the attempt. Absent if the request was never attempted.", read);
+  optional(object(timeFields))(
+    "The times of the attempt. Absent if the request was never attempted, or if the receiver reported its " +
+      "outcome.",
+    read,
+  );
+
+/**
+ * Returns the error of an attempt; null if it had none. The log has the times of a response, and none of a
+ * report.
+ */
+export const readError = ({ error, status: code, attempt }: LogRow): string | null => {
+  if (error !== null || code === null) return error;
+  return attempt ? `the destination answered with status ${code}` : `the receiver reported status ${code}`;
+};
 
 /** Makes the field with the meaning of a failure. */
 export const explanationField = <Row>(read: (row: Row) => string | null | undefined): Field<Row> =>

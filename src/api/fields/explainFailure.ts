@@ -123,6 +123,20 @@ const serverErrors: readonly KnownFailure[] = [
       "Svc-Ack-Timeout.",
   },
   {
+    shown: "timed out: the client that pulled the attempt …",
+    error: /^timed out: the client that pulled/,
+    explanation:
+      "A client pulled the attempt, and no report came in time. The work may have been done. Check the " +
+      "client, extend the time while it works, or pull with a longer lease.",
+  },
+  {
+    shown: "no puller received the attempt",
+    error: /^no puller received/,
+    explanation:
+      "The connection of a client that pulled ended before it had its response. The message is given to " +
+      "another pull at once, and the attempt uses up no retry.",
+  },
+  {
     shown: "timed out after …",
     error: /^timed out after/,
     ofRun: true,

@@ -6,7 +6,7 @@ import { isSettledByStep } from "../../engine/core/sending/recordOutcome.ts";
 import { base64 } from "../../engine/core/values/base64.ts";
 import type { Bytes, Millis } from "../../engine/core/values/basics.ts";
 import { logBodyBytes } from "../../engine/core/values/limits.ts";
-import { attemptField, explanationField, readExplanation, settledByField } from "./attempt.ts";
+import { attemptField, explanationField, readError, readExplanation, settledByField } from "./attempt.ts";
 import { isCut, makeHash, readHeaders } from "./content.ts";
 import type { FieldsOf } from "./field.ts";
 import { headers, integer, mark, optional, status, text, time, word } from "./field.ts";
@@ -31,11 +31,11 @@ function readResponse(event: Event): LogRow | null {
     : row;
 }
 
-function readError({ state, row }: Event): string | null {
+function readFailure({ state, row }: Event): string | null {
   // A message that was cancelled in flight may have had any response.
   if (row && state === "CANCELLED") return row.error;
   if (!row || (state !== "ERROR" && state !== "FAILED")) return null;
-  return row.error ?? (row.status === null ? null : `the destination answered with status ${row.status}`);
+  return readError(row);
 }
 
 function readNextTime({ state, message, row }: Event): Millis | null {
@@ -91,7 +91,7 @@ export const eventFields: FieldsOf<Event> = {
     readBody(message.body, message.redaction),
   ),
   truncated: mark("The body or the response of this entry is cut.", isEventCut),
-  error: optional(text)("Why the attempt or the message failed.", readError),
+  error: optional(text)("Why the attempt or the message failed.", readFailure),
   explanation: explanationField(({ state, row, message }) =>
     row && state === "ERROR" ? readExplanation(row, message) : null,
   ),

@@ -6,7 +6,7 @@ import { Visible } from "../../parts/visible.tsx";
 import { Glyph } from "../../parts/state.tsx";
 import { decodeBody, formatBytes, formatMany, formatSpan } from "../../parts/words.ts";
 import type { HistoryEntry, Phase } from "./logRows.ts";
-import { listPhases, toHistory } from "./logRows.ts";
+import { isReported, listPhases, toHistory } from "./logRows.ts";
 import type { LogEntry } from "./states.ts";
 import { logStates } from "./states.ts";
 
@@ -104,6 +104,7 @@ function Attempt({ entry }: { entry: HistoryEntry }) {
           <Visible text={error.slice(0, 500)} />
         </span>
       )}
+      {isReported(entry) && <span className="more">reported by its receiver</span>}
       {entry.settledBy && <span className="more">{settledText}</span>}
       <ResponseBody entry={entry} />
       {explanation !== undefined && <span className="more">{explanation}</span>}

@@ -63,6 +63,10 @@ function numberAttempts(shown: readonly HistoryEntry[]): HistoryEntry[] {
 
 const isAttempt = ({ state }: LogEntry): boolean => state === "ERROR" || state === "DELIVERED";
 
+/** Reports whether the receiver of an attempt has reported its outcome. Such an entry has no times. */
+export const isReported = (entry: LogEntry): boolean =>
+  isAttempt(entry) && entry.attempt === undefined && entry.responseStatus !== undefined;
+
 /** A part of an attempt: its name, how long it took, and the class with its colour. */
 export type Phase = { name: string; span: number; className: string };
 

@@ -1,6 +1,7 @@
 import type { DueRow } from "../model/dueRow.ts";
 import { toRowKey } from "../model/dueRow.ts";
 import type { Decision, Draft, DueNeed, Moment } from "../decision/command.ts";
+import { findPulledOrigin } from "../accounts/pulledOrigins.ts";
 import { advance, hold, mightPass } from "../admission/admission.ts";
 import { deferIfQueuePaused } from "../admission/pausedQueue.ts";
 import { countEnd } from "../admission/counters.ts";
@@ -362,7 +363,11 @@ function endUnreported(draft: Draft, moment: Moment, state: MessageState): void 
   const { account: id, attempts: attempt, host } = state;
   const account = draft.get("accounts", id);
   if (!account) return giveUp(draft, moment, state);
-  const error = "timed out: the receiver acknowledged the attempt and reported no outcome in time";
+  const holder =
+    findPulledOrigin(account, host) === undefined
+      ? "the receiver acknowledged the attempt and"
+      : "the client that pulled the attempt";
+  const error = `timed out: ${holder} reported no outcome in time`;
   const outcome = { ...noResponse, account: id, messageId: state.id, host, attempt, error, took: 0 };
   draft.record("acknowledged attempt expired");
   applyOutcome(draft, moment, { account, state, outcome });

@@ -26,8 +26,9 @@ async function life() {
     "svc-callback": "https://c.example",
   });
   const first = server.delivery();
+  const timing = { startedAt: server.clock.now, connect: 1, firstByte: 2, duration: 10 };
   server.clock.now += 10;
-  await server.settle(first, { status: 503, headers: [["X-A", "1"]], body: Buffer.from("busy") });
+  await server.settle(first, { timing, status: 503, headers: [["X-A", "1"]], body: Buffer.from("busy") });
   server.deliveries.splice(0);
   server.clock.now += 10;
   const b = await publish("https://b.example/p", { "svc-delay": "1m" });
@@ -99,6 +100,7 @@ describe("the log", () => {
       error: "the destination answered with status 503",
       explanation: expect.stringMatching(/cannot reach the application/),
       nextDeliveryTime,
+      attempt: { startedAt: start, connect: 1, firstByte: 2, duration: 10, node: "nod_1" },
       ...answer,
     });
     expect(retry).toEqual({ ...common, time: start + 10, state: "RETRY", nextDeliveryTime });

@@ -85,6 +85,12 @@ test("a pull that is given back does not raise the number of retries, and a fail
   expect(first.headers["Svc-Retried"]).toEqual(["0"]);
   expect(first.attempt).not.toBe(cut.attempts[0]?.token);
   expect((await report(server, first.attempt, { outcome: "failed", retryAfter: 0 })).status).toBe(200);
+  const { events } = (await server.ask("GET", "/v2/events?state=ERROR")).body;
+  expect(events).toMatchObject([
+    { error: "the receiver reported status 500", responseStatus: 500 },
+    { error: "no puller received the attempt", explanation: expect.stringContaining("another pull at once") },
+  ]);
+  expect(events[0]).not.toHaveProperty("attempt");
   expect((await read()).headers["Svc-Retried"]).toEqual(["1"]);
 });
 

@@ -109,6 +109,10 @@ test("without a report in time, the attempt has failed", async () => {
   await broker.listStarted();
   expect(state("a")).toMatchObject({ state: "pending", attempts: 1, dueAt: broker.now + second });
   await expect(report("a", 200)).rejects.toThrow(/attempt-ended/);
+  expect(broker.logRows(broker.id("a")).at(-1)).toMatchObject({
+    ...{ states: ["ERROR", "RETRY"], status: null },
+    error: "timed out: the client that pulled the attempt reported no outcome in time",
+  });
 });
 
 test("a puller holds no attempt for longer than a receiver may", async () => {
