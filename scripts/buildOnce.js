@@ -32,15 +32,18 @@ export function buildOnce({ output, product, sources, build }) {
   const lock = `${output}.building`;
   takeLock(lock);
   const release = () => rmSync(lock, { force: true });
-  // A build that fails ends the process.
+  // A build that fails ends the process, or throws in a test.
   process.once("exit", release);
-  if (!isBuilt()) {
-    build();
-    mkdirSync(output, { recursive: true });
-    writeFileSync(stamp, describe());
+  try {
+    if (!isBuilt()) {
+      build();
+      mkdirSync(output, { recursive: true });
+      writeFileSync(stamp, describe());
+    }
+  } finally {
+    process.off("exit", release);
+    release();
   }
-  process.off("exit", release);
-  release();
 }
 
 /** Waits until no other process builds. A lock is ignored if it is older than any build takes. */
