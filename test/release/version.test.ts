@@ -69,7 +69,7 @@ test("the version of a build has the form of a semantic version with build metad
 
 test.skipIf(!isCheckout)("--version of a checkout names its commit", async () => {
   const { version } = packageFile;
-  const { code, out } = await runWaypost(["--version"]).ended;
+  const { code, out } = await runWaypost(["--version"], { TEST_SOURCES: home }).ended;
   expect({ code, out }).toEqual({ code: 0, out: `${formatVersion(version, findCommit(home, version))}\n` });
 });
 
