@@ -27,7 +27,7 @@ export const endStates = ["delivered", "failed", "cancelled"] as const;
 /** How a message ended. A message that its run no longer needed was cancelled. */
 export type EndState = (typeof endStates)[number];
 
-/** Returns how a message ended, from its last log entry. */
+/** Returns how a message ended, from the log entry that records it, or else from its last one. */
 export function readEndState({ states }: Pick<LogRow, "states">): EndState {
   if (states.includes("DELIVERED")) return "delivered";
   return states.includes("FAILED") ? "failed" : "cancelled";

@@ -18,6 +18,7 @@ import type { AccountId, MessageId, Millis } from "../../core/values/basics.ts";
 import type { Deduplication } from "../../core/model/deduplication.ts";
 import type { StoredMessage, WithoutBody } from "../../core/model/message.ts";
 import type { LogRow } from "../../core/model/logRow.ts";
+import { recordsEnd } from "../../core/model/logRow.ts";
 import type { MessageState } from "../../core/model/messageState.ts";
 import type { WebhookSource } from "../../core/model/webhookSource.ts";
 import { isUnfinished } from "../../core/model/messageState.ts";
@@ -172,7 +173,8 @@ function createMessageQueries(storageReads: StorageReads) {
       if (!message) return null;
       const state = row && isUnfinished(row) ? row : null;
       const log = await readNewestLog(storageReads, account, id);
-      const last = state ? undefined : log[0];
+      // The entries of two nodes within a few milliseconds may have another order than their transactions.
+      const last = state ? undefined : (log.find(recordsEnd) ?? log[0]);
       const ended = last ? { state: readEndState(last), dlqId: await keepExisting(last) } : null;
       const outcomes = log.filter(isOutcome).slice(0, maxOutcomes);
       const { deduplication: key } = message;

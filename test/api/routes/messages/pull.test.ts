@@ -59,6 +59,20 @@ test("a client pulls the request as it would have been sent, and reports its out
   expect((await pull(server)).body).toEqual({ attempts: [] });
 });
 
+test("a message is delivered even if another node recorded a little later that it was pulled", async () => {
+  const server = await openPulled();
+  const { body: published } = await server.ask("POST", `/v2/publish/${origin}/a`);
+  const { body } = await pull(server, { wait: "5s" });
+  expect((await report(server, body.attempts[0].attempt, { outcome: "ok" })).status).toBe(200);
+  const { log } = server.memory.tables;
+  const [key, held] = [...log].find(([, { states }]) => states.includes("ACKNOWLEDGING")) ?? [];
+  if (key === undefined || !held) throw new Error("nothing was pulled");
+  const id = `${testTime + 5}-000000000`;
+  log.delete(key);
+  log.set(key.replace(held.id, id), { ...held, id });
+  expect((await server.ask("GET", `/v2/messages/${published.messageId}`)).body.state).toBe("delivered");
+});
+
 test("a pull waits for the next message, and several pulls share the messages", async () => {
   const server = await openPulled();
   const pulls = [1, 2, 3].map(() => pull(server, { max: 1, wait: "20s" }));
