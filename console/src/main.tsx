@@ -16,6 +16,7 @@ import "./styles/console.css";
 import "./styles/more.css";
 import "./styles/runs.css";
 import "./styles/narrow.css";
+import "./styles/wrapping.css";
 
 const signedOut: Omit<Session, "hasOperator"> = {
   account: null,

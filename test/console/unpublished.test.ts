@@ -31,6 +31,7 @@ describeConsole("the page of what was not published", (open) => {
     await expectShown(row.getByText("Refused"));
     const duplicates = page.getByRole("row").filter({ hasText: "main token" });
     await expectShown(duplicates.getByText("Duplicate", { exact: true }));
+    await expectShown(duplicates.getByText(/^Id same order, first used by msg_/));
     await expectShown(page.getByText("Per hour"));
     expect(await findViolations(page)).toEqual([]);
     await duplicates.getByRole("link").click();

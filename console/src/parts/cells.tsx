@@ -79,7 +79,14 @@ export const responseColumn = <Row extends Responded>(
 
 /** The beginning of a string that a stranger may have written, in one line. */
 export const Shortened = ({ text }: { text: string | null | undefined }) => (
-  <span className="t">
+  <span className="t" title={text || undefined}>
     <Visible text={(text ?? "").slice(0, 200)} />
+  </span>
+);
+
+/** A name or a reason that wraps if it does not fit, because its end may be what a person looks for. */
+export const Whole = ({ text, isName = false }: { text: string; isName?: boolean }) => (
+  <span className={`t whole ${isName ? "host" : ""}`} title={text || undefined}>
+    <Visible text={text.slice(0, 500)} />
   </span>
 );

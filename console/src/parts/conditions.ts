@@ -32,8 +32,13 @@ export function useReasons(thing: Thing): Reasons {
 }
 
 /** Returns the words for who caused a condition. */
-export const describeActor = ({ kind, token, user }: NonNullable<Condition["by"]>): string =>
-  user ?? (token === undefined ? actors[kind] : token === "main" ? "the main token" : `token ${token}`);
+export const describeActor = ({ kind, token, tokenName, user }: NonNullable<Condition["by"]>): string =>
+  user ??
+  (token === undefined
+    ? actors[kind]
+    : token === "main"
+      ? "the main token"
+      : `token ${tokenName === undefined ? token : `“${tokenName}”`}`);
 
 const actors: Readonly<Record<NonNullable<Condition["by"]>["kind"], string>> = {
   token: "a token",

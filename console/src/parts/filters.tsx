@@ -51,10 +51,13 @@ export function FilterBar({
   fields,
   fallback,
   placeholder,
+  words = {},
 }: {
   fields: readonly FilterField[];
   fallback: string;
   placeholder: string;
+  /** The words for values that no person can read, by the name of the field. */
+  words?: SearchParams;
 }) {
   const { values, set } = useFilters();
   const search = use(SearchContext);
@@ -90,8 +93,8 @@ export function FilterBar({
       {shown.map(({ name, title }) => (
         <span key={name} className="filter">
           <span className="k">{title}</span>
-          <span className="v">
-            <Visible text={values[name] ?? ""} />
+          <span className="v" title={words[name] ?? values[name]}>
+            <Visible text={words[name] ?? values[name] ?? ""} />
           </span>
           <button
             type="button"

@@ -20,7 +20,7 @@ export function Bars({ entries }: { entries: readonly Ranked[] }) {
     <ul className="bars">
       {entries.map(({ name, sub, to, value, text, fill, share }) => (
         <li key={`${name} ${sub}`}>
-          <span className="ellipsis">
+          <span className="whole">
             <b>{to ? <PageLink {...to}>{name}</PageLink> : name}</b>{" "}
             {sub && <span className="sub">{sub}</span>}
           </span>

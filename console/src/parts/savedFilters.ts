@@ -52,8 +52,11 @@ export function addFilter(all: readonly SavedFilter[], added: SavedFilter): read
   return [...others, added].toSorted((one, other) => one.name.localeCompare(other.name, "en"));
 }
 
-/** The parameters of a page that do not belong to its filter: the place in a list, and what is open. */
-const passing = new Set(["cursor", "back", "open"]);
+/**
+ * The parameters of a page that do not belong to its filter: the place in a list, what is open, and the
+ * action that is planned.
+ */
+const passing = new Set(["cursor", "back", "open", "act"]);
 
 /** Returns the filter that a page shows, or null if it shows none. */
 export function pickFilter(

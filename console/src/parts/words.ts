@@ -131,6 +131,15 @@ export const shortId = (id: string): string => (id.length <= 16 ? id : `${id.sli
 export const formatMany = (count: number, word: string, words = `${word}s`): string =>
   `${formatCount(count)} ${count === 1 ? word : words}`;
 
+/** Returns how a count differs from an earlier one: `+20 %`, `×3.5`, `as many` or `new`. */
+export function compareCounts(count: number, before: number): string {
+  if (before === 0) return count === 0 ? "as many" : "new";
+  const share = count / before;
+  if (share >= 2) return `×${short.format(share)}`;
+  const percent = Math.round(100 * (share - 1));
+  return percent === 0 ? "as many" : `${percent > 0 ? "+" : "−"}${Math.abs(percent)} %`;
+}
+
 /** Splits a URL into what is read first and the rest. A string that is not a URL is all host. */
 export function splitUrl(url: string): { host: string; path: string } {
   const [, host = url, path = ""] = /^https?:\/\/([^/?#]*)(.*)$/s.exec(url) ?? [];

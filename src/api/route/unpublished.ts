@@ -50,9 +50,12 @@ export function noteUnstored(
     const refused = "code" in result ? result.code : "refused" in result ? result.refused : null;
     if (refused !== null) noteUnpublished({ ...readSubject(sender), reason: refused, address });
     else
-      for (const { deduplicated, messageId } of listPublished(result as PublishResult))
+      for (const { deduplicated, deduplicationId, messageId } of listPublished(result as PublishResult))
         if (deduplicated)
-          noteUnpublished({ ...readSubject(sender), reason: "deduplicated", address, messageId });
+          noteUnpublished({
+            ...{ ...readSubject(sender), reason: "deduplicated", address, messageId },
+            ...(deduplicationId !== undefined && { deduplicationId }),
+          });
   }
 }
 

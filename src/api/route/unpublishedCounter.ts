@@ -17,6 +17,8 @@ export type Unpublished = {
   address: string | null;
   /** The earlier message of a duplicate. */
   messageId?: string;
+  /** The deduplication id of a duplicate, if it has one. */
+  deduplicationId?: string;
 };
 
 /** Counts what became no message. It must not fail, and must not wait. */

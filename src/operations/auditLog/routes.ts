@@ -5,6 +5,7 @@ import { serverAccount } from "../../engine/core/values/basics.ts";
 import { actorKinds } from "../../engine/core/model/auditEntry.ts";
 import { Refusal } from "../../engine/core/values/errors.ts";
 import { toJson } from "../../api/fields/field.ts";
+import { readTokenNames } from "../../api/views/tokenNames.ts";
 import { toSchema } from "../../api/views/fieldSchema.ts";
 import { entryFields } from "./fields.ts";
 import { cursorParameter } from "../../api/routes/lists/filters.ts";
@@ -62,10 +63,12 @@ async function readPage(
     ...(toDate !== undefined && { to: toDate }),
   };
   const page = await store.read.audit({ account, filter, cursor: cursor ?? null, count });
+  const ids = page.entries.flatMap(({ object, by }) => [object, by.token]);
+  const tokenNames = await readTokenNames(store, account, ids);
   return {
     status: 200,
     body: {
-      entries: page.entries.map((entry) => toJson(entryFields, entry)),
+      entries: page.entries.map((entry) => toJson(entryFields, { ...entry, tokenNames })),
       ...(page.cursor !== null && { cursor: page.cursor }),
     },
   };

@@ -168,14 +168,27 @@ const accountsAtOnce = 20;
 const maxShown = 20;
 const activityMinutes = 15;
 
-type BusyAccount = { account: Account; counts: Point["counts"]; inFlight: number; held: CountUpTo };
+/** `before`: the counts of the same number of minutes before those of `counts`. */
+type BusyAccount = {
+  account: Account;
+  counts: Point["counts"];
+  before: Point["counts"];
+  inFlight: number;
+  held: CountUpTo;
+};
+
+const sumAccepted = ({ messages, workflowMessages }: Point["counts"]): number => messages + workflowMessages;
 
 const busyFields: FieldsOf<BusyAccount> = {
   accountId: text("The id of the account.", ({ account }) => account.id),
   name: text("The name of the account.", ({ account }) => account.name),
   messages: count(
     `Messages and callbacks that were accepted, and retries, in the last ${activityMinutes} minutes.`,
-    ({ counts }) => counts.messages + counts.workflowMessages,
+    ({ counts }) => sumAccepted(counts),
+  ),
+  messagesBefore: count(
+    `Messages and callbacks that were accepted, and retries, in the ${activityMinutes} minutes before those.`,
+    ({ before }) => sumAccepted(before),
   ),
   delivered: count(
     "Messages that were delivered.",
@@ -204,23 +217,23 @@ const busyAccounts = operatorRoute({
   refusals: [],
   handle: async ({ context: { store, now } }) => {
     const at = now();
-    const from = (Math.floor(at / minute) - activityMinutes + 1) * minute;
+    const step = activityMinutes * minute;
+    const from = (Math.floor(at / minute) - 2 * activityMinutes + 1) * minute;
     const all = (await store.read.accounts()).slice(0, maxAccounts);
-    const counted: Pick<BusyAccount, "account" | "counts">[] = [];
+    const counted: Pick<BusyAccount, "account" | "counts" | "before">[] = [];
     for (let start = 0; start < all.length; start += accountsAtOnce)
       counted.push(
         ...(
           await Promise.all(
             all.slice(start, start + accountsAtOnce).map(async (account) => {
               const usage = await store.read.usage(account.id, "1m", from);
-              const [point] = sumPoints(usage, { from, step: activityMinutes * minute, points: 1 });
-              return point ? [{ account, counts: point.counts }] : [];
+              const [before, last] = sumPoints(usage, { from, step, points: 2 });
+              return before && last ? [{ account, counts: last.counts, before: before.counts }] : [];
             }),
           )
         ).flat(),
       );
-    const sum = ({ counts }: Pick<BusyAccount, "counts">): number =>
-      counts.messages + counts.workflowMessages;
+    const sum = ({ counts }: Pick<BusyAccount, "counts">): number => sumAccepted(counts);
     const busiest = counted.filter((one) => sum(one) > 0).toSorted((a, b) => sum(b) - sum(a));
     const shown = await Promise.all(
       busiest.slice(0, maxShown).map(async (one): Promise<BusyAccount> => {

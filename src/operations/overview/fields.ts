@@ -7,15 +7,17 @@ import {
   mark,
   number,
   object,
+  omitEmpty,
   optional,
   text,
   texts,
   time,
   word,
 } from "../../api/fields/field.ts";
+import type { NamedActor } from "../../api/fields/actor.ts";
 import { actorFields } from "../../api/fields/actor.ts";
 import type { Condition } from "../../engine/core/explain/condition.ts";
-import { conditionKinds, conditionLevels, shortenConditions } from "../../engine/core/explain/condition.ts";
+import { conditionKinds, conditionLevels } from "../../engine/core/explain/condition.ts";
 import type { GateKind } from "../../engine/core/admission/gate.ts";
 import { hostStates, readHostState } from "../../engine/core/explain/hostState.ts";
 import { gateKinds, parseGate } from "../../engine/core/admission/gate.ts";
@@ -23,15 +25,24 @@ import { readStart } from "../../engine/core/admission/lease.ts";
 import type { HostAttempts, HostPoint } from "../../engine/core/accounts/hostStatistics.ts";
 import { hostLogEntries } from "../../engine/core/accounts/hostStatistics.ts";
 import type { Point } from "../../engine/core/accounts/statistics.ts";
+import type { EndedCounts } from "./endedCounts.ts";
+import { maxEndedCount } from "./endedCounts.ts";
 import type {
   CountUpTo,
+  GateWithHeld,
   HeldAtGate,
   HostDetails,
   HostSituation,
   RunningToHost,
   Situation,
 } from "./situation.ts";
-import { hostMinutes, maxSituationCount, maxStateCount, situationMinutes } from "./situation.ts";
+import {
+  hostMinutes,
+  maxNamedGates,
+  maxSituationCount,
+  maxStateCount,
+  situationMinutes,
+} from "./situation.ts";
 
 /** The names of paused queues, flow-control keys and schedules in an overview. */
 const maxNames = 20;
@@ -168,11 +179,21 @@ const countFields: FieldsOf<CountUpTo> = {
   more: mark("Present if there are more.", ({ more }) => more),
 };
 
+const namedGateFields: FieldsOf<GateWithHeld> = {
+  name: longText("The name of the queue or key, or the endpoint or host.", ({ name }) => name),
+  count: count("The number of messages that it holds.", ({ count }) => count),
+  paused: mark("Present if it is paused.", ({ isPaused }) => isPaused),
+};
+
 const heldFields: FieldsOf<HeldAtGate> = {
   ...countFields,
   oldestAt: optional(time)(
     "When the oldest of those counted was accepted. Absent if none is held.",
     ({ oldestAt }) => oldestAt,
+  ),
+  largest: optional(list(namedGateFields))(
+    `The ${maxNamedGates} gates of this kind that hold most. Absent if none holds any.`,
+    ({ largest }) => omitEmpty(largest),
   ),
 };
 
@@ -201,15 +222,31 @@ const pausesFields: FieldsOf<Situation> = {
   sources: pausedOfKind("", ({ pausedSources }) => pausedSources),
 };
 
-const runFields: FieldsOf<Situation> = {
+const countedEnd = `, counted up to ${maxEndedCount}.`;
+
+const endedFields: FieldsOf<EndedCounts["messages"]> = {
+  delivered: object(countFields)(`Delivered messages${countedEnd}`, ({ delivered }) => delivered),
+  failed: object(countFields)(`Messages that failed for good${countedEnd}`, ({ failed }) => failed),
+  cancelled: object(countFields)(`Cancelled messages${countedEnd}`, ({ cancelled }) => cancelled),
+};
+
+const runFields: FieldsOf<ShownSituation> = {
   active: object(countFields)("Workflow runs that have not ended.", ({ activeRuns }) => activeRuns),
   failed: object(countFields)("Workflow runs that failed and still exist.", ({ failedRuns }) => failedRuns),
+  succeeded: object(countFields)(
+    `Workflow runs with a result${countedEnd}`,
+    ({ ended }) => ended.runs.succeeded,
+  ),
+  cancelled: object(countFields)(`Cancelled workflow runs${countedEnd}`, ({ ended }) => ended.runs.cancelled),
 };
 
 const aboutCountedState = `Counted among the first ${maxStateCount} messages that wait for their due time.`;
 
+/** A condition, and who caused it with the name of the token. */
+export type ShownCondition = Condition & { by: NamedActor | null };
+
 /** The fields of something that is wrong. */
-const conditionFields: FieldsOf<Condition> = {
+const conditionFields: FieldsOf<ShownCondition> = {
   kind: word(conditionKinds)("The kind of the problem.", ({ kind }) => kind),
   level: word(conditionLevels)(
     "problem: something does not work. warning: something waits for a person, or will stop working. note: " +
@@ -248,8 +285,10 @@ const stateFields: FieldsOf<ShownSituation> = {
 };
 
 type ShownSituation = Situation & {
-  conditions: readonly Condition[];
+  /** At most a few of each kind. */
+  conditions: readonly ShownCondition[];
   inFlight: number;
+  ended: EndedCounts;
   maxStorage: number;
   disk: ShownDisk | null;
 };
@@ -263,7 +302,7 @@ export const situationFields: FieldsOf<ShownSituation> = {
     "The problems, the most urgent first. The list is empty if there are none. It has at most 10 " +
       "conditions of a kind. If there are more, the last of them has an empty subject, and its text says " +
       "how many others there are.",
-    ({ conditions }) => shortenConditions(conditions),
+    ({ conditions }) => conditions,
   ),
   minutes: list(pointFields)(
     `The last ${situationMinutes} minutes, the current one last.`,
@@ -275,6 +314,10 @@ export const situationFields: FieldsOf<ShownSituation> = {
     (situation) => situation,
   ),
   inFlight: count(`Deliveries in flight, ${upTo}.`, ({ inFlight }) => inFlight),
+  ended: object(endedFields)(
+    "Messages that have ended and are still in the log, by how they ended.",
+    ({ ended }) => ended.messages,
+  ),
   held: object(gateFields)("Messages that are due and wait at a gate, by gate.", ({ held }) => held),
   nextDueAt: optional(time)(
     "The earliest due time of a message that waits for one, in Unix milliseconds. If it is long past, no " +

@@ -1,15 +1,33 @@
 import { z } from "zod";
+import { retentionFor } from "../../engine/core/accounts/retention.ts";
 import { readLimits, readPlan } from "../../engine/core/accounts/plans.ts";
 import { hostLogEntries } from "../../engine/core/accounts/hostStatistics.ts";
 import { timestamp } from "../../api/http/parameters.ts";
+import type { Condition } from "../../engine/core/explain/condition.ts";
+import { shortenConditions } from "../../engine/core/explain/condition.ts";
 import { hostStates, readHostState } from "../../engine/core/explain/hostState.ts";
 import { pickRunning } from "../../engine/core/commands/endAttempts.ts";
 import { Refusal } from "../../engine/core/values/errors.ts";
 import { route } from "../../api/route/route.ts";
 import { toJson } from "../../api/fields/field.ts";
 import { toSchema } from "../../api/views/fieldSchema.ts";
+import { nameActor, readTokenNames } from "../../api/views/tokenNames.ts";
+import type { AccountId } from "../../engine/core/values/basics.ts";
+import type { Store } from "../../engine/store/store.ts";
 import { activities } from "./activity.ts";
+import type { ShownCondition } from "./fields.ts";
 import { hostDetailFields, hostFields, situationFields } from "./fields.ts";
+
+/** Returns conditions with the names of the tokens that caused them. */
+async function nameCauses(
+  store: Pick<Store, "read">,
+  account: AccountId,
+  conditions: readonly Condition[],
+): Promise<ShownCondition[]> {
+  const ids = conditions.map(({ by }) => by?.token);
+  const names = await readTokenNames(store, account, ids);
+  return conditions.map((one) => ({ ...one, by: one.by && nameActor(one.by, names) }));
+}
 
 const overview = route({
   method: "GET",
@@ -22,18 +40,27 @@ const overview = route({
     "limit, so the request takes milliseconds also with millions of messages.",
   answers: { 200: { about: "The situation of the account.", schema: toSchema(situationFields) } },
   refusals: [],
-  handle: async ({ account, context: { store, now, disk, listConditions } }) => {
+  handle: async ({ account, context: { store, now, retention, disk, listConditions } }) => {
     const at = now();
-    const [situation, conditions, inFlight, free] = await Promise.all([
+    const { log } = retentionFor(account, retention);
+    const [situation, ended, conditions, inFlight, free] = await Promise.all([
       store.read.situation(account.id, at),
-      listConditions(account),
+      store.read.ended(account.id, at - log),
+      listConditions(account).then((all) => nameCauses(store, account.id, shortenConditions(all))),
       store.read.countInFlight(account.id, at),
       // The disk belongs to the operator. An account without a plan is the operator's own.
       readPlan(account) === "selfHosted" ? (disk?.() ?? null) : null,
     ]);
     const needed = store.upkeep.disk?.needed() ?? null;
     const maxStorage = readLimits(account).storageBytes;
-    const shown = { ...situation, conditions, inFlight, maxStorage, disk: free && { ...free, needed } };
+    const shown = {
+      ...situation,
+      ended,
+      conditions,
+      inFlight,
+      maxStorage,
+      disk: free && { ...free, needed },
+    };
     return { status: 200, body: toJson(situationFields, shown) };
   },
 });

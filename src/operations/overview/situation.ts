@@ -24,7 +24,10 @@ import type { HeldCount, Range, StorageReads } from "../../engine/store/layout/s
 /** A number of rows. `more`: there are more than were counted. */
 export type CountUpTo = { count: number; more: boolean };
 /** The messages that a kind of gate holds. `oldestAt` is when the oldest of those counted was accepted. */
-export type HeldAtGate = CountUpTo & { oldestAt: Millis | null };
+export type HeldAtGate = CountUpTo & { oldestAt: Millis | null; largest: readonly GateWithHeld[] };
+
+/** A gate that holds messages. */
+export type GateWithHeld = { name: string; isPaused: boolean; count: number };
 
 /** The figures of an account. */
 export type Situation = {
@@ -102,7 +105,7 @@ export async function readSituation(
     minutes: sumPoints(recent, { from, step: minute, points: situationMinutes }),
     unfinished,
     states: countByState({ due, waiting, paused: new Set(pausedGates) }),
-    held: sumByGate(waiting),
+    held: sumByGate(waiting, new Set(pausedGates)),
     nextDueAt: due[0]?.dueAt ?? null,
     deadLetters: sumDeadLetters(all),
     storedBytes: sumStoredBytes(all),
@@ -129,12 +132,26 @@ const readHeld = (storageReads: StorageReads, account: AccountId): Promise<HeldB
 const sumCounts = (groups: readonly { count: number }[]): number =>
   groups.reduce((sum, { count }) => sum + count, 0);
 
-const sumByGate = (held: HeldByGate): Record<GateKind, HeldAtGate> =>
+/** The gates of each kind that are named. */
+export const maxNamedGates = 3;
+
+const findLargest = (groups: readonly HeldCount[], paused: ReadonlySet<string>): GateWithHeld[] =>
+  groups
+    .toSorted((one, other) => other.count - one.count)
+    .slice(0, maxNamedGates)
+    .map(({ waitlist, count }) => ({
+      name: parseGate(waitlist).name,
+      count,
+      isPaused: paused.has(waitlist),
+    }));
+
+const sumByGate = (held: HeldByGate, paused: ReadonlySet<string>): Record<GateKind, HeldAtGate> =>
   Object.fromEntries(
-    held.map(([kind, groups]) => {
+    held.map(([kind, groups]): [GateKind, HeldAtGate] => {
       const oldest = groups.map(({ oldestId }) => oldestId).sort()[0];
       const oldestAt = oldest === undefined ? null : readIdTime(oldest);
-      return [kind, { ...toCountUpTo(sumCounts(groups)), oldestAt }];
+      const largest = findLargest(groups, paused);
+      return [kind, { ...toCountUpTo(sumCounts(groups)), oldestAt, largest }];
     }),
   ) as Record<GateKind, HeldAtGate>;
 
@@ -168,11 +185,8 @@ function countByState({ due, waiting, paused }: Waiting): Situation["states"] {
 
 /** Returns how many messages of an account the gates hold. */
 export async function countHeldMessages(storageReads: StorageReads, account: AccountId): Promise<CountUpTo> {
-  const held = Object.values(sumByGate(await readHeld(storageReads, account)));
-  return {
-    count: held.reduce((sum, { count }) => sum + count, 0),
-    more: held.some(({ more }) => more),
-  };
+  const held = (await readHeld(storageReads, account)).map(([, groups]) => toCountUpTo(sumCounts(groups)));
+  return { count: sumCounts(held), more: held.some(({ more }) => more) };
 }
 
 function countHeldAt(

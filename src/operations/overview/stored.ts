@@ -9,6 +9,8 @@ import type { PointRange } from "../../engine/core/accounts/statistics.ts";
 import { readGateFlow } from "../../engine/store/queries/gateFlows.ts";
 import type { AttemptPoint } from "./attemptPoints.ts";
 import { readAttemptPoints } from "./attemptPoints.ts";
+import type { EndedCounts } from "./endedCounts.ts";
+import { countEnded } from "./endedCounts.ts";
 import type { CountUpTo, HostDetails, HostSituation, Situation } from "./situation.ts";
 import { countHeldMessages, readHost, readHosts, readRunningTo, readSituation } from "./situation.ts";
 
@@ -18,6 +20,8 @@ export const overview = {
   createQueries: (reads: StorageReads) => ({
     /** Returns the counts, pauses and hosts of an account, with bounded reads. */
     situation: (account: AccountId, now: Millis): Promise<Situation> => readSituation(reads, account, now),
+    /** Returns how many messages and runs have ended, by how they ended. `logFrom`: when the log begins. */
+    ended: (account: AccountId, logFrom: Millis): Promise<EndedCounts> => countEnded(reads, account, logFrom),
     /** Returns how deliveries to one host go. */
     host: (account: AccountId, host: string, now: Millis): Promise<HostDetails> =>
       readHost(reads, account, { host, now }),

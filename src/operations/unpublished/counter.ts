@@ -6,7 +6,7 @@ import { minute, second } from "../../engine/core/values/time.ts";
 import type { Store, Unsubscribe } from "../../engine/store/store.ts";
 import type { MaintenanceTask } from "../../engine/upkeep/scheduler.ts";
 import type { Increment, Series } from "./series.ts";
-import { joinIncrements, maxSeries, other, toPeriod, toSeriesId } from "./series.ts";
+import { joinIncrements, maxIdLength, maxSeries, other, toPeriod, toSeriesId } from "./series.ts";
 
 /** The series that a node keeps until it stores them. All others are counted together, for the server. */
 const maxCounts = 10_000;
@@ -39,7 +39,7 @@ export class SeriesCounter {
   }
 
   /** Counts one. */
-  note({ account, subject, reason, address, messageId }: Unpublished): void {
+  note({ account, subject, reason, address, messageId, deduplicationId }: Unpublished): void {
     const at = this.#now();
     const wasEmpty = this.#counts.size === 0;
     this.#add(account, {
@@ -48,6 +48,9 @@ export class SeriesCounter {
         at,
         address: address === null ? null : copyText(address),
         ...(messageId !== undefined && { messageId }),
+        ...(deduplicationId !== undefined && {
+          deduplicationId: copyText(deduplicationId.slice(0, maxIdLength)),
+        }),
       },
     });
     if (wasEmpty) for (const listener of this.#listeners) listener();

@@ -5,7 +5,7 @@ import type { Millis } from "../../engine/core/values/basics.ts";
 import type { Sender } from "./names.ts";
 import { subjectKinds, toSubjectKind } from "./names.ts";
 import type { Bucket, Series } from "./series.ts";
-import { readLastHour, toPeriod } from "./series.ts";
+import { maxIdLength, readLastHour, toPeriod } from "./series.ts";
 
 /** A series as it is shown at a time. */
 export type ShownSeries = Sender & { series: Series; now: Millis };
@@ -52,6 +52,12 @@ export const seriesFields = {
     "The earlier message of the last duplicate.",
     ({ series }) => series.last.messageId,
     "EARLIER MESSAGE",
+  ),
+  deduplicationId: optional(text)(
+    `The deduplication id of the last duplicate, cut to ${maxIdLength} characters. Absent if its content was ` +
+      "compared.",
+    ({ series }) => series.last.deduplicationId,
+    "DEDUPLICATION ID",
   ),
   rights: optional(
     object<NonNullable<Sender["rights"]>>({

@@ -11,7 +11,12 @@ type Last = {
   address: string | null;
   /** The earlier message, if it was a duplicate. */
   messageId?: MessageId;
+  /** The deduplication id of a duplicate, cut to `maxIdLength` characters. */
+  deduplicationId?: string;
 };
+
+/** The characters of a deduplication id that a series keeps. */
+export const maxIdLength = 200;
 
 /** The requests of one subject that for one reason never became a message. */
 export type Series = {

@@ -12,6 +12,6 @@ export const unpublished: Resource = {
   none: "nothing was refused or dropped of late",
   columns: columnsOf(seriesFields, [
     ...(["name", "subject", "reason", "lastHour", "total", "firstAt", "lastAt", "address"] as const),
-    "messageId",
+    ...(["deduplicationId", "messageId"] as const),
   ]),
 };

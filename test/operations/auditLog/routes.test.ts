@@ -289,6 +289,33 @@ describe("GET /v2/audit", () => {
     expect(body.cursor).toBeUndefined();
   });
 
+  test("names the tokens that changed something, and those that were changed, also once revoked", async () => {
+    const server = await createTestServer();
+    const create = async (name: string) => {
+      const body = JSON.stringify({ name, verbs: ["manage"] });
+      return (await server.ask("POST", "/v2/tokens", { body })).body;
+    };
+    const named = await create("deployments");
+    const unnamed = await create("");
+    for (const { token } of [named, unnamed]) {
+      await server.ask("POST", "/v2/queues/q/pause", { token });
+      await server.ask("POST", "/v2/queues/q/resume", { token });
+    }
+    const readEntries = async () => (await server.ask("GET", "/v2/audit")).body.entries;
+    const by = { kind: "token", token: named.tokenId, address: "127.0.0.1" };
+    expect((await readEntries())[2].by).toEqual({ ...by, tokenName: "deployments" });
+    expect((await readEntries())[0].by).toEqual({ ...by, token: unnamed.tokenId });
+    await server.ask("DELETE", `/v2/tokens/${named.tokenId}`);
+    const entries = await readEntries();
+    expect(entries[0]).toMatchObject({
+      ...{ action: "token.revoke", object: named.tokenId, objectName: "deployments" },
+      by: { token: "main" },
+    });
+    expect(entries[0].by).not.toHaveProperty("tokenName");
+    expect(entries[3].by).toEqual({ ...by, tokenName: "deployments" });
+    expect(entries.at(-2)).not.toHaveProperty("objectName");
+  });
+
   test.each([
     ["?action=queue", all.slice(2)],
     ["?action=queue.pause,signingKey", ["signingKey.rotate", "queue.pause", "queue.pause", "queue.pause"]],

@@ -101,4 +101,22 @@ describe("GET /v2/admin/activity", () => {
     ]);
     expect((await server.ask("GET", "/v2/admin/activity")).status).toBe(401);
   });
+
+  test("compares with the minutes before", async () => {
+    const server = await createTestServer();
+    const read = async () => {
+      const { body } = await server.ask("GET", "/v2/admin/activity", { headers: operator, token: null });
+      return body.accounts;
+    };
+    await server.ask("POST", "/v2/publish/https://e.example/x", { body: "hello" });
+    expect(await read()).toMatchObject([{ messages: 1, messagesBefore: 0 }]);
+    server.clock.now += 15 * 60_000;
+    expect(await read()).toEqual([]);
+    for (let at = 0; at < 2; at++)
+      await server.ask("POST", "/v2/publish/https://e.example/x", { body: "hello" });
+    expect(await read()).toMatchObject([{ messages: 2, messagesBefore: 1 }]);
+    server.clock.now += 15 * 60_000;
+    await server.ask("POST", "/v2/publish/https://e.example/x", { body: "hello" });
+    expect(await read()).toMatchObject([{ messages: 1, messagesBefore: 2 }]);
+  });
 });

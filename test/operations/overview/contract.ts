@@ -34,8 +34,33 @@ export function describeSituation(open: OpenStore): void {
         hosts: [],
       });
       expect(situation.minutes).toHaveLength(15);
-      expect(situation.held.queue).toEqual({ ...none, oldestAt: null });
+      expect(situation.held.queue).toEqual({ ...none, oldestAt: null, largest: [] });
       expect(await fixture.store.read.hosts("acc")).toEqual([]);
+    });
+
+    test("counts what has ended and is still listed, up to a bound", async () => {
+      const fixture = await StoreFixture.open(open);
+      await fixture.account();
+      const { clock, store } = fixture;
+      const logFrom = clock.now;
+      const counted = (count: number, more = false) => ({ count, more });
+      const zero = { delivered: none, failed: none, cancelled: none };
+      expect(await store.read.ended("acc", logFrom)).toEqual({
+        messages: zero,
+        runs: { succeeded: none, cancelled: none },
+      });
+      for (let at = 0; at < 2; at++) await fixture.settle(await fixture.sent());
+      await fixture.publishFailing({ url: "https://bad.example/" });
+      const messageId = await fixture.send({ delay: minute });
+      await store.execute("cancel", { account: "acc", messageIds: [messageId] });
+      expect((await store.read.ended("acc", logFrom)).messages).toEqual({
+        delivered: counted(2),
+        failed: counted(1),
+        cancelled: counted(1),
+      });
+      expect((await store.read.ended("other", logFrom)).messages).toEqual(zero);
+      // The entries of delivered messages have expired.
+      expect((await store.read.ended("acc", clock.now + 4 * 60 * minute)).messages.delivered).toEqual(none);
     });
 
     test("shows since when the oldest message that waits at a gate was due", async () => {
@@ -274,8 +299,14 @@ export function describeSituation(open: OpenStore): void {
         activeRuns: none,
         failedRuns: none,
         held: {
-          queue: { count: 2, more: false, oldestAt: start },
-          key: { count: 1, more: false, oldestAt: start + 1_000 },
+          queue: {
+            ...{ count: 2, more: false, oldestAt: start },
+            largest: [{ name: "q", count: 2, isPaused: true }],
+          },
+          key: {
+            ...{ count: 1, more: false, oldestAt: start + 1_000 },
+            largest: [{ name: "k", count: 1, isPaused: true }],
+          },
           endpoint: { count: 0 },
           account: { count: 0 },
           capacity: { count: 1, oldestAt: start + 1_000 },

@@ -35,7 +35,11 @@ describe("GET /v2/overview", () => {
         ...{ held: { count: 0 }, paused: { count: 1 } },
       },
       inFlight: 1,
-      held: { queue: { count: 1, oldestAt: testTime }, key: { count: 0 }, capacity: { count: 0 } },
+      held: {
+        queue: { count: 1, oldestAt: testTime, largest: [{ name: "q", count: 1, paused: true }] },
+        ...{ key: { count: 0 }, capacity: { count: 0 } },
+      },
+      ended: { delivered: { count: 1 }, failed: { count: 1 }, cancelled: { count: 0 } },
       nextDueAt: testTime + 60_000,
       deadLetters: 1,
       paused: {
@@ -44,7 +48,10 @@ describe("GET /v2/overview", () => {
         schedules: { count: 0, names: [] },
         sources: { count: 0, names: [] },
       },
-      runs: { active: { count: 0 }, failed: { count: 0 } },
+      runs: {
+        ...{ active: { count: 0 }, failed: { count: 0 }, succeeded: { count: 0 } },
+        cancelled: { count: 0 },
+      },
       worstHosts: [{ host: "bad.example", attempts: 1, failures: 1, failureShare: 1, p50: 40 }],
       storage: { max: expect.any(Number) },
     });

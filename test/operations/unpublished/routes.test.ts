@@ -48,11 +48,24 @@ describe("GET /v2/unpublished", () => {
       ...{ kind: "token", subject: "main", name: "main token", reason: "deduplicated" },
       ...{ lastHour: 3, total: 3, firstAt: testTime, lastAt: testTime, messageId },
       address: "127.0.0.1",
+      deduplicationId: "order-1",
       minutes: [{ start: testTime, count: 3 }],
       hours: [{ start: testTime, count: 3 }],
     });
     server.clock.now += 2 * 60 * minute;
     expect(await list()).toMatchObject([{ lastHour: 0, total: 3, minutes: [], hours: [{ count: 3 }] }]);
+  });
+
+  test("shows the beginning of a long deduplication id, and none if contents were compared", async () => {
+    const long = { "svc-deduplication-id": "x".repeat(300) };
+    for (let at = 0; at < 2; at++) await publish({ headers: long });
+    expect((await list())[0].deduplicationId).toBe("x".repeat(200));
+    server.clock.now += minute;
+    for (let at = 0; at < 2; at++)
+      await publish({ headers: { "svc-content-based-deduplication": "true" }, body: "one" });
+    const [series] = await list();
+    expect(series.total).toBe(2);
+    expect(series).not.toHaveProperty("deduplicationId");
   });
 
   test("names tokens that were revoked, have expired, were replaced, or may not publish there", async () => {

@@ -2,7 +2,8 @@ import type { Response } from "../../api/client.ts";
 import type { Condition, Remedy } from "../../parts/conditions.ts";
 import { describeActor, findRemedy } from "../../parts/conditions.ts";
 import type { StateName } from "../../parts/stateName.ts";
-import { fillStatus, formatMany, splitUrl } from "../../parts/words.ts";
+import { findDifference, titleOf } from "../../parts/groupTitles.ts";
+import { formatMany, splitUrl } from "../../parts/words.ts";
 
 type RunGroup = Response<"GET /v2/workflows/dlq/groups">["groups"][number];
 type DeadGroup = Response<"GET /v2/dlq/groups">["groups"][number];
@@ -22,6 +23,8 @@ export type Need = {
   unit?: string;
   /** Null if no page of the console shows it. */
   place: Place | null;
+  /** The place of the button, if it plans an action at once. Others look first. */
+  plan?: Place & { verb: string };
   remedy?: Remedy;
 };
 
@@ -104,15 +107,21 @@ function findPlace({ kind, subject }: Condition): Place | null {
 }
 
 /** Returns dead letters with one cause as the overview shows them. */
-export const toDeadNeed = ({ error, responseStatus, count, ...group }: DeadGroup): Need => ({
+export const toDeadNeed = (
+  { responseStatus, count, ...group }: DeadGroup,
+  all: readonly DeadGroup[],
+): Need => ({
   key: `dead ${group.cause}`,
   glyph: "failed",
-  title: fillStatus(error || "no response", responseStatus),
+  title: [`“${titleOf({ ...group, responseStatus })}”`, findDifference({ ...group, responseStatus }, all)]
+    .filter(Boolean)
+    .join(" at "),
   about:
     (responseStatus === undefined ? "" : `${responseStatus} from `) + group.url.replace(/^https?:\/\//, ""),
   count,
   unit: group.countIsMinimum ? "or more failed" : "failed",
   place: { to: "/dead-letters", search: { cause: group.cause } },
+  plan: { to: "/dead-letters", search: { cause: group.cause, act: "retry" }, verb: "Retry" },
 });
 
 /** Returns failed runs with one cause as the overview shows them. */
@@ -124,6 +133,7 @@ export const toRunNeed = ({ workflowUrl, stepName, error, count, ...group }: Run
   count,
   unit: group.countIsMinimum ? "or more runs" : count === 1 ? "run" : "runs",
   place: { to: "/failed-runs", search: { cause: group.cause } },
+  plan: { to: "/failed-runs", search: { cause: group.cause, act: "resume" }, verb: "Resume" },
 });
 
 /** Returns the failures that no listed group has. `causes`: in how many groups they are. `null` if none. */

@@ -51,7 +51,7 @@ export function OverviewPage() {
     conditions.filter((one) => one.level === level).map(toConditionNeed);
   const needs = [
     ...listNeeds("problem"),
-    ...dead.map(toDeadNeed),
+    ...dead.map((group) => toDeadNeed(group, dead)),
     ...runs.map(toRunNeed),
     ...(rest ? [rest] : []),
     ...listNeeds("warning"),
@@ -151,13 +151,14 @@ function NeedRow({ need }: { need: Need }) {
   const may = useMay();
   const act = useDo();
   const { remedy, place } = need;
+  const button = may.manage && need.plan ? need.plan : place;
   return (
     <li>
       <Glyph state={need.glyph} />
       <div className="grow">
         <div className="l1">
           {place ? (
-            <PageLink className="t" to={place.to} search={place.search ?? {}}>
+            <PageLink className="t" to={place.to} search={place.search ?? {}} title={need.title}>
               <Visible text={need.title.slice(0, 200)} />
             </PageLink>
           ) : (
@@ -167,7 +168,7 @@ function NeedRow({ need }: { need: Need }) {
         <div className="l2">
           {need.about !== undefined && <Shortened text={need.about} />}
           {need.since !== undefined && (
-            <span>
+            <span className="t">
               Since <Time at={need.since} />
               {need.by !== undefined && `, by ${need.by}`}
             </span>
@@ -183,9 +184,9 @@ function NeedRow({ need }: { need: Need }) {
           {remedy.verb}
         </Button>
       ) : (
-        place && (
-          <PageLink className="btn" to={place.to} search={place.search ?? {}}>
-            {remedy ? "Open" : (place.verb ?? "Show")}
+        button && (
+          <PageLink className="btn" to={button.to} search={button.search ?? {}}>
+            {remedy ? "Open" : (button.verb ?? "Show")}
           </PageLink>
         )
       )}

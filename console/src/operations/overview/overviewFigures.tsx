@@ -96,29 +96,75 @@ const Stat = ({ to, search = {}, name, value, about, isBad = false }: StatProps)
   </PageLink>
 );
 
+/** The names of gates of each kind: of one, of others, and of one whose name is not known. */
 const gateNames = {
-  queue: "Queue at capacity or paused",
-  key: "Key at capacity or paused",
-  endpoint: "Account limit, per endpoint",
-  account: "Account limit",
-  capacity: "Server capacity, or no puller",
+  queue: { one: "Queue", others: "other queues", unknown: "Queues" },
+  key: { one: "Key", others: "other keys", unknown: "Keys" },
+  endpoint: { one: "Account limit for", others: "other endpoints", unknown: "Account limit, per endpoint" },
+  account: { one: "Account limit", others: "", unknown: "Account limit" },
+  capacity: {
+    one: "Server capacity or puller for",
+    others: "other hosts",
+    unknown: "Server capacity, or no puller",
+  },
 } as const;
+type GateKind = keyof typeof gateNames;
 
 const describeOldest = (at: number | undefined, now: number): string =>
   at === undefined ? "" : `oldest: ${formatSpan(now - at)}`;
 
+/** Returns the page of a gate. */
+function findGatePlace(kind: GateKind, name: string): { to: string; search: Record<string, string> } {
+  if (kind === "queue") return { to: `/queues/${encodeURIComponent(name)}`, search: {} };
+  if (kind === "key") return { to: "/keys", search: { search: name, open: name } };
+  if (kind === "capacity" && name !== "") return { to: `/hosts/${encodeURIComponent(name)}`, search: {} };
+  return { to: "/messages", search: { gate: kind } };
+}
+
+/** Returns the gates of a kind that hold most, by name, and the others together. */
+function listGates(
+  kind: GateKind,
+  { count, oldestAt, largest = [] }: Overview["held"][GateKind],
+  now: number,
+) {
+  const names = gateNames[kind];
+  const fill = "f-gate";
+  const oldest = describeOldest(oldestAt, now);
+  const isAlone = largest.length === 1;
+  const named = largest.map(({ name, count: value, paused }) => ({
+    ...{ name: `${names.one} ${name}`.trim(), to: findGatePlace(kind, name), value, fill },
+    sub: [
+      kind === "queue" || kind === "key" ? (paused ? "paused" : "at capacity") : "",
+      isAlone ? oldest : "",
+    ]
+      .filter(Boolean)
+      .join(", "),
+  }));
+  const rest = count - named.reduce((sum, { value }) => sum + value, 0);
+  return rest <= 0
+    ? named
+    : [
+        ...named,
+        {
+          ...{ name: named.length > 0 ? names.others : names.unknown, value: rest, fill, sub: "" },
+          to: { to: "/messages", search: { gate: kind } },
+        },
+      ];
+}
+
 function Held({ held }: { held: Overview["held"] }) {
-  const entries = (Object.keys(gateNames) as (keyof typeof gateNames)[])
-    .filter((gate) => held[gate].count > 0)
-    .toSorted((one, other) => held[other].count - held[one].count);
   const now = Date.now();
+  const entries = (Object.keys(gateNames) as GateKind[])
+    .filter((kind) => held[kind].count > 0)
+    .flatMap((kind) => listGates(kind, held[kind], now))
+    .toSorted((one, other) => other.value - one.value);
   return (
     <Panel
       title="Held messages, by gate"
       className="w4 x3"
       end={
         <PageLink className="link" to="/messages" search={{ state: "held" }}>
-          {formatCount(entries.reduce((total, gate) => total + held[gate].count, 0))}
+          {formatCount(entries.reduce((total, { value }) => total + value, 0))}
         </PageLink>
       }
     >
@@ -126,15 +172,7 @@ function Held({ held }: { held: Overview["held"] }) {
         <Empty title="No held messages" />
       ) : (
         <div className="body">
-          <Bars
-            entries={entries.map((gate) => ({
-              name: gateNames[gate],
-              to: { to: "/messages", search: { gate } },
-              value: held[gate].count,
-              fill: "f-gate",
-              sub: describeOldest(held[gate].oldestAt, now),
-            }))}
-          />
+          <Bars entries={entries} />
         </div>
       )}
     </Panel>

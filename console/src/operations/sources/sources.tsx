@@ -6,6 +6,7 @@ import { useRead } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import { ConfirmButton, PauseButton } from "../../parts/actions.tsx";
 import { Button, Time, Url } from "../../parts/basics.tsx";
+import { Whole } from "../../parts/cells.tsx";
 import type { Condition, Reasons } from "../../parts/conditions.ts";
 import { useReasons } from "../../parts/conditions.ts";
 import { useFilters } from "../../parts/filters.tsx";
@@ -21,7 +22,6 @@ import { Page } from "../../shell/shell.tsx";
 import { Rejections } from "./rejections.tsx";
 import type { Source } from "./sourceForm.tsx";
 import { SourceForm } from "./sourceForm.tsx";
-import { Visible } from "../../parts/visible.tsx";
 
 /** The sources: URLs for senders of webhooks. */
 export function SourcesPage() {
@@ -110,9 +110,7 @@ const makeColumns = ({ of }: Reasons): Column<Source>[] => [
     cell: ({ name, destination }) => (
       <>
         <div className="l1">
-          <span className="t host">
-            <Visible text={name || "unnamed"} />
-          </span>
+          <Whole text={name || "unnamed"} isName />
         </div>
         <div className="l2">
           <Url url={destination} />
@@ -144,7 +142,7 @@ const makeColumns = ({ of }: Reasons): Column<Source>[] => [
   },
   {
     head: "Last call",
-    className: "num time c-when w-where",
+    className: "num time p3 c-when w-where",
     sortBy: ({ lastCallAt = 0 }) => lastCallAt,
     cell: ({ lastCallAt }) => (lastCallAt ? <Time at={lastCallAt} /> : "never"),
   },

@@ -2,10 +2,11 @@ import { Plus } from "lucide-react";
 import { useState } from "react";
 import type { Response } from "../../api/client.ts";
 import { useRead } from "../../api/queries.ts";
-import { Button, Time, useNow } from "../../parts/basics.tsx";
+import { Button, Id, Time, useNow } from "../../parts/basics.tsx";
 import { useMay } from "../../api/session.ts";
 import type { MadeToken, Successor } from "../../pages/settings/tokens.tsx";
 import { ShowToken, TokenForm } from "../../pages/settings/tokens.tsx";
+import { Whole } from "../../parts/cells.tsx";
 import { PageLink } from "../../parts/link.tsx";
 import { ListPanel } from "../../parts/list.tsx";
 import { Loaded, Panel } from "../../parts/panel.tsx";
@@ -42,7 +43,11 @@ export function UnpublishedPage() {
             {series.length > 0 && <OverTime series={series} />}
             <ListPanel
               label="Requests that never became a message"
-              columns={may.manage ? [...columns, makeSuccessorColumn(setFollowed)] : columns}
+              columns={
+                may.manage && series.some(isOfLostToken)
+                  ? [...columns, makeSuccessorColumn(setFollowed)]
+                  : columns
+              }
               rows={series}
               keyOf={({ subject, reason }) => `${subject} ${reason}`}
               words={["series", "series"]}
@@ -66,12 +71,14 @@ const toState = ({ kind, reason }: Series): { state: StateName; word: string } =
     : { state: "failed", word: kind === "source" ? "Rejected" : "Refused" };
 
 const reasons: Readonly<Record<string, string>> = {
-  deduplicated: "The deduplication id was used before.",
+  deduplicated: "It repeats an earlier message.",
   revoked: "The token was revoked or replaced.",
   expired: "The token has expired.",
   unauthorized: "The credentials are missing or not valid.",
   forbidden: "The token may not publish there.",
   other: "There are too many series to show each.",
+  invalid: "The request is malformed.",
+  "not-found": "The object does not exist in this account.",
 };
 
 /** Returns who sent the requests of a series. */
@@ -121,18 +128,45 @@ function OverTime({ series }: { series: readonly Series[] }) {
 
 const clock = new Intl.DateTimeFormat("en-GB", { weekday: "short", hour: "2-digit", minute: "2-digit" });
 
+/** Reports whether requests came with a token that is no longer valid. */
+const isOfLostToken = ({ subject, reason }: Series): boolean =>
+  subject.startsWith("tok_") && (reason === "revoked" || reason === "expired");
+
 /** Returns the column with the button that creates the successor of a token that is no longer valid. */
 const makeSuccessorColumn = (follow: (token: Successor) => void): Column<Series> => ({
   head: <span className="vh">Actions</span>,
-  className: "act w-act",
-  cell: ({ subject, reason, name, rights }) =>
-    subject.startsWith("tok_") &&
-    (reason === "revoked" || reason === "expired") && (
-      <Button isSmall icon={Plus} onClick={() => follow({ name, rights })}>
+  className: "act w-create",
+  cell: (one) =>
+    isOfLostToken(one) && (
+      <Button isSmall icon={Plus} onClick={() => follow(one)}>
         Create a token
       </Button>
     ),
 });
+
+type EarlierProps = { id: string; deduplicationId: string | undefined };
+
+/** The deduplication id of the last duplicate, and the message that it repeats. */
+const Earlier = ({ id, deduplicationId }: EarlierProps) => (
+  <div className="l2">
+    <span className="t whole">
+      {deduplicationId === undefined ? (
+        "Same content as "
+      ) : (
+        <>
+          Id{" "}
+          <b className="id" title={deduplicationId}>
+            <Visible text={deduplicationId} />
+          </b>
+          , first used by{" "}
+        </>
+      )}
+      <PageLink to="/messages" search={{ open: id }}>
+        {shortId(id)}
+      </PageLink>
+    </span>
+  </div>
+);
 
 const columns: readonly Column<Series>[] = [
   { head: "State", className: "c-state w-state", cell: (one) => <State {...toState(one)} /> },
@@ -142,35 +176,25 @@ const columns: readonly Column<Series>[] = [
     cell: (one) => (
       <>
         <div className="l1">
-          <span className="t host">
-            {one.kind === "source" ? (
-              <PageLink to="/sources">{nameSender(one)}</PageLink>
-            ) : (
-              <Visible text={nameSender(one)} />
-            )}
-          </span>
-          {one.subject.startsWith("tok_") && <span className="muted">{shortId(one.subject)}</span>}
+          {one.kind === "source" ? (
+            <PageLink className="t host whole" to="/sources" title={nameSender(one)}>
+              {nameSender(one)}
+            </PageLink>
+          ) : (
+            <Whole text={nameSender(one)} isName />
+          )}
         </div>
         <div className="l2">
-          <span className="t">
-            {reasons[one.reason] ?? one.reason}
-            {one.messageId !== undefined && (
-              <>
-                {" "}
-                Earlier message:{" "}
-                <PageLink to="/messages" search={{ open: one.messageId }}>
-                  {shortId(one.messageId)}
-                </PageLink>
-              </>
-            )}
-          </span>
+          {one.subject.startsWith("tok_") && <Id id={one.subject} />}
+          <span className="t whole">{reasons[one.reason] ?? one.reason}</span>
         </div>
+        {one.messageId !== undefined && <Earlier id={one.messageId} deduplicationId={one.deduplicationId} />}
       </>
     ),
   },
-  { head: "From", className: "c-why w-where", cell: ({ address }) => address ?? "" },
-  { head: "Last hour", className: "num p2 w-s", cell: ({ lastHour }) => formatCount(lastHour) },
+  { head: "From", className: "p4 c-more w-where", cell: ({ address }) => address ?? "" },
+  { head: "Last hour", className: "num p3 w-s c-more", cell: ({ lastHour }) => formatCount(lastHour) },
   { head: "Total", className: "num p2 w-s c-more", cell: ({ total }) => formatCount(total) },
-  { head: "First", className: "num time p3 w-m", cell: ({ firstAt }) => <Time at={firstAt} /> },
+  { head: "First", className: "num time p4 w-m", cell: ({ firstAt }) => <Time at={firstAt} /> },
   { head: "Last", className: "num time c-when w-m", cell: ({ lastAt }) => <Time at={lastAt} /> },
 ];

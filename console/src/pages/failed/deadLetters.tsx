@@ -10,6 +10,7 @@ import { MessageCell, responseColumn } from "../../parts/cells.tsx";
 import type { FilterField } from "../../parts/filters.tsx";
 import { FilterBar, useFilters } from "../../parts/filters.tsx";
 import { ListPanel } from "../../parts/list.tsx";
+import { PageLink } from "../../parts/link.tsx";
 import { Loaded, Panel } from "../../parts/panel.tsx";
 import { showHidden } from "../../parts/hidden.ts";
 import { Spark } from "../../parts/spark.tsx";
@@ -17,10 +18,11 @@ import { Visible } from "../../parts/visible.tsx";
 import { oldestFirst, OrderSelect } from "../../parts/orderSelect.tsx";
 import { ActButton, useChosen } from "../../parts/chosen.tsx";
 import { TabCount, tabsClass } from "../../parts/tabCount.tsx";
+import { findDifference, titleOf } from "../../parts/groupTitles.ts";
 import type { Choice, Column } from "../../parts/table.tsx";
 import { isControl } from "../../parts/table.tsx";
 import { Empty } from "../../parts/trouble.tsx";
-import { fillStatus, formatCount, formatMany } from "../../parts/words.ts";
+import { formatCount, formatMany, shortId } from "../../parts/words.ts";
 import { InDrawer, Page } from "../../shell/shell.tsx";
 import type { ChangeDraft } from "./change.tsx";
 import { ChangeFields, readChange } from "./change.tsx";
@@ -50,28 +52,26 @@ const fields: readonly FilterField[] = [
 /** The dead letters: in groups by error and destination, or as a list, with the actions. */
 export function DeadLettersPage() {
   const { values, set } = useFilters();
-  const [plan, setPlan] = useState<Plan | null>(null);
-  // The tabs count all dead letters. If the largest group is counted as a whole, all groups are.
-  const counts = useRead("GET /v2/dlq/groups", { query: { count: 1 } }, { every: pace.slow });
-  const all = counts.data;
-  const more = all && (all.more === true || all.groups.some(isCut));
+  // The overview leads here with the action that it proposes.
+  const [plan, setPlan] = useState<Plan | null>(
+    values["act"] === "retry" ? { does: "retry", query: null } : null,
+  );
   const query = Object.fromEntries(fields.map(({ name }) => [name, values[name]]));
   const isList = values["view"] === "list";
   const { open } = values;
+  const cause = useCauseTitle(values["cause"]);
   const chosen = useChosen(JSON.stringify([query, isList, values["cursor"]]));
   const filter = plan?.query ?? (chosen.ids.length > 0 ? { dlqIds: chosen.ids } : query);
   return (
     <Page title="Dead letters">
-      <div className={tabsClass("seg", counts)} role="group" aria-label="View">
-        <button type="button" aria-pressed={!isList} onClick={() => set({ view: undefined })}>
-          Groups <TabCount of={all && { count: all.causes, more: all.more }} />
-        </button>
-        <button type="button" aria-pressed={isList} onClick={() => set({ view: "list" })}>
-          List <TabCount of={all && { count: all.entries, more }} />
-        </button>
-      </div>
+      <ViewTabs isList={isList} />
       <div className="toolbar">
-        <FilterBar fields={fields} fallback="label" placeholder="Filter by label, URL or id" />
+        <FilterBar
+          fields={fields}
+          words={{ cause }}
+          fallback="label"
+          placeholder="Filter by label, URL or id"
+        />
         <span className="spring only-wide" />
         {isList && <OrderSelect orders={oldestFirst} />}
         <ActButton
@@ -89,6 +89,7 @@ export function DeadLettersPage() {
           close={() => {
             setPlan(null);
             chosen.clear();
+            if (values["act"] !== undefined) set({ act: undefined });
           }}
         />
       )}
@@ -108,6 +109,32 @@ export function DeadLettersPage() {
       )}
     </Page>
   );
+}
+
+/** The two views, with the counts of all dead letters. */
+function ViewTabs({ isList }: { isList: boolean }) {
+  const { set } = useFilters();
+  // If the largest group is counted as a whole, all groups are.
+  const counts = useRead("GET /v2/dlq/groups", { query: { count: 1 } }, { every: pace.slow });
+  const all = counts.data;
+  const more = all && (all.more === true || all.groups.some(isCut));
+  return (
+    <div className={tabsClass("seg", counts)} role="group" aria-label="View">
+      <button type="button" aria-pressed={!isList} onClick={() => set({ view: undefined })}>
+        Groups <TabCount of={all && { count: all.causes, more: all.more }} />
+      </button>
+      <button type="button" aria-pressed={isList} onClick={() => set({ view: "list" })}>
+        List <TabCount of={all && { count: all.entries, more }} />
+      </button>
+    </div>
+  );
+}
+
+/** Returns the words for a cause: the error and the URL of its group. */
+function useCauseTitle(cause: string | undefined): string | undefined {
+  const { data } = useRead("GET /v2/dlq/groups", { query: { cause } }, { enabled: cause !== undefined });
+  const group = cause === undefined ? undefined : data?.groups.find((one) => one.cause === cause);
+  return group && `“${titleOf(group)}” at ${group.url.replace(/^https?:\/\//, "")}`;
 }
 
 const actions = { retry: "Retry", change: "Change and retry", delete: "Delete" } as const;
@@ -181,7 +208,13 @@ function Groups({ query, plan }: GroupsProps) {
                 <span className="r">Last</span>
               </div>
               {found.map((group) => (
-                <GroupRow key={group.cause} group={group} query={query} plan={plan} />
+                <GroupRow
+                  key={group.cause}
+                  group={group}
+                  differsBy={findDifference(group, found)}
+                  query={query}
+                  plan={plan}
+                />
               ))}
             </>
           )}
@@ -193,10 +226,10 @@ function Groups({ query, plan }: GroupsProps) {
 
 const isCut = ({ countIsMinimum }: Group): boolean => countIsMinimum === true;
 
-function GroupRow({ group, query, plan }: GroupsProps & { group: Group }) {
+function GroupRow({ group, differsBy, query, plan }: GroupsProps & { group: Group; differsBy: string }) {
   const [isOpen, setIsOpen] = useState(false);
   const may = useMay();
-  const error = fillStatus(group.error || "no response", group.responseStatus);
+  const error = titleOf(group);
   const name = showHidden(`${error}, ${group.url}`);
   const of = { ...query, cause: group.cause };
   return (
@@ -212,14 +245,7 @@ function GroupRow({ group, query, plan }: GroupsProps & { group: Group }) {
           <Icon of={ChevronRight} />
         </button>
         <div>
-          <div className="l1">
-            {group.responseStatus !== undefined && <b className="code-bad">{group.responseStatus}</b>}
-            <span className="t">
-              <b>
-                <Visible text={error} />
-              </b>
-            </span>
-          </div>
+          <GroupTitle group={group} differsBy={differsBy} />
           <div className="l2">
             <Url url={group.url} />
           </div>
@@ -259,6 +285,27 @@ function GroupRow({ group, query, plan }: GroupsProps & { group: Group }) {
   );
 }
 
+/** The status and the error of a group, and the part of its URL by which it differs from its likes. */
+function GroupTitle({ group, differsBy }: { group: Group; differsBy: string }) {
+  const error = titleOf(group);
+  return (
+    <div className="l1">
+      {group.responseStatus !== undefined && <b className="code-bad">{group.responseStatus}</b>}
+      <span className="t whole" title={`${error}, ${group.url}`}>
+        <b>
+          “<Visible text={error} />”
+        </b>
+        {differsBy !== "" && (
+          <>
+            {" "}
+            at <Visible text={differsBy} />
+          </>
+        )}
+      </span>
+    </div>
+  );
+}
+
 type DeadLetterListProps = { query: GroupsProps["query"]; choice?: Choice | undefined };
 
 function DeadLetterList({ query, choice }: DeadLetterListProps) {
@@ -285,13 +332,24 @@ function DeadLetterList({ query, choice }: DeadLetterListProps) {
   );
 }
 
+/** The message that replays a dead letter. */
+const PublishedAgain = ({ as: messageId }: { as: string | undefined }) =>
+  messageId === undefined ? null : (
+    <span className="t">
+      published again as{" "}
+      <PageLink to="/messages" search={{ open: messageId }}>
+        {shortId(messageId)}
+      </PageLink>
+    </span>
+  );
+
 const columns: readonly Column<DeadLetter>[] = [
   {
     head: "Dead letter",
     className: "c-what",
     cell: ({ dlqId, method, url, label, replays = [] }) => (
       <MessageCell id={dlqId} method={method} url={url} label={label}>
-        {replays.length > 0 && <span className="t">published again</span>}
+        <PublishedAgain as={replays.at(-1)} />
       </MessageCell>
     ),
   },

@@ -9,7 +9,7 @@ import { useRead } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import { Button, Id, Time } from "../../parts/basics.tsx";
 import { Bulk } from "../../operations/jobs/bulk.tsx";
-import { Shortened, TwoLines } from "../../parts/cells.tsx";
+import { Shortened, TwoLines, Whole } from "../../parts/cells.tsx";
 import type { FilterField } from "../../parts/filters.tsx";
 import { FilterBar, useFilters } from "../../parts/filters.tsx";
 import { ListPanel } from "../../parts/list.tsx";
@@ -42,18 +42,26 @@ const acts: Record<string, Pick<ComponentProps<typeof Bulk>, "action" | "consequ
 
 /** The failed runs: the causes, then each run, with resume and restart. */
 export function FailedRunsPage() {
-  const { values } = useFilters();
+  const { values, set } = useFilters();
   const query = Object.fromEntries(fields.map(({ name }) => [name, values[name]]));
   const groups = useRead("GET /v2/workflows/dlq/groups", { query });
+  const [group] = groups.data?.groups.filter((one) => one.cause === values["cause"]) ?? [];
+  const cause = group && `${describePlace(group.stepName, group.afterStep)}: “${group.error}”`;
   const { cursor, order } = values;
   const list = useRead("GET /v2/workflows/dlq", { query: { count: 50, ...query, order, cursor } });
-  const [act, setAct] = useState<string | null>(null);
+  // The overview leads here with the action that it proposes.
+  const [act, setAct] = useState<string | null>(values["act"] === "resume" ? "Resume" : null);
   const chosen = useChosen(JSON.stringify([query, values["cursor"]]));
   const filter = chosen.ids.length > 0 ? { dlqIds: chosen.ids } : query;
   return (
     <Page title="Failed runs">
       <div className="toolbar">
-        <FilterBar fields={fields} fallback="workflowRunId" placeholder="Filter by run or workflow" />
+        <FilterBar
+          fields={fields}
+          words={{ cause }}
+          fallback="workflowRunId"
+          placeholder="Filter by run or workflow"
+        />
         <span className="spring only-wide" />
         <OrderSelect orders={oldestFirst} />
         <ActButton
@@ -72,6 +80,7 @@ export function FailedRunsPage() {
           close={() => {
             setAct(null);
             chosen.clear();
+            if (values["act"] !== undefined) set({ act: undefined });
           }}
         >
           <div className="seg" role="group" aria-label="Action">
@@ -142,7 +151,7 @@ const causeColumns: readonly Column<Group>[] = [
     className: "c-why w-why",
     cell: ({ error }) => (
       <div className="l1">
-        <Shortened text={error} />
+        <Whole text={error} />
       </div>
     ),
   },
@@ -186,7 +195,7 @@ const columns: readonly Column<FailedRun>[] = [
     head: "Run",
     className: "c-what",
     cell: ({ workflowRunId, dlqId }) => (
-      <TwoLines first={<Id id={workflowRunId ?? ""} isWhole />} second={<Id id={dlqId} />} />
+      <TwoLines first={<Whole text={workflowRunId ?? ""} />} second={<Id id={dlqId} />} />
     ),
   },
   {

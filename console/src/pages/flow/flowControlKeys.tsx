@@ -4,6 +4,7 @@ import { useRead } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import { PauseButton } from "../../parts/actions.tsx";
 import { Button } from "../../parts/basics.tsx";
+import { Whole } from "../../parts/cells.tsx";
 import type { Condition, Reasons } from "../../parts/conditions.ts";
 import { useReasons } from "../../parts/conditions.ts";
 import { FilterBar, useFilters } from "../../parts/filters.tsx";
@@ -18,7 +19,6 @@ import { formatCount, formatMany, formatSpan } from "../../parts/words.ts";
 import { Page } from "../../shell/shell.tsx";
 import { useDo } from "../../shell/toasts.tsx";
 import { KeyDialog } from "./keyDialog.tsx";
-import { Visible } from "../../parts/visible.tsx";
 
 type Key = Response<"GET /v2/flowControl">[number];
 
@@ -90,9 +90,9 @@ const makeColumns = ({ of }: Reasons, open: (key: string) => void): Column<Key>[
     className: "c-what",
     sortBy: ({ flowControlKey }) => flowControlKey,
     cell: ({ flowControlKey }) => (
-      <span className="host">
-        <Visible text={flowControlKey} />
-      </span>
+      <div className="l1">
+        <Whole text={flowControlKey} isName />
+      </div>
     ),
   },
   {

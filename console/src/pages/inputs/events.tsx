@@ -1,7 +1,7 @@
 import type { Response } from "../../api/client.ts";
 import { useRead } from "../../api/queries.ts";
 import { Time } from "../../parts/basics.tsx";
-import { TwoLines } from "../../parts/cells.tsx";
+import { TwoLines, Whole } from "../../parts/cells.tsx";
 import { useFilters } from "../../parts/filters.tsx";
 import { PageLink } from "../../parts/link.tsx";
 import { ListPanel } from "../../parts/list.tsx";
@@ -48,11 +48,7 @@ const columns: readonly Column<Event>[] = [
     className: "c-what",
     cell: ({ eventId, oldestRun }) => (
       <TwoLines
-        first={
-          <span className="t host">
-            <Visible text={eventId} />
-          </span>
-        }
+        first={<Whole text={eventId} isName />}
         second={oldestRun?.kind === "webhook" ? "a call to a webhook" : "an event"}
       />
     ),
@@ -64,7 +60,7 @@ const columns: readonly Column<Event>[] = [
       oldestRun && (
         <TwoLines
           first={
-            <PageLink className="link t" to={`/runs/${encodeURIComponent(oldestRun.workflowRunId)}`}>
+            <PageLink className="link t whole" to={`/runs/${encodeURIComponent(oldestRun.workflowRunId)}`}>
               <Visible text={oldestRun.workflowRunId} />
             </PageLink>
           }
@@ -83,7 +79,7 @@ const columns: readonly Column<Event>[] = [
   },
   {
     head: "Timeout",
-    className: "num time p2 w-m",
+    className: "num time p3 w-m",
     cell: ({ oldestRun }) =>
       oldestRun?.timeoutAt === undefined ? "none" : <Time at={oldestRun.timeoutAt} />,
   },

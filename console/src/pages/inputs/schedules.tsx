@@ -5,7 +5,7 @@ import { useRead } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import { ConfirmButton, PauseButton } from "../../parts/actions.tsx";
 import { Button, Icon, Time, Url, useNow } from "../../parts/basics.tsx";
-import { TwoLines } from "../../parts/cells.tsx";
+import { TwoLines, Whole } from "../../parts/cells.tsx";
 import type { Condition, Reasons } from "../../parts/conditions.ts";
 import { useReasons } from "../../parts/conditions.ts";
 import { useFilters } from "../../parts/filters.tsx";
@@ -91,9 +91,7 @@ const makeColumns = ({ of }: Reasons): Column<Schedule>[] => [
     cell: ({ scheduleId, method, destination }) => (
       <>
         <div className="l1">
-          <span className="t host">
-            <Visible text={scheduleId} />
-          </span>
+          <Whole text={scheduleId} isName />
         </div>
         <div className="l2">
           <span className="method">{method}</span>

@@ -10,7 +10,7 @@ import { Empty } from "../../parts/trouble.tsx";
 import { formatCount } from "../../parts/words.ts";
 import { Button, Time, useNow } from "../../parts/basics.tsx";
 import { ActButton, useChosen } from "../../parts/chosen.tsx";
-import { MessageCell, Shortened } from "../../parts/cells.tsx";
+import { MessageCell } from "../../parts/cells.tsx";
 import { describeWait } from "./describe.ts";
 import { Visible } from "../../parts/visible.tsx";
 import { State } from "../../parts/state.tsx";
@@ -59,6 +59,15 @@ export const messageFields: readonly FilterField[] = [
   { name: "callerIP", title: "Caller" },
 ];
 
+/** Returns how many messages a view has. */
+const readCount = (
+  { unfinished, ended }: NonNullable<ReturnType<typeof useCounts>["data"]>,
+  view: Exclude<(typeof views)[number]["view"], "log">,
+) =>
+  view === undefined
+    ? unfinished
+    : { DELIVERED: ended.delivered, FAILED: ended.failed, CANCELLED: ended.cancelled }[view];
+
 /** The messages: unfinished ones with the reason why they wait, and the log of the others. */
 export function MessagesPage() {
   const { values, set } = useFilters();
@@ -70,7 +79,7 @@ export function MessagesPage() {
         {views.map(({ view: one, name }) => (
           <PageLink key={name} to="/messages" search={{ view: one }}>
             {name}
-            {one === undefined && <TabCount of={counts.data?.unfinished} />}
+            {one !== "log" && <TabCount of={counts.data && readCount(counts.data, one)} />}
           </PageLink>
         ))}
       </nav>
@@ -240,7 +249,7 @@ const columns: readonly Column<Unfinished>[] = [
   },
   {
     head: "Due",
-    className: "num c-when p2 w-m",
+    className: "num c-when p3 w-m",
     // The reason says how long it is until then.
     cell: ({ dueAt, createdAt, waitingOn }) => (
       <Time
@@ -258,7 +267,16 @@ const WhatCell = ({ row }: { row: Unfinished }) => (
         queue {row.queueName}
       </PageLink>
     )}
-    {row.flowControlKey !== undefined && <Shortened text={`key ${row.flowControlKey}`} />}
+    {row.flowControlKey !== undefined && (
+      <PageLink
+        className="t"
+        to="/keys"
+        search={{ search: row.flowControlKey, open: row.flowControlKey }}
+        title={row.flowControlKey}
+      >
+        key <Visible text={row.flowControlKey} />
+      </PageLink>
+    )}
   </MessageCell>
 );
 
@@ -266,7 +284,7 @@ function WhyCell({ row }: { row: Unfinished }) {
   const { waitingOn, error } = row;
   const now = useNow();
   return (
-    <div className="why">
+    <div className="why reason">
       <div>
         <div className="l1">
           <span className="t" title={waitingOn?.text}>

@@ -36,7 +36,19 @@ export function Failure({ run }: { run: Run }) {
           <p>
             <Visible text={(describeError(last) || "The failed step below has the details.").slice(0, 400)} />
           </p>
-          <p>Resume sends this step again, in a new run. Finished steps keep their results.</p>
+          {run.resumedAs ? (
+            <p>
+              Resumed as{" "}
+              <PageLink className="link" to={`/runs/${encodeURIComponent(run.resumedAs.workflowRunId)}`}>
+                {run.resumedAs.workflowRunId}
+              </PageLink>
+              .
+            </p>
+          ) : (
+            run.dlqId !== undefined && (
+              <p>Resume sends this step again, in a new run. Finished steps keep their results.</p>
+            )
+          )}
           {run.dlqId !== undefined && <Others others={others} />}
         </div>
         {failed && (

@@ -6,7 +6,7 @@ import { useRead } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import { Button, Time, useNow } from "../../parts/basics.tsx";
 import { Bulk, CannotSelect, toSelection } from "../../operations/jobs/bulk.tsx";
-import { Shortened } from "../../parts/cells.tsx";
+import { Shortened, Whole } from "../../parts/cells.tsx";
 import type { FilterField } from "../../parts/filters.tsx";
 import { FilterBar, useFilters } from "../../parts/filters.tsx";
 import { ListPanel } from "../../parts/list.tsx";
@@ -30,11 +30,11 @@ import { Squares } from "./squares.tsx";
 import { Visible } from "../../parts/visible.tsx";
 
 const views = [
-  { state: undefined, name: "All" },
-  { state: "RUN_STARTED", name: "Running" },
-  { state: "RUN_SUCCESS", name: "Success" },
-  { state: "RUN_FAILED", name: "Failed" },
-  { state: "RUN_CANCELED", name: "Cancelled" },
+  { state: undefined, name: "All", count: null },
+  { state: "RUN_STARTED", name: "Running", count: "active" },
+  { state: "RUN_SUCCESS", name: "Success", count: "succeeded" },
+  { state: "RUN_FAILED", name: "Failed", count: "failed" },
+  { state: "RUN_CANCELED", name: "Cancelled", count: "cancelled" },
 ] as const;
 
 const fields: readonly FilterField[] = [
@@ -59,11 +59,10 @@ export function RunsPage() {
   return (
     <Page title="Runs">
       <nav className={tabsClass("tabs", counts)} aria-label="State">
-        {views.map(({ state, name }) => (
+        {views.map(({ state, name, count }) => (
           <PageLink key={name} to="/runs" search={{ state }}>
             {name}
-            {state === "RUN_STARTED" && <TabCount of={counts.data?.runs.active} />}
-            {state === "RUN_FAILED" && <TabCount of={counts.data?.runs.failed} />}
+            {count && <TabCount of={counts.data?.runs[count]} />}
           </PageLink>
         ))}
       </nav>
@@ -149,9 +148,7 @@ const columns: readonly Column<ListedRun>[] = [
     cell: ({ workflowRunId, workflowUrl, label }) => (
       <>
         <div className="l1">
-          <span className="t host" title={workflowRunId}>
-            {workflowRunId}
-          </span>
+          <Whole text={workflowRunId} isName />
         </div>
         <div className="l2">
           <Shortened text={splitUrl(workflowUrl).path || workflowUrl} />
@@ -167,7 +164,7 @@ const columns: readonly Column<ListedRun>[] = [
     className: "num time p3 w-m",
     cell: ({ workflowRunCreatedAt }) => <Time at={workflowRunCreatedAt} />,
   },
-  { head: "Duration", className: "num c-when w-s", cell: (run) => <Duration run={run} /> },
+  { head: "Duration", className: "num c-when w-d", cell: (run) => <Duration run={run} /> },
 ];
 
 function Duration({ run }: { run: ListedRun }) {
@@ -183,7 +180,7 @@ function WhyCell({ run }: { run: ListedRun }) {
   const eventId = progress?.waitingOn?.reason === "event" ? progress.waitingOn.eventId : undefined;
   const rest = waitingSteps > 1 ? `, and ${formatMany(waitingSteps - 1, "other step")}` : "";
   return (
-    <div className="why">
+    <div className="why reason">
       <div>
         <div className="l1">
           {wait ? (
@@ -198,7 +195,21 @@ function WhyCell({ run }: { run: ListedRun }) {
             <Shortened text={error} />
           )}
         </div>
-        {wait && <div className="l2">{wait.when}</div>}
+        {wait && (
+          <div className="l2">
+            <span className="t">{wait.when}</span>
+          </div>
+        )}
+        {run.resumedAs && (
+          <div className="l2">
+            <span className="t">
+              Resumed as{" "}
+              <PageLink to={`/runs/${encodeURIComponent(run.resumedAs.workflowRunId)}`}>
+                {run.resumedAs.workflowRunId}
+              </PageLink>
+            </span>
+          </div>
+        )}
       </div>
       {eventId !== undefined && <NotifyButton eventId={eventId} />}
       {run.dlqId !== undefined && <ResumeButton dlqId={run.dlqId} />}

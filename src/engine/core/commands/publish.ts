@@ -47,6 +47,8 @@ import { findStorageRefusal } from "../limits/storageQuota.ts";
 export type Published = {
   messageId: MessageId;
   deduplicated: boolean;
+  /** The deduplication id of a repeated message, as it was sent. */
+  deduplicationId?: string;
   url?: string;
   run?: { runId: string; createdAt: Millis };
   /** The endpoint of the run may continue with the next step in the same call. */
@@ -299,8 +301,15 @@ function acceptOnce(publishing: Publishing, input: MessageInput): Published {
   const { draft, moment, account } = publishing;
   const key = input.deduplication;
   const older = findDuplicate(publishing, input);
-  const url = older?.made.url;
-  if (older) return { messageId: older.messageId, deduplicated: true, ...(url === undefined ? {} : { url }) };
+  if (older) {
+    const { deduplicationId } = input;
+    const { url } = older.made;
+    return {
+      ...{ messageId: older.messageId, deduplicated: true },
+      ...(deduplicationId !== undefined && { deduplicationId }),
+      ...(url !== undefined && { url }),
+    };
+  }
   const { id: messageId } = accept(draft, moment, { account, input });
   if (key !== null)
     draft.put("deduplications", {
