@@ -9,6 +9,7 @@ import { connectToApi, pause, tolerateOutages } from "./api.ts";
 import { parseWhole } from "./filterFlags.ts";
 import type { LocalResponse } from "./localRequest.ts";
 import { sendLocally } from "./localRequest.ts";
+import { findSourceOrigin } from "./sourceOrigin.ts";
 import { CommandFailed, exitCodes } from "./terminal/commandFailed.ts";
 import type { Fields } from "./terminal/fields.ts";
 import { readLine, readNumber, readObject, readObjects, readRaw } from "./terminal/fields.ts";
@@ -24,21 +25,23 @@ const maxConcurrency = 100;
 
 const signals = ["SIGTERM", "SIGINT"] as const;
 
-type ConnectFlags = { to: string; concurrency: string };
+type ConnectFlags = { to: string; concurrency: string; source?: string };
 
 /** Adds the command `waypost connect`. */
 export function addConnectCommand(program: Command, context: ClientContext): void {
   program
     .command("connect")
     .description("pull the messages to an origin, and send them to a program on this machine")
-    .argument("<origin>", "pulled origin, such as https://app.internal; see waypost pulled set")
+    .argument("[origin]", "pulled origin, such as https://app.internal; see waypost pulled set")
     .requiredOption("--to <url>", "program that receives them, such as http://127.0.0.1:3000")
+    .option("--source <name>", "pull the origin to which this source (its id or name) publishes")
     .option("--concurrency <n>", `requests at once, up to ${maxConcurrency}`, "10")
-    .action(async (origin: string, { to, concurrency }: ConnectFlags) => {
-      const connector = new Connector(connectToApi(context), {
-        ...{ origin, to: parseTarget(to) },
-        concurrency: parseWhole("--concurrency", concurrency, maxConcurrency),
-      });
+    .action(async (given: string | undefined, { to, concurrency: number, source }: ConnectFlags) => {
+      const api = connectToApi(context);
+      const target = parseTarget(to);
+      const concurrency = parseWhole("--concurrency", number, maxConcurrency);
+      const origin = await findOrigin(api, { given, source });
+      const connector = new Connector(api, { origin, to: target, concurrency });
       let isStopping = false;
       const stop = (): void => {
         if (isStopping) process.exit(exitCodes.interrupted);
@@ -54,6 +57,16 @@ export function addConnectCommand(program: Command, context: ClientContext): voi
         for (const signal of signals) process.off(signal, stop);
       }
     });
+}
+
+/** Returns the origin that a command names, or that of the source that it names. */
+function findOrigin(
+  api: Api,
+  { given, source }: { given: string | undefined; source: string | undefined },
+): string | Promise<string> {
+  if (given !== undefined && source === undefined) return given;
+  if (given === undefined && source !== undefined) return findSourceOrigin(api, source);
+  throw new CommandFailed("usage", "connect: give either an origin or --source");
 }
 
 function parseTarget(text: string): URL {

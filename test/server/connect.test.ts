@@ -218,6 +218,35 @@ test("without a program, the attempt fails like any other, and the message is se
   ]);
 });
 
+test("a connector of a source forwards its calls to a local program", async () => {
+  const server = await startPulled();
+  const app = await startDestination();
+  const post = (path: string, body: object) =>
+    ask(server.url, path, { method: "POST", body: JSON.stringify(body) });
+  const { url } = await post("/v2/sources", { name: "code", destination: `${origin}/hook?from=code` });
+  const args = ["connect", "--source", "code", "--to", app.url];
+  const connector = startCommand(args, { WAYPOST_URL: server.url, ...client });
+  await expect.poll(() => connector.out(), { timeout: 20_000 }).toContain(`connected ${origin} to`);
+  await fetch(String(url), { method: "POST", body: "pushed" });
+  await app.until((arrivals) => arrivals.length === 1);
+  expect(app.arrivals[0]).toMatchObject({ path: "/hook?from=code", body: Buffer.from("pushed") });
+
+  await post("/v2/topics/all/endpoints", { endpoints: [{ name: "a", url: origin }] });
+  const { sourceId: ofGroup } = await post("/v2/sources", { name: "group", destination: "all" });
+  await post("/v2/sources", { name: "code", destination: `${origin}/other` });
+  const run = commandsFor(server.url);
+  for (const [words, code, said] of [
+    [["--source", "nothing"], 3, '--source: there is no source "nothing"'],
+    [["--source", "code"], 2, '--source: several sources are named "code"; give an id: src_'],
+    [["--source", String(ofGroup)], 2, "publishes to the URL group all"],
+    [["--source", "code", origin], 2, "connect: give either an origin or --source"],
+    [[], 2, "connect: give either an origin or --source"],
+  ] as const)
+    expect(await run("connect", ...words, "--to", app.url)).toMatchObject({
+      ...{ code, out: "", err: expect.stringContaining(said) },
+    });
+});
+
 test("a connector finishes what it runs, takes nothing more, and needs a pulled origin", async () => {
   const server = await startPulled();
   const app = await startDestination(() => ({ status: 200, after: 1_500 }));
