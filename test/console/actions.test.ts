@@ -37,7 +37,7 @@ describeConsole("actions in the console", (open) => {
     expect(await findViolations(open.page)).toEqual([]);
     await dialog.getByRole("button", { name: "Publish" }).click();
     await expectShown(open.page.getByText(/^Published as msg_/));
-    await open.page.getByText("Published again as").getByRole("link").click();
+    await open.page.locator(".drawer").getByText("Published again as").getByRole("link").click();
     await expectShown(open.page.locator(".drawer").getByText("Retry of"));
     await open.page
       .locator(".drawer")

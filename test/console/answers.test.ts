@@ -77,7 +77,7 @@ describeConsole("what rows and tabs answer", (open) => {
     expect(page.url()).toContain("open=crm");
   });
 
-  test("groups of dead letters say where they differ, and the filter of a cause is a chip with its error", async () => {
+  test("groups say where they differ, and the chip of a cause shows its error", async () => {
     const { page, server } = open;
     const { url } = server.destinations;
     for (const path of ["one", "two"])

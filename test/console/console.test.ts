@@ -302,7 +302,7 @@ describeConsole("sessions and the main ways of the console", (open) => {
     await expectShown(page.getByRole("status").getByText("reading 'email'"));
     destinations.failsReceipt = false;
     await page.getByRole("button", { name: "Resume", exact: true }).click();
-    await page.getByText("Resumed as").locator("..").getByRole("link").click();
+    await page.locator(".facts").getByText("Resumed as").locator("..").getByRole("link").click();
     await expectShown(page.locator(".hero").getByText("Success"));
     await expectShown(step("send receipt"));
     expect(await page.getByRole("button", { name: "Live" }).count()).toBe(0);
@@ -314,7 +314,7 @@ describeConsole("sessions and the main ways of the console", (open) => {
     await openPage(open.page, open.server, "/runs/order-48214");
     await open.page.getByRole("button", { name: "Resume", exact: true }).click();
     await expectShown(open.page.getByText("The run is resumed from the failed step"));
-    await open.page.getByText("Resumed as").locator("..").getByRole("link").click();
+    await open.page.locator(".facts").getByText("Resumed as").locator("..").getByRole("link").click();
     await expectShown(open.page.locator(".hero").getByText("Success"));
   });
 });

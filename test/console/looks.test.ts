@@ -44,7 +44,7 @@ describeConsole("how pages look", (open) => {
     await page.setViewportSize({ width: 1024, height: 768 });
     await openPage(page, server, "/messages?state=held");
     await expectShown(page.locator("nav.side"));
-    await page.locator("tbody tr").first().click();
+    await page.locator("tbody .c-state").first().click();
     await expectShown(page.locator(".drawer .gates"));
     await expectShown(page.locator("nav.side"));
     expect((await page.locator("main").boundingBox())?.width).toBeGreaterThan(700);

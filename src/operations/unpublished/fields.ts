@@ -54,8 +54,8 @@ export const seriesFields = {
     "EARLIER MESSAGE",
   ),
   deduplicationId: optional(text)(
-    `The deduplication id of the last duplicate, cut to ${maxIdLength} characters. Absent if its content was ` +
-      "compared.",
+    `The deduplication id of the last duplicate, cut to ${maxIdLength} characters. ` +
+      "Absent if its content was compared.",
     ({ series }) => series.last.deduplicationId,
     "DEDUPLICATION ID",
   ),

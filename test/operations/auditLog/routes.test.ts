@@ -289,7 +289,7 @@ describe("GET /v2/audit", () => {
     expect(body.cursor).toBeUndefined();
   });
 
-  test("names the tokens that changed something, and those that were changed, also once revoked", async () => {
+  test("names the tokens of callers, and those that were changed, also once revoked", async () => {
     const server = await createTestServer();
     const create = async (name: string) => {
       const body = JSON.stringify({ name, verbs: ["manage"] });

@@ -134,7 +134,7 @@ const rowResponse: Column<LogRow> = {
   head: responseOf.head,
   className: "c-why w-why",
   cell: (row) => (
-    <div className="why">
+    <div className="why reason brief">
       <div>{responseOf.cell(findResponse(row))}</div>
       {row.newest.state === "FAILED" && <RetryMessage id={row.newest.messageId} />}
     </div>
@@ -142,7 +142,7 @@ const rowResponse: Column<LogRow> = {
 };
 const tookColumn: Column<LogRow> = {
   head: "Took",
-  className: "num p2 w-s",
+  className: "num p3 w-s",
   cell: (row) => {
     const [last] = listAttempts(row);
     return last?.attempt && formatSpan(last.attempt.duration);

@@ -190,7 +190,9 @@ function DetailFoot({ run, step }: { run: Run; step: Step }): ReactNode {
   return (
     <footer>
       <p>
-        {isFailed && "Resume sends this step again, in a new run. The steps before it keep their results."}
+        {isFailed &&
+          dlqId !== undefined &&
+          "Resume sends this step again, in a new run. The steps before it keep their results."}
       </p>
       {isFailed && last && <CopyButton text={last.body ?? last.error ?? ""}>Copy error</CopyButton>}
       {step.messageId !== undefined && (

@@ -48,7 +48,7 @@ export type Published = {
   messageId: MessageId;
   deduplicated: boolean;
   /** The deduplication id of a repeated message, as it was sent. */
-  deduplicationId?: string;
+  deduplicationId?: string | undefined;
   url?: string;
   run?: { runId: string; createdAt: Millis };
   /** The endpoint of the run may continue with the next step in the same call. */
@@ -302,13 +302,12 @@ function acceptOnce(publishing: Publishing, input: MessageInput): Published {
   const key = input.deduplication;
   const older = findDuplicate(publishing, input);
   if (older) {
-    const { deduplicationId } = input;
-    const { url } = older.made;
-    return {
-      ...{ messageId: older.messageId, deduplicated: true },
-      ...(deduplicationId !== undefined && { deduplicationId }),
-      ...(url !== undefined && { url }),
+    const duplicate = {
+      messageId: older.messageId,
+      deduplicated: true,
+      deduplicationId: input.deduplicationId,
     };
+    return older.made.url === undefined ? duplicate : { ...duplicate, url: older.made.url };
   }
   const { id: messageId } = accept(draft, moment, { account, input });
   if (key !== null)
