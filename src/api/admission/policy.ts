@@ -20,6 +20,7 @@ import { createAccessCounters } from "../auth/accessCounters.ts";
 import type { BodyOwner } from "../http/requestBodyLimits.ts";
 import { RequestBodyLimits, maxReservedBytes } from "../http/requestBodyLimits.ts";
 import { ResponseLimits } from "../http/responseLimits.ts";
+import type { ShownAttempt } from "../publishing/attempt.ts";
 import { findAttempt } from "../publishing/attempt.ts";
 import { assertHook, parseHookParams } from "../publishing/hookUrl.ts";
 import { findSourceBySecret } from "../publishing/sourceUrl.ts";
@@ -74,6 +75,8 @@ export type Caller = {
   sender: BodyOwner;
   /** The name of the operator, if a session of the operator has proved the request. */
   operatorName?: string;
+  /** The attempt whose token was shown. */
+  attempt?: ShownAttempt;
 };
 
 /** A request to admit, with its sender and its route. */
@@ -177,9 +180,10 @@ export class AdmissionPolicy {
         return assertHook(store, named).then(() => ({ ...nobody, sender: named.userId }));
       }
       case "attempt":
-        return findAttempt(store, credentials.attemptToken).then(({ account }) => ({
+        return findAttempt(store, credentials.attemptToken).then((attempt) => ({
           ...nobody,
-          sender: account,
+          sender: attempt.account,
+          attempt,
         }));
       case "account":
         if (route.takesTokens && /^bearer /i.test(authorization ?? ""))

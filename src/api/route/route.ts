@@ -1,4 +1,5 @@
 import { z } from "zod";
+import type { ShownAttempt } from "../publishing/attempt.ts";
 import type { BodyLimit } from "../../engine/core/accounts/plans.ts";
 import type { Prices } from "../../engine/core/accounts/statistics.ts";
 import type { AccountChange } from "../../engine/core/model/account.ts";
@@ -110,6 +111,8 @@ export type IncomingRequest = {
   source: WebhookSource | null;
   /** The name that the operator gave when opening a session of the console. */
   operatorName?: string;
+  /** The attempt whose token was shown. */
+  attempt?: ShownAttempt;
   /** Aborted when the client has gone. Only routes that wait receive it. */
   hasLeft?: AbortSignal;
   /** The page that sent the request. Only routes of the console receive it. */

@@ -335,6 +335,7 @@ function toIncoming(request: FastifyRequest, options: ApiOptions): IncomingReque
   const browser = route?.access === "console" ? readBrowser(request, route, options) : undefined;
   return {
     ...(caller?.operatorName !== undefined && { operatorName: caller.operatorName }),
+    ...(caller?.attempt && { attempt: caller.attempt }),
     ...(browser && { browser }),
     target,
     query: split,

@@ -7,7 +7,6 @@ import { limits, logBodyBytes, spans } from "../../../engine/core/values/limits.
 import { isSuccessStatus } from "../../../engine/core/values/status.ts";
 import type { Bytes, HeaderList, Millis } from "../../../engine/core/values/basics.ts";
 import { day, hour } from "../../../engine/core/values/time.ts";
-import { findAttempt, readAttemptToken } from "../../publishing/attempt.ts";
 import type { ShownAttempt } from "../../publishing/attempt.ts";
 import { readObject } from "../../route/readObject.ts";
 import type { IncomingRequest, Route, RouteContext, RouteResponse } from "../../route/route.ts";
@@ -99,7 +98,8 @@ export const attempts: readonly Route[] = [reportRoute];
 
 async function respondToReport(incoming: IncomingRequest, context: RouteContext): Promise<RouteResponse> {
   const { store } = context;
-  const { message, ...attempt } = await findAttempt(store, readAttemptToken(incoming.rawHeaders));
+  if (!incoming.attempt) throw new Error("the route admits only bearers of a token");
+  const { message, ...attempt } = incoming.attempt;
   const report = readObject(reportSchema, incoming);
   const { messageId } = attempt;
   if (report.extend !== undefined) {
