@@ -76,15 +76,12 @@ class Client {
     return startCpuClock(this.#server.pid);
   }
 
-  /** Posts JSON, or puts it where the origin is declared. `attempt`: the token of an attempt. */
-  async ask(path: string, json: unknown, attempt = ""): Promise<Record<string, unknown>> {
+  /** Posts JSON, or puts it where the origin is declared. */
+  async ask(path: string, json: unknown): Promise<Record<string, unknown>> {
     const method = path === "/v2/pulled" ? "PUT" : "POST";
     const { statusCode, body } = await request(`http://127.0.0.1:${this.#server.port}${path}`, {
       ...{ method, dispatcher: this.#agent, body: JSON.stringify(json) },
-      headers: {
-        "content-type": "application/json",
-        ...(attempt === "" ? { authorization: `Bearer ${devToken}` } : { "svc-attempt": attempt }),
-      },
+      headers: { "content-type": "application/json", authorization: `Bearer ${devToken}` },
     });
     if (statusCode >= 300) throw new Error(`${method} ${path}: ${statusCode} ${await body.text()}`);
     return (await body.json()) as Record<string, unknown>;
@@ -132,12 +129,9 @@ async function pullTurn(client: Client, given: Given): Promise<void> {
       const { attempts } = (await client.ask("/v2/pull", { origin, max: 100, wait: "1s" })) as {
         attempts: { attempt: string }[];
       };
-      await Promise.all(
-        attempts.map(async ({ attempt }) => {
-          await client.ask("/v2/attempts", { outcome: "ok" }, attempt);
-          reported++;
-        }),
-      );
+      const reports = attempts.map(({ attempt }) => ({ attempt, outcome: "ok" }));
+      if (reports.length > 0) await client.ask("/v2/attempts/batch", { reports });
+      reported += reports.length;
     }
   };
   const pulling = Array.from({ length: given.pulls }, work);

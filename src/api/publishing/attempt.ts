@@ -1,6 +1,8 @@
 import type { LeaseRef } from "../../engine/core/model/messageState.ts";
 import type { StoredMessage, WithoutBody } from "../../engine/core/model/message.ts";
+import type { AccountId } from "../../engine/core/values/basics.ts";
 import { Refusal } from "../../engine/core/values/errors.ts";
+import type { AttemptToken } from "../../engine/delivery/attemptToken.ts";
 import { isAttemptToken, parseAttemptToken } from "../../engine/delivery/attemptToken.ts";
 import type { Store } from "../../engine/store/store.ts";
 
@@ -20,11 +22,30 @@ export function readAttemptToken(rawHeaders: readonly string[]): string | undefi
  */
 export async function findAttempt(store: Store, token: string | undefined): Promise<ShownAttempt> {
   const named = parseAttemptToken(token ?? "");
-  const message = named && (await store.read.storedMessage(named.account, named.messageId));
-  // A puller may hold an attempt of a message without a key.
-  const key = message?.ackKey ?? (message && (await store.read.account(named.account))?.pulled?.key);
-  if (!named || !message || !key || !isAttemptToken(named, key))
-    throw new Refusal("not-found", "svc-attempt: the token of the attempt is missing, wrong or too old");
-  const { account, messageId, attempt } = named;
-  return { account, messageId, attempt, message };
+  const [found = wrongToken()] = named ? await findAttempts(store, named.account, [named]) : [];
+  if (found instanceof Refusal) throw found;
+  return found;
 }
+
+/** Returns the attempts of tokens of one account, and a `Refusal` for each wrong token. */
+export async function findAttempts(
+  store: Store,
+  account: AccountId,
+  tokens: readonly (AttemptToken | null)[],
+): Promise<readonly (ShownAttempt | Refusal)[]> {
+  const ids = tokens.flatMap((token) => (token?.account === account ? token.messageId : []));
+  const messages = new Map((await store.read.storedMessages(account, ids)).map((one) => [one.id, one]));
+  // A puller may hold an attempt of a message without a key.
+  const isPulled = [...messages.values()].some(({ ackKey }) => ackKey === undefined);
+  const pullKey = isPulled ? (await store.read.account(account))?.pulled?.key : undefined;
+  return tokens.map((token) => {
+    const message = token?.account === account ? messages.get(token.messageId) : undefined;
+    const key = message && (message.ackKey ?? pullKey);
+    if (!token || !message || !key || !isAttemptToken(token, key)) return wrongToken();
+    const { messageId, attempt } = token;
+    return { account, messageId, attempt, message };
+  });
+}
+
+const wrongToken = (): Refusal =>
+  new Refusal("not-found", "svc-attempt: the token of the attempt is missing, wrong or too old");

@@ -32,6 +32,7 @@ const needed: Readonly<Record<string, { body?: string; headers?: Record<string, 
   "POST /v2/attempts": {
     ...{ body: '{"outcome":"ok"}', headers: { "svc-attempt": `${"A".repeat(43)}.0.msg_1.YWNjXzE` } },
   },
+  "POST /v2/attempts/batch": { body: '{"reports":[{"attempt":"a","outcome":"ok"}]}' },
   "PUT /v2/pulled": { body: '{"origin":"https://e.example"}' },
   "POST /v2/pull": { body: '{"origin":"https://e.example","wait":"0s"}' },
   "POST /v2/wait/{eventId}": {

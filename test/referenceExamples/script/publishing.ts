@@ -91,7 +91,7 @@ export async function showPulls(recorder: Recorder): Promise<void> {
   });
   const [{ attempt }] = json.attempts as [{ attempt: string }];
   recorder.hide(attempt, "$ATTEMPT");
-  await area.ask("POST", "/v2/attempts", { headers: { "Svc-Attempt": attempt }, body: { outcome: "ok" } });
+  await recorder.show(area, "POST /v2/attempts/batch", { body: { reports: [{ attempt, outcome: "ok" }] } });
   await recorder.show(area, "DELETE /v2/pulled", { query: { origin } });
 }
 

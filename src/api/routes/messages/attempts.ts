@@ -7,10 +7,13 @@ import { limits, logBodyBytes, spans } from "../../../engine/core/values/limits.
 import { isSuccessStatus } from "../../../engine/core/values/status.ts";
 import type { Bytes, HeaderList, Millis } from "../../../engine/core/values/basics.ts";
 import { day, hour } from "../../../engine/core/values/time.ts";
+import { parseAttemptToken } from "../../../engine/delivery/attemptToken.ts";
+import { formatRefusal } from "../../http/remedies.ts";
 import type { ShownAttempt } from "../../publishing/attempt.ts";
+import { findAttempts } from "../../publishing/attempt.ts";
 import { readObject } from "../../route/readObject.ts";
 import type { IncomingRequest, Route, RouteContext, RouteResponse } from "../../route/route.ts";
-import { noParameters } from "../../route/route.ts";
+import { noParameters, route } from "../../route/route.ts";
 import { headersSchema, toHeaderList } from "../../settings/forwardedHeaders.ts";
 import { isAckTimeout } from "../../settings/settingTexts.ts";
 
@@ -93,26 +96,96 @@ const reportRoute: Route = {
   respond: respondToReport,
 };
 
-/** The route for receivers that report the outcome of an attempt after their response. */
-export const attempts: readonly Route[] = [reportRoute];
+const itemSchema = reportSchema.extend({
+  attempt: z
+    .string("is missing or not a string")
+    .max(2_000, "is too long")
+    .describe("The token of the attempt."),
+});
+
+const listSchema = z.strictObject({
+  reports: z
+    .array(itemSchema, "is missing or not a list")
+    .min(1, "is empty")
+    .max(limits.pulledAttempts, `has more than ${limits.pulledAttempts} entries`)
+    .describe(`The reports, at most ${limits.pulledAttempts}. Each has the fields of POST /v2/attempts.`),
+});
+
+const resultSchema = z.union([
+  answerSchema,
+  z.object({
+    error: z.string().describe("Why the report was refused, as `field: what is wrong; what to do`."),
+    code: z.string().describe("The code of the error."),
+  }),
+]);
+
+const reportMany = route({
+  method: "POST",
+  path: "/v2/attempts/batch",
+  tag: "Messages",
+  summary: "Report the outcomes of several attempts",
+  about:
+    "For clients that pull many messages at once. A refused report does not affect the others. Each report " +
+    "has the token of its attempt, which must be of the account.",
+  needs: "receive",
+  unaudited: "the log of each message records the outcome",
+  body: {
+    ...{ about: "The reports.", contentType: "application/json", schema: listSchema, required: true },
+    maxBytes: { messages: 2 },
+  },
+  answers: {
+    200: {
+      about: "The result of each report, in the order of the list.",
+      schema: z.object({ results: z.array(resultSchema).describe("The results.") }),
+    },
+  },
+  refusals: [],
+  handle: async ({ account, incoming, context }) => {
+    const { reports } = readObject(listSchema, incoming);
+    const tokens = reports.map(({ attempt }) => parseAttemptToken(attempt));
+    const found = await findAttempts(context.store, account.id, tokens);
+    const results = reports.map(async ({ attempt: _token, ...report }, at) => {
+      try {
+        return await applyReport(report, found[at], context);
+      } catch (error) {
+        if (!(error instanceof Refusal)) throw error;
+        return { error: formatRefusal(error), code: error.code };
+      }
+    });
+    return { status: 200, body: { results: await Promise.all(results) } };
+  },
+});
+
+/** The routes for receivers that report the outcome of an attempt after their response. */
+export const attempts: readonly Route[] = [reportRoute, reportMany];
 
 async function respondToReport(incoming: IncomingRequest, context: RouteContext): Promise<RouteResponse> {
-  const { store } = context;
-  if (!incoming.attempt) throw new Error("the route admits only bearers of a token");
-  const { message, ...attempt } = incoming.attempt;
   const report = readObject(reportSchema, incoming);
+  return { status: 200, body: await applyReport(report, incoming.attempt, context) };
+}
+
+/** Applies a report and returns its result. Throws `Refusal`. */
+async function applyReport(
+  report: Report,
+  shown: ShownAttempt | Refusal | undefined,
+  context: RouteContext,
+): Promise<z.output<typeof answerSchema>> {
+  if (!shown) throw new Error("only bearers of a token of an attempt are admitted");
+  if (shown instanceof Refusal) throw shown;
+  const { message, ...attempt } = shown;
   const { messageId } = attempt;
+  const { store } = context;
   if (report.extend !== undefined) {
     if (Object.keys(report).length > 1) throw new Refusal("invalid", "extend: give it without an outcome");
     const extension = parseDuration(report.extend) ?? 0;
     const { until } = await untilHeld(context, () =>
       store.execute("extendAttempt", { ...attempt, extension }),
     );
-    return { status: 200, body: { messageId, until } };
+    return { messageId, until };
   }
   const input = { ...attempt, ...toReport(report, message, context) };
   const { became } = await untilHeld(context, () => store.execute("reportAttempt", input));
-  return { status: 200, body: { messageId, became } };
+  return { messageId, became };
 }
 
 /** The pauses before a report is tried again that came before the response of its endpoint was stored. */

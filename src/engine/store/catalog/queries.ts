@@ -181,11 +181,16 @@ function createMessageQueries(storageReads: StorageReads) {
       const deduplication = key === null ? null : await one("deduplications", account, key);
       return { message, state, finishedAt: last?.time ?? null, ended, outcomes, deduplication };
     },
-    /** Returns a stored message without its body, or null. */
-    storedMessage: async (account: AccountId, id: MessageId): Promise<WithoutBody<StoredMessage> | null> => {
-      const [message] = await storageReads.rows("storedMessages", [[account, id]], { bodies: false });
-      return message ?? null;
-    },
+    /** Returns the messages that exist, without their bodies, in any order. */
+    storedMessages: (
+      account: AccountId,
+      ids: readonly MessageId[],
+    ): Promise<readonly WithoutBody<StoredMessage>[]> =>
+      storageReads.rows(
+        "storedMessages",
+        ids.map((id) => [account, id] as const),
+        { bodies: false },
+      ),
     /**
      * Returns what an unfinished message waits for, or null if it is finished: see
      * `engine/core/explain/whyWaiting.ts`.

@@ -249,6 +249,7 @@ const extraParts = ({
   "POST /v2/sources": { body: { name: "s", destination: "https://e.example" } },
   "PUT /v2/outboxes/{name}": { body: makeOutbox({ url, token }) },
   "POST /v2/attempts": { body: { extend: "10m" }, headers: { "svc-attempt": ids.attempt } },
+  "POST /v2/attempts/batch": { body: { reports: [{ attempt: ids.attempt, extend: "10m" }] } },
   "PUT /v2/pulled": { body: { origin: "https://new.example" } },
   "POST /v2/pull": { body: { origin: ids.origin, wait: "0s" } },
   "PATCH /v2/sources/{sourceId}": { body: { paused: true } },

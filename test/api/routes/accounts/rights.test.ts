@@ -146,6 +146,7 @@ test("the needed verb follows from whether a route changes anything, except for 
     "publish POST /v2/publish/{destination}",
     "publish POST /v2/enqueue/{queue}/{destination}",
     "publish POST /v2/batch",
+    "receive POST /v2/attempts/batch",
     "receive POST /v2/pull",
     "publish POST /v2/schedules/{destination}",
     "publish POST /v2/trigger/{destination}",

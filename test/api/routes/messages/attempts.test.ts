@@ -68,6 +68,74 @@ test("a failed outcome follows the rules of retries, and asks for its own delay"
   ]);
 });
 
+describe("reports of several attempts", () => {
+  const reportMany = (server: TestServer, reports: unknown, token?: string): Promise<Reply> =>
+    server.ask("POST", "/v2/attempts/batch", {
+      ...{ body: JSON.stringify({ reports }), ...(token !== undefined && { token }) },
+    });
+
+  test("have their own results", async () => {
+    const server = await createTestServer();
+    const held = [await hold(server), await hold(server, { "svc-retries": "1" }), await hold(server)];
+    const [first, second, third] = held.map(tokenOf);
+    const ids = held.map(({ message }) => message.id);
+    const forged = `${"A".repeat(43)}${first?.slice(43)}`;
+    const { status, body } = await reportMany(server, [
+      { attempt: first, outcome: "ok", body: "done" },
+      { attempt: second, outcome: "failed", status: 503 },
+      { attempt: third, extend: "3h" },
+      { attempt: forged, outcome: "ok" },
+      { attempt: "nonsense", outcome: "ok" },
+      { attempt: third, outcome: "ok", status: 500 },
+    ]);
+    const wrong = { error: expect.stringMatching(/^svc-attempt: /), code: "not-found" };
+    expect({ status, body }).toEqual({
+      status: 200,
+      body: {
+        results: [
+          { messageId: ids[0], became: "delivered" },
+          { messageId: ids[1], became: "retry" },
+          { messageId: ids[2], until: testTime + 3 * hour },
+          ...[wrong, wrong],
+          { error: "status: 500 contradicts the outcome ok", code: "invalid" },
+        ],
+      },
+    });
+    expect(await events(server, ids[0] ?? "")).toEqual(["DELIVERED", "ACKNOWLEDGING", "ACTIVE", "CREATED"]);
+  });
+
+  test("get the same results if they are repeated, also within one list", async () => {
+    const server = await createTestServer();
+    const delivery = await hold(server);
+    const attempt = tokenOf(delivery);
+    const results = [{ messageId: delivery.message.id, became: "delivered" }];
+    const ok = { attempt, outcome: "ok" };
+    expect((await reportMany(server, [ok])).body).toEqual({ results });
+    expect((await reportMany(server, [ok, ok])).body).toEqual({ results: [...results, ...results] });
+    const other = { attempt, outcome: "failed" };
+    expect((await reportMany(server, [other])).body.results).toMatchObject([{ code: "attempt-reported" }]);
+  });
+
+  test("are only of the account, and at most 100", async () => {
+    const server = await createTestServer();
+    const attempt = tokenOf(await hold(server));
+    const one = { attempt, outcome: "ok" };
+    const { body } = await reportMany(server, [one], otherToken);
+    expect(body.results).toMatchObject([{ code: "not-found" }]);
+    expect((await reportMany(server, [one])).body.results).toMatchObject([{ became: "delivered" }]);
+    expect(
+      (
+        await reportMany(
+          server,
+          Array.from({ length: 101 }, () => one),
+        )
+      ).body.error,
+    ).toBe("reports: has more than 100 entries");
+    expect((await reportMany(server, [])).body.error).toBe("reports: is empty");
+    expect((await reportMany(server, [{ outcome: "ok" }])).body.error).toMatch(/^reports.0.attempt: /);
+  });
+});
+
 test("an extension moves the deadline, and reports nothing", async () => {
   const server = await createTestServer();
   const delivery = await hold(server, { "svc-ack-timeout": "1m" });
