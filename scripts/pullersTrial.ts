@@ -1,4 +1,4 @@
-// npm run trial:pullers: opens 1,000 pulls that wait, for a minute, and prints which share of a core they cost.
+// npm run trial:pullers: opens 1,000 pulls that wait, for a minute, and prints their share of a core.
 import { spawnSync } from "node:child_process";
 import { env, exit } from "node:process";
 

@@ -83,7 +83,7 @@ async function startAnswering(answers: readonly [status: number, body: object][]
 
 const failure: [number, object] = [500, { error: "the server has failed", code: "internal" }];
 
-test("a connector says that it is connected after its first pull, and outlives errors of the server", async () => {
+test("a connector is connected after its first pull, and outlives errors of the server", async () => {
   const server = await startAnswering([
     failure,
     [503, { error: "stopping; retry later", code: "stopping" }],

@@ -84,13 +84,7 @@ export class Pullers {
   /** The messages that pulls wait for, by lane. Undefined: there is no pull. */
   get room(): ReadonlyMap<string, number> | undefined {
     if (this.#lanes.size === 0) return undefined;
-    const room = new Map<string, number>();
-    for (const [lane, { pulls }] of this.#lanes)
-      room.set(
-        lane,
-        pulls.reduce((sum, { max, offers }) => sum + max - offers.length, 0),
-      );
-    return room;
+    return new Map([...this.#lanes].map(([lane, { pulls }]) => [lane, countRoom(pulls)]));
   }
 
   /** Waits for attempts. Throws `Refusal` if too many pulls wait. */
@@ -98,27 +92,14 @@ export class Pullers {
     const { account } = pull;
     if (this.#isClosed) throw new Refusal("stopping", "the server is stopping; retry later");
     const own = this.#byAccount.get(account) ?? 0;
-    if (own >= limits.pulls)
-      throw new Refusal(
-        "busy",
-        `pull: ${limits.pulls} pulls of the account wait on this server; retry later`,
-      );
     const total = limits.serverPulls;
-    if (this.#count >= total)
-      throw new Refusal("busy", `pull: ${total} pulls wait on this server; retry later`);
+    if (this.#count >= total) throw makeBusy(`${total} pulls wait on this server`);
     // A few accounts must not take all places.
-    if (!leavesReserve({ total, free: total - this.#count }, own, 1))
-      throw new Refusal(
-        "busy",
-        `pull: ${own} pulls of the account wait on this server, which is its share; retry later`,
-      );
+    if (own >= limits.pulls || !leavesReserve({ total, free: total - this.#count }, own, 1))
+      throw makeBusy(`${own} pulls of the account wait on this server, which is its share`);
     const { promise, resolve } = Promise.withResolvers<Pulled>();
-    const waiting: WaitingPull = {
-      ...pull,
-      lane: laneName(account, pull.host),
-      offers: [],
-      answer: () => undefined,
-    };
+    const lane = laneName(account, pull.host);
+    const waiting: WaitingPull = { ...pull, lane, offers: [], answer: () => undefined };
     const end = (): void => answerEmpty(waiting);
     // A pull that does not wait still gets what waits for it.
     const expire = (): void => void Promise.resolve(this.#lanes.get(waiting.lane)?.serving).then(end);
@@ -249,9 +230,8 @@ export class Pullers {
       lane.mustServe = false;
       const [first] = lane.pulls;
       if (!first) break;
-      const limit = lane.pulls.reduce((sum, { max, offers }) => sum + max - offers.length, 0);
-      const { account, host } = first;
-      const input = { account, host, limit: Math.min(Math.max(limit, 1), limits.pulledAttempts) };
+      const limit = Math.min(Math.max(countRoom(lane.pulls), 1), limits.pulledAttempts);
+      const input = { account: first.account, host: first.host, limit };
       // If this fails, the waitlist is served when it is due.
       const { areLeft, isPulled } = await this.#options.store
         .execute("servePullers", input)
@@ -262,6 +242,12 @@ export class Pullers {
     lane.serving = null;
   }
 }
+
+const makeBusy = (why: string): Refusal => new Refusal("busy", `pull: ${why}; retry later`);
+
+/** Returns how many more attempts pulls take. */
+const countRoom = (pulls: readonly WaitingPull[]): number =>
+  pulls.reduce((sum, { max, offers }) => sum + max - offers.length, 0);
 
 /** Ends a pull without attempts. A pull that has some is answered at once. */
 function answerEmpty({ offers, answer }: WaitingPull, why: Pick<Pulled, "isRemoved"> = {}): void {

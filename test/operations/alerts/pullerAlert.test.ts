@@ -6,7 +6,7 @@ import { findNotices } from "../../../src/operations/alerts/pickAlerts.ts";
 
 const now = 1_800_000_000_000;
 
-test("an alert is created if nobody has pulled for long enough, and none if clients have too much work", () => {
+test("an alert is created if nobody has pulled for long enough, and none if clients are busy", () => {
   const list = (held: number, ago: number): string[] => {
     const pulled = { origin: "https://worker.internal", held };
     const gate = { kind: "capacity", name: "worker.internal" } as const;

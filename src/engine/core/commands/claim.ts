@@ -363,11 +363,9 @@ function endUnreported(draft: Draft, moment: Moment, state: MessageState): void 
   const { account: id, attempts: attempt, host } = state;
   const account = draft.get("accounts", id);
   if (!account) return giveUp(draft, moment, state);
-  const holder =
-    findPulledOrigin(account, host) === undefined
-      ? "the receiver acknowledged the attempt and"
-      : "the client that pulled the attempt";
-  const error = `timed out: ${holder} reported no outcome in time`;
+  const isPulled = findPulledOrigin(account, host) !== undefined;
+  const holder = isPulled ? "client that pulled the attempt" : "receiver acknowledged the attempt and";
+  const error = `timed out: the ${holder} reported no outcome in time`;
   const outcome = { ...noResponse, account: id, messageId: state.id, host, attempt, error, took: 0 };
   draft.record("acknowledged attempt expired");
   applyOutcome(draft, moment, { account, state, outcome });

@@ -22,7 +22,7 @@ export type GateFact = {
   dueAt: Millis | null;
   passedAt: Millis | null;
   flow: readonly GateFlow[] | null;
-  pulled?: { origin: string; held: number } | null;
+  pulled?: { origin: string; held: number } | null | undefined;
 };
 
 /** A pause that the audit log records. */
@@ -74,14 +74,11 @@ export function findGateCondition(fact: GateFact, pauses: readonly PauseFact[], 
   }
   if (dueAt === null || now - dueAt < blockedAfter) return [];
   const backlog = `${waiting}, the oldest for ${formatSpan(now - dueAt)}`;
-  if (fact.pulled) return [makePullerCondition(fact.pulled, { ...common, backlog })];
   if (kind !== "queue" && kind !== "key")
     return [
       makeCondition({
-        ...common,
-        kind: "limit.blocked",
-        level: "warning",
-        text: `${title}: ${backlog}`,
+        ...{ ...common, kind: "limit.blocked", level: "warning", text: `${title}: ${backlog}` },
+        ...(fact.pulled && describePullers(fact.pulled, backlog)),
       }),
     ];
   const isMoving = hasMoved(fact, now);
@@ -109,21 +106,16 @@ export function findGateCondition(fact: GateFact, pauses: readonly PauseFact[], 
 }
 
 /** Messages to a pulled origin wait for clients, and never for the capacity of the server alone. */
-function makePullerCondition(
-  { origin, held }: NonNullable<GateFact["pulled"]>,
-  { backlog, ...common }: Pick<Condition, "count" | "since" | "oldestDueAt"> & { backlog: string },
-): Condition {
-  const known = { ...common, subject: origin };
-  return held === 0
-    ? makeCondition({
-        ...{ ...known, kind: "puller.missing", level: "warning" },
-        text: `No client pulls from ${origin}: ${backlog}`,
-      })
-    : makeCondition({
-        ...{ ...known, kind: "puller.busy", level: "note" },
-        text: `The clients of ${origin} hold ${formatMany(held, "message", "messages")}: ${backlog}`,
-      });
-}
+const describePullers = (
+  { origin: subject, held }: NonNullable<GateFact["pulled"]>,
+  backlog: string,
+): Partial<Condition> =>
+  held === 0
+    ? { kind: "puller.missing", subject, text: `No client pulls from ${subject}: ${backlog}` }
+    : {
+        ...{ kind: "puller.busy", level: "note", subject },
+        text: `The clients of ${subject} hold ${formatMany(held, "message", "messages")}: ${backlog}`,
+      };
 
 /** Reports whether messages pass a queue or key: its rate is used up, or one of its messages was accepted. */
 const hasMoved = ({ limiter, passedAt }: GateFact, now: Millis): boolean =>

@@ -180,10 +180,6 @@ function waitsForPausedQueue({ state, queue, notBefore, lastEntry }: WaitState, 
   return queue?.paused === true && state.slot === state.id && due <= now;
 }
 
-/** Returns since when a message that is held has been due. */
-const readDueSince = ({ notBefore, lastEntry }: WaitState): Millis =>
-  Math.max(notBefore, lastEntry?.nextDueAt ?? 0);
-
 function explainDueTime({ state, retries, lastEntry }: WaitState, now: Millis): WaitReason {
   const dueAt = state.dueAt ?? now;
   if (dueAt <= now) return { reason: "due", since: dueAt };
@@ -282,15 +278,12 @@ const toTurn = (waitState: WaitState): WaitReason =>
 
 function explainCapacity(waitState: WaitState): WaitReason {
   const { host } = waitState.state;
-  const { pulledOrigin: origin } = waitState;
+  const { pulledOrigin: origin, notBefore, lastEntry } = waitState;
   const waitlist = readWaitlist(waitState.state);
   if (waitlist?.kind !== "capacity" || waitlist.name !== host) return toTurn(waitState);
-  return withPosition(
-    origin === undefined
-      ? { reason: "host", host }
-      : { reason: "puller", origin, since: readDueSince(waitState) },
-    waitState,
-  );
+  if (origin === undefined) return withPosition({ reason: "host", host }, waitState);
+  const since = Math.max(notBefore, lastEntry?.nextDueAt ?? 0);
+  return withPosition({ reason: "puller", origin, since }, waitState);
 }
 
 function withPosition(reason: WaitReason, { waitingAhead }: WaitState): WaitReason {

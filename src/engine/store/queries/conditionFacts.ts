@@ -207,15 +207,12 @@ async function readGates(
 }
 
 /** Returns the pulled origin of a host, and how many messages its clients hold. */
-function readPulled(
-  host: string,
-  owner: Account,
-  leased: Found["leased"],
-): NonNullable<GateFact["pulled"]> | null {
+function readPulled(host: string, owner: Account, leased: Found["leased"]): GateFact["pulled"] {
   const origin = findPulledOrigin(owner, host);
-  if (origin === undefined) return null;
   // If too many are leased to look at them, some are likely to be of this origin.
-  return { origin, held: leased ? leased.filter((one) => one.host === host).length : 1 };
+  return origin === undefined
+    ? null
+    : { origin, held: leased?.filter((one) => one.host === host).length ?? 1 };
 }
 
 type Waiting = { account: AccountId; dueTimes: ReadonlyMap<MessageId, Millis>; held: readonly Counted[] };

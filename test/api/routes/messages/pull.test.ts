@@ -132,7 +132,9 @@ test("a few accounts cannot take the places of all pulls that wait", async () =>
     for (let at = 0; at < count; at++) void wait(account);
   };
   for (const account of ["a", "b", "c"]) open(account, limits.pulls);
-  expect(() => wait("a")).toThrow(`pull: ${limits.pulls} pulls of the account wait on this server`);
+  expect(() => wait("a")).toThrow(
+    `pull: ${limits.pulls} pulls of the account wait on this server, which is its share`,
+  );
   open("d", limits.pulls);
   open("e", eighth);
   expect(() => wait("e")).toThrow(
