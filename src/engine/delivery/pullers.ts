@@ -15,6 +15,7 @@ import type { DeliveryCall } from "./deliver.ts";
 import { composeRequest } from "./deliveryRequest.ts";
 import { abortedError, toErrorText } from "./deliveryError.ts";
 import type { HttpRequest } from "./http/connection.ts";
+import { addToCount } from "./runningDeliveries.ts";
 
 /** A request for attempts to one host. `hasLeft` is aborted when the client has gone. */
 export type Pull = {
@@ -36,11 +37,7 @@ export type PulledAttempt = { delivery: Delivery; request: HttpRequest; token: s
  * The attempts for a pull. None: nothing came in time, or the origin is pulled no more (`isRemoved`). The
  * caller must call `end` once the response was sent, or could not be sent.
  */
-export type Pulled = {
-  attempts: readonly PulledAttempt[];
-  isRemoved?: true;
-  end(wasSent: boolean): void;
-};
+export type Pulled = { attempts: readonly PulledAttempt[]; isRemoved?: true; end(wasSent: boolean): void };
 
 type Offer = PulledAttempt & { resolve: (outcome: Outcome) => void; isAborted: boolean };
 
@@ -188,7 +185,7 @@ export class Pullers {
     this.#lanes.set(name, lane);
     lane.pulls.push(waiting);
     this.#count++;
-    this.#byAccount.set(account, (this.#byAccount.get(account) ?? 0) + 1);
+    addToCount(this.#byAccount, account, 1);
     if (!lane.isDry) this.#serve(name, { isDry: false });
   }
 
@@ -200,9 +197,7 @@ export class Pullers {
     lane.pulls.splice(at, 1);
     if (lane.pulls.length === 0) this.#lanes.delete(name);
     this.#count--;
-    const left = (this.#byAccount.get(account) ?? 0) - 1;
-    if (left > 0) this.#byAccount.set(account, left);
-    else this.#byAccount.delete(account);
+    addToCount(this.#byAccount, account, -1);
   }
 
   #serveSoon(): void {

@@ -238,7 +238,7 @@ export class RunningDeliveries {
 const sizeOf = ({ history, message }: Delivery): number => (history ?? message.body).byteLength;
 
 /** Adds to a named count, and removes the count at 0. */
-function addToCount(counts: Map<string, number>, name: string, by: number): void {
+export function addToCount(counts: Map<string, number>, name: string, by: number): void {
   const count = (counts.get(name) ?? 0) + by;
   if (count === 0) counts.delete(name);
   else counts.set(name, count);

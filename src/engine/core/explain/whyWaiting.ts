@@ -277,9 +277,9 @@ const toTurn = (waitState: WaitState): WaitReason =>
   withPosition({ reason: "turn", gate: readWaitlist(waitState.state) }, waitState);
 
 function explainCapacity(waitState: WaitState): WaitReason {
-  const { host } = waitState.state;
-  const { pulledOrigin: origin, notBefore, lastEntry } = waitState;
-  const waitlist = readWaitlist(waitState.state);
+  const { pulledOrigin: origin, notBefore, lastEntry, state } = waitState;
+  const { host } = state;
+  const waitlist = readWaitlist(state);
   if (waitlist?.kind !== "capacity" || waitlist.name !== host) return toTurn(waitState);
   if (origin === undefined) return withPosition({ reason: "host", host }, waitState);
   const since = Math.max(notBefore, lastEntry?.nextDueAt ?? 0);

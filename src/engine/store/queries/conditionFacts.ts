@@ -172,7 +172,6 @@ async function readGates(
   const byGate = new Map(held.map((one) => [one.held.waitlist, one]));
   const gates = [...new Set([...byGate.keys(), ...paused])].map(parseGate);
   const limited = gates.filter(hasLimiter);
-  const waitsForCapacity = gates.some(({ kind }) => kind === "capacity");
   const [limiters, passTimes, dueTimes, [owner]] = await Promise.all([
     storageReads.rows(
       "limiters",
@@ -184,7 +183,7 @@ async function readGates(
       account,
       held.map((one) => one.held.oldestId),
     ),
-    waitsForCapacity ? storageReads.rows("accounts", [[account]]) : [],
+    gates.some(({ kind }) => kind === "capacity") ? storageReads.rows("accounts", [[account]]) : [],
   ]);
   const limiterOf = new Map(limiters.map((limiter) => [limiter.id, limiter]));
   const flows = await readFlows(storageReads, { account, dueTimes, held }, now);
