@@ -116,7 +116,7 @@ const toGroup = (tags: Tags, { tag, first, last }: TagSpan, count: number): Fail
 /** Adds what the latest dead letter of each group says, and the trend. */
 async function describe(
   storageReads: StorageReads,
-  { account, of, trend }: CauseQuery,
+  { account, of, trend, from, to: until }: CauseQuery,
   groups: readonly FailureGroup[],
 ): Promise<FailureGroup[]> {
   const ids = groups.map(({ dlqId }) => dlqId);
@@ -127,25 +127,29 @@ async function describe(
   const steps = of === "runs" ? await readFailedSteps(storageReads, account, messages.values()) : null;
   const bounds = makeTrendBounds(trend);
   const { prefixOf } = tagsOf[of];
-  const parts = bounds.slice(1).map((to, at) => ({
-    after: firstIdAt("dlq", bounds[at] ?? 0),
-    before: firstIdAt("dlq", to),
-  }));
-  const ranges = groups.flatMap(({ cause }) =>
-    parts.map(({ after, before }) => ({
-      after: prefixOf(cause) + after,
-      before: prefixOf(cause) + before,
-    })),
+  const parts = bounds.slice(1).map((to, at) => ({ from: bounds[at] ?? 0, to }));
+  // No part before the first or after the last dead letter of a cause has any, unless others were left out.
+  const isWhole = from === undefined && until === undefined;
+  const ranges = groups.flatMap(({ cause, firstAt, lastAt }, group) =>
+    parts.flatMap(({ from, to }, part) =>
+      isWhole && (to <= firstAt || from > lastAt)
+        ? []
+        : {
+            ...{ group, part, after: prefixOf(cause) + firstIdAt("dlq", from) },
+            before: prefixOf(cause) + firstIdAt("dlq", to),
+          },
+    ),
   );
   const counts = await storageReads.countTags({ account, ranges, limit: maxInPart });
+  const trends = groups.map(() => parts.map(() => 0));
+  for (const [at, { group, part }] of ranges.entries()) (trends[group] ?? [])[part] = counts[at] ?? 0;
   return groups.flatMap((group, at) => {
     const row = byId.get(group.dlqId);
     const message = row && messages.get(row.messageId);
     // The row may have been removed since it was counted.
     if (!message) return [];
-    const own = counts.slice(at * parts.length, (at + 1) * parts.length);
     const place = steps ? describeRun(row, message, steps) : describeMessage(row, message);
-    return [{ ...group, ...place, error: row.cause ?? "", trend: own }];
+    return [{ ...group, ...place, error: row.cause ?? "", trend: trends[at] ?? [] }];
   });
 }
 
