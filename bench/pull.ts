@@ -130,7 +130,10 @@ async function pullTurn(client: Client, given: Given): Promise<void> {
         attempts: { attempt: string }[];
       };
       const reports = attempts.map(({ attempt }) => ({ attempt, outcome: "ok" }));
-      if (reports.length > 0) await client.ask("/v2/attempts/batch", { reports });
+      if (reports.length === 0) continue;
+      const { results } = await client.ask("/v2/attempts/batch", { reports });
+      const refused = (results as { became?: string }[]).find(({ became }) => became !== "delivered");
+      if (refused) throw new Error(`a report was refused: ${JSON.stringify(refused)}`);
       reported += reports.length;
     }
   };

@@ -287,14 +287,14 @@ export class AdmissionPolicy {
 
   /**
    * Returns the error with which to refuse a request. The request counts towards the limit of its address if
-   * its sender has not proved an account. (Limits of the account apply otherwise.) `isExcess`: the address is
+   * its sender has not proved an account or an attempt. (Limits of the account apply otherwise.) `isExcess`: the address is
    * over its limit, and `reason` is the refusal that says this.
    */
   reasonFor(
     error: unknown,
-    { proof, address }: { proof: Proof | null; address: string | null },
+    { isProved, address }: { isProved: boolean; address: string | null },
   ): { reason: Error; isExcess: boolean } {
-    const counts = error instanceof Refusal && errorCodes[error.code].status < 500 && !proof;
+    const counts = error instanceof Refusal && errorCodes[error.code].status < 500 && !isProved;
     const excess = counts ? this.#counted.refused.count(address) : null;
     const reason = excess ?? error;
     return {

@@ -70,8 +70,11 @@ export const errorHelp: Readonly<Record<ErrorCode, ErrorHelp>> = {
     retry: "no",
   },
   "attempt-running": {
-    causes: ["The outcome was reported before the endpoint had answered with status 202."],
-    remedy: "Answer the delivery first, then report again.",
+    causes: [
+      "The outcome was reported before the endpoint had answered with status 202.",
+      "A client reported before the server had stored that it holds what it pulled.",
+    ],
+    remedy: "An endpoint answers the delivery first. Then report again.",
     retry: "later",
   },
   conflict: {

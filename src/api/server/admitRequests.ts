@@ -127,7 +127,7 @@ type Refused = { request: FastifyRequest; reply: FastifyReply; admission: Admiss
 function reasonFor(error: unknown, { request, reply, admission }: Refused): Error {
   if (error instanceof TokenRefusal) request.refusedToken = error;
   const { reason, isExcess } = admission.reasonFor(error, {
-    proof: request.caller?.proof ?? null,
+    isProved: Boolean(request.caller?.proof ?? request.caller?.attempt),
     address: readCallerIp(request),
   });
   if (isExcess) void reply.removeHeader("Allow");

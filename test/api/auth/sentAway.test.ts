@@ -202,6 +202,8 @@ test("only these variants require the verb read as well", () => {
     "PATCH /v2/sources/{sourceId} with the field destination",
     "PATCH /v2/sources/{sourceId} with the field settings",
     "PATCH /v2/topics/{name} with the field headers",
+    "POST /v2/attempts/batch with nothing else",
+    "POST /v2/attempts/batch with the field reports",
     "POST /v2/dlq/retry with a callback",
     "POST /v2/dlq/retry with a failure callback",
     "POST /v2/dlq/retry/{dlqId} with a callback",
@@ -215,7 +217,7 @@ test("only these variants require the verb read as well", () => {
     "POST /v2/enqueue/{queue}/{destination} with a URL group and a failure callback",
     "POST /v2/publish/{destination} with a URL group and a callback",
     "POST /v2/publish/{destination} with a URL group and a failure callback",
-    // It needs the verb receive.
+    // The routes of pulled messages need the verb receive.
     "POST /v2/pull with nothing else",
     "POST /v2/schedules/{destination} with a URL group and a callback",
     "POST /v2/schedules/{destination} with a URL group and a failure callback",

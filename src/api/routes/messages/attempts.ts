@@ -2,7 +2,7 @@ import { hash } from "node:crypto";
 import { z } from "zod";
 import type { AttemptReport } from "../../../engine/core/commands/reportAttempt.ts";
 import { parseDuration } from "../../../engine/core/values/duration.ts";
-import { Refusal } from "../../../engine/core/values/errors.ts";
+import { isUnavailable, Refusal } from "../../../engine/core/values/errors.ts";
 import { limits, logBodyBytes, spans } from "../../../engine/core/values/limits.ts";
 import { isSuccessStatus } from "../../../engine/core/values/status.ts";
 import type { Bytes, HeaderList, Millis } from "../../../engine/core/values/basics.ts";
@@ -126,7 +126,8 @@ const reportMany = route({
   summary: "Report the outcomes of several attempts",
   about:
     "For clients that pull many messages at once. A refused report does not affect the others. Each report " +
-    "has the token of its attempt, which must be of the account.",
+    "has the token of its attempt, which must be of the account. If the whole list is refused with a status " +
+    "from 500, send it again: a report that was stored gets the same result.",
   needs: "receive",
   unaudited: "the log of each message records the outcome",
   body: {
@@ -148,7 +149,8 @@ const reportMany = route({
       try {
         return await applyReport(report, found[at], context);
       } catch (error) {
-        if (!(error instanceof Refusal)) throw error;
+        // A repetition of the whole list is safe, because each report counts once.
+        if (!(error instanceof Refusal) || isUnavailable(error)) throw error;
         return { error: formatRefusal(error), code: error.code };
       }
     });
@@ -205,9 +207,13 @@ async function untilHeld<T extends object>(
     if (!isEarly(answer)) return answer as Exclude<T, { became: "early" }>;
     await new Promise<void>((resolve) => void wakeAfter(pause, resolve));
   }
-  throw new Refusal("attempt-running", "the attempt is not acknowledged yet; answer the delivery first", {
-    retryAfter: 1,
-  });
+  throw new Refusal(
+    "attempt-running",
+    "the server has not stored yet that you hold the attempt; report again",
+    {
+      retryAfter: 1,
+    },
+  );
 }
 
 const isEarly = (answer: object): boolean => "became" in answer && answer.became === "early";

@@ -1,7 +1,6 @@
 import type { DueRow } from "../model/dueRow.ts";
 import { toRowKey } from "../model/dueRow.ts";
 import type { Decision, Draft, DueNeed, Moment } from "../decision/command.ts";
-import { findPulledOrigin } from "../accounts/pulledOrigins.ts";
 import { advance, hold, mightPass } from "../admission/admission.ts";
 import { deferIfQueuePaused } from "../admission/pausedQueue.ts";
 import { countEnd } from "../admission/counters.ts";
@@ -363,9 +362,7 @@ function endUnreported(draft: Draft, moment: Moment, state: MessageState): void 
   const { account: id, attempts: attempt, host } = state;
   const account = draft.get("accounts", id);
   if (!account) return giveUp(draft, moment, state);
-  const isPulled = findPulledOrigin(account, host) !== undefined;
-  const holder = isPulled ? "client that pulled the attempt" : "receiver acknowledged the attempt and";
-  const error = `timed out: the ${holder} reported no outcome in time`;
+  const error = "timed out: the holder of the attempt reported no outcome in time";
   const outcome = { ...noResponse, account: id, messageId: state.id, host, attempt, error, took: 0 };
   draft.record("acknowledged attempt expired");
   applyOutcome(draft, moment, { account, state, outcome });

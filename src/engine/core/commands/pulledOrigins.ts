@@ -35,8 +35,9 @@ export const removePulledOrigin: Decision<NamedOrigin, { deleted: boolean }> = {
   decide: ({ account: id, name }, draft, moment) => {
     const account = requireActiveAccount(draft.get("accounts", id));
     const { pulled } = account;
-    if (!pulled?.origins.includes(name)) return { deleted: false };
-    const origins = pulled.origins.filter((origin) => origin !== name);
+    const declared = findPulledOrigin(account, readOriginHost(name));
+    if (!pulled || declared === undefined) return { deleted: false };
+    const origins = pulled.origins.filter((origin) => origin !== declared);
     draft.put("accounts", { ...account, pulled: { ...pulled, origins } });
     // Due work, even if no message waits: other nodes then look for what their pulls wait for.
     const lane = { account: id, host: readOriginHost(name) };

@@ -18,7 +18,7 @@ export const errorCodes = {
   "attempt-reported": { status: 409, meaning: "another outcome of this attempt was reported before" },
   "attempt-running": {
     status: 409,
-    meaning: "the attempt is not acknowledged yet, because its response has not arrived; retry soon",
+    meaning: "the server has not stored yet that the attempt is held; retry soon",
   },
   "request-timeout": { status: 408, meaning: "the request did not arrive in time" },
   "limit-exceeded": { status: 412, meaning: "the request exceeds a limit of the account" },

@@ -68,6 +68,14 @@ test("a failed outcome follows the rules of retries, and asks for its own delay"
   ]);
 });
 
+test("late reports do not count as requests without a valid token", async () => {
+  const server = await createTestServer();
+  const attempt = tokenOf(await hold(server));
+  await report(server, attempt, { outcome: "ok" });
+  for (let n = 0; n < 150; n++)
+    expect((await report(server, attempt, { outcome: "failed" })).status).toBe(409);
+});
+
 describe("reports of several attempts", () => {
   const reportMany = (server: TestServer, reports: unknown, token?: string): Promise<Reply> =>
     server.ask("POST", "/v2/attempts/batch", {

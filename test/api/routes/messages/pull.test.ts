@@ -108,6 +108,13 @@ test("a pull that is given back does not raise the number of retries, and a fail
   expect((await read()).headers["Svc-Retried"]).toEqual(["1"]);
 });
 
+test("an origin is removed under either scheme", async () => {
+  const server = await openPulled();
+  const path = `/v2/pulled?origin=${encodeURIComponent(origin.replace("https", "http"))}`;
+  expect((await server.ask("DELETE", path)).status).toBe(200);
+  expect((await server.ask("GET", "/v2/pulled")).body).toEqual({ origins: [] });
+});
+
 test("pulls that wait are answered at once when their origin is removed", async () => {
   const server = await openPulled();
   const waiting = [1, 2].map(() => pull(server, { wait: "60s" }));

@@ -129,7 +129,7 @@ test("without a report in time, the attempt has failed and is retried like any o
   });
   expect(broker.logRows(broker.id("a")).at(-1)).toMatchObject({
     states: ["ERROR", "RETRY"],
-    error: "timed out: the receiver acknowledged the attempt and reported no outcome in time",
+    error: "timed out: the holder of the attempt reported no outcome in time",
   });
   await expect(report("a", 200)).rejects.toThrow(refused("attempt-ended"));
   broker.now += 5000;

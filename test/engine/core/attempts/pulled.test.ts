@@ -111,7 +111,7 @@ test("without a report in time, the attempt has failed", async () => {
   await expect(report("a", 200)).rejects.toThrow(/attempt-ended/);
   expect(broker.logRows(broker.id("a")).at(-1)).toMatchObject({
     ...{ states: ["ERROR", "RETRY"], status: null },
-    error: "timed out: the client that pulled the attempt reported no outcome in time",
+    error: "timed out: the holder of the attempt reported no outcome in time",
   });
 });
 
