@@ -20,8 +20,8 @@ import { createAccessCounters } from "../auth/accessCounters.ts";
 import type { BodyOwner } from "../http/requestBodyLimits.ts";
 import { RequestBodyLimits, maxReservedBytes } from "../http/requestBodyLimits.ts";
 import { ResponseLimits } from "../http/responseLimits.ts";
-import type { ShownAttempt } from "../publishing/attempt.ts";
-import { findAttempt } from "../publishing/attempt.ts";
+import type { ShownAttempt } from "../auth/shownAttempt.ts";
+import { findAttempt } from "../auth/shownAttempt.ts";
 import { assertHook, parseHookParams } from "../publishing/hookUrl.ts";
 import { findSourceBySecret } from "../publishing/sourceUrl.ts";
 import { assertOperator } from "../route/operator.ts";
@@ -287,8 +287,8 @@ export class AdmissionPolicy {
 
   /**
    * Returns the error with which to refuse a request. The request counts towards the limit of its address if
-   * its sender has not proved an account or an attempt. (Limits of the account apply otherwise.) `isExcess`: the address is
-   * over its limit, and `reason` is the refusal that says this.
+   * its sender has proved neither an account nor an attempt. (Limits of the account apply otherwise.)
+   * `isExcess`: the address is over its limit, and `reason` is the refusal that says this.
    */
   reasonFor(
     error: unknown,

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { ShownAttempt } from "../publishing/attempt.ts";
+import type { ShownAttempt } from "../auth/shownAttempt.ts";
 import type { BodyLimit } from "../../engine/core/accounts/plans.ts";
 import type { Prices } from "../../engine/core/accounts/statistics.ts";
 import type { AccountChange } from "../../engine/core/model/account.ts";

@@ -2,7 +2,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { Millis } from "../../engine/core/values/basics.ts";
 import { Refusal } from "../../engine/core/values/errors.ts";
 import { limits } from "../../engine/core/values/limits.ts";
-import { readAttemptToken } from "../publishing/attempt.ts";
+import { readAttemptToken } from "../auth/shownAttempt.ts";
 import type { AdmissionPolicy, Caller, Credentials, Leave } from "../admission/policy.ts";
 import { TokenRefusal } from "../auth/tokenRefusal.ts";
 import type { BrowserParts } from "./browser.ts";

@@ -1,5 +1,5 @@
 import { endedByOperator } from "../../../src/engine/core/model/attempt.ts";
-import { notPulledError } from "../../../src/engine/core/sending/endedAttempt.ts";
+import { givenBackError, notPulledError } from "../../../src/engine/core/sending/endedAttempt.ts";
 import type { DeliveryCapacity } from "../../../src/engine/core/admission/capacity.ts";
 import type { TableName } from "../../../src/engine/core/decision/command.ts";
 import type { LogRow } from "../../../src/engine/core/model/logRow.ts";
@@ -47,7 +47,7 @@ export const isEndedByOperator = ({ states, error }: LogRow): boolean =>
 
 /** Reports whether a log row records an attempt that no puller received. */
 export const isNotPulled = ({ states, error }: LogRow): boolean =>
-  states.includes("RETRY") && error === notPulledError;
+  states.includes("RETRY") && (error === notPulledError || error === givenBackError);
 
 /** Reports whether a batch leased the message. */
 export const isLease = (

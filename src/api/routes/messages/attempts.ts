@@ -9,8 +9,8 @@ import type { Bytes, HeaderList, Millis } from "../../../engine/core/values/basi
 import { day, hour } from "../../../engine/core/values/time.ts";
 import { parseAttemptToken } from "../../../engine/delivery/attemptToken.ts";
 import { formatRefusal } from "../../http/remedies.ts";
-import type { ShownAttempt } from "../../publishing/attempt.ts";
-import { findAttempts } from "../../publishing/attempt.ts";
+import type { ShownAttempt } from "../../auth/shownAttempt.ts";
+import { findAttempts } from "../../auth/shownAttempt.ts";
 import { readObject } from "../../route/readObject.ts";
 import type { IncomingRequest, Route, RouteContext, RouteResponse } from "../../route/route.ts";
 import { noParameters, route } from "../../route/route.ts";
@@ -126,8 +126,8 @@ const reportMany = route({
   summary: "Report the outcomes of several attempts",
   about:
     "For clients that pull many messages at once. A refused report does not affect the others. Each report " +
-    "has the token of its attempt, which must be of the account. If the whole list is refused with a status " +
-    "from 500, send it again: a report that was stored gets the same result.",
+    "has the token of its attempt, which must be of the account. If the whole list is refused with a " +
+    "status from 500, send it again: a report that was stored gets the same result.",
   needs: "receive",
   unaudited: "the log of each message records the outcome",
   body: {

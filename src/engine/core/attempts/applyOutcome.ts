@@ -17,7 +17,7 @@ import { dropMessage, hasRunEnded } from "../workflows/end.ts";
 import { applyRunOutcome, belongsToRun } from "../workflows/runOutcome.ts";
 import type { Account } from "../model/account.ts";
 import type { MessageState } from "../model/messageState.ts";
-import type { Outcome } from "../model/attempt.ts";
+import type { DestinationResponse, Outcome } from "../model/attempt.ts";
 import type { Limiter } from "../model/limiter.ts";
 import { isUnfinished } from "../model/messageState.ts";
 import { countRetries, decideNextAction } from "../sending/retry.ts";
@@ -86,7 +86,7 @@ export function applyOutcome(
     recordEndedAttempt(draft, moment, { state, outcome });
     return { became: "ended" };
   }
-  if (outcome.notPulled === true) return returnUnpulled(draft, moment, { state, outcome });
+  if (outcome.notPulled === true) return returnUncounted(draft, moment, { state, outcome });
   if (isSuccess(outcome) && !state.reportsOutcome) {
     recordDelivery(draft, moment, { account, state, outcome });
     release(draft, moment, state);
@@ -117,11 +117,11 @@ export function applyOutcome(
   return { became: nextAction.kind };
 }
 
-/** Makes a message that no puller has received due again. The attempt uses up neither a retry nor a time. */
-function returnUnpulled(
+/** Makes a message due again. The attempt has a number, but uses up neither a retry nor a time. */
+export function returnUncounted(
   draft: Draft,
   moment: Moment,
-  { state, outcome }: Omit<SettledAttempt, "account">,
+  { state, outcome }: { state: MessageState; outcome: DestinationResponse },
 ): Settled {
   if (hasRunEnded(draft, state)) {
     dropMessage(draft, moment, state);

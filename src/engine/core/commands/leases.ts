@@ -1,10 +1,12 @@
-import type { Decision } from "../decision/command.ts";
+import { findPulledOrigin } from "../accounts/pulledOrigins.ts";
+import { returnUncounted } from "../attempts/applyOutcome.ts";
+import type { Decision, Draft } from "../decision/command.ts";
 import { countEnd } from "../admission/counters.ts";
 import { endLease, findLeased, readStart, toLeaseRef } from "../admission/lease.ts";
 import { isUnfinished } from "../model/messageState.ts";
-import type { LeaseRef } from "../model/messageState.ts";
+import type { LeaseRef, MessageState } from "../model/messageState.ts";
 import { noResponse, recordRequestEnd } from "../sending/recordOutcome.ts";
-import { recordEndedAttempt } from "../sending/endedAttempt.ts";
+import { givenBackError, recordEndedAttempt } from "../sending/endedAttempt.ts";
 import { spans } from "../values/limits.ts";
 import { dropMessage, hasRunEnded } from "../workflows/end.ts";
 import { endOwner } from "../workflows/progress.ts";
@@ -25,6 +27,16 @@ export const renew: Decision<{ leases: readonly LeaseRef[] }, { renewed: number 
   },
 };
 
+const givenBack = { ...noResponse, error: givenBackError };
+
+/** Reports whether somebody may have the token of the running attempt. The next attempt needs another one. */
+function mayShowToken(draft: Draft, { account, id, host }: MessageState): boolean {
+  const message = draft.inspectWithoutBody("storedMessages", account, id);
+  const owner = draft.get("accounts", account);
+  const hasKey = message !== undefined && !message.damaged && message.ackKey !== undefined;
+  return hasKey || (owner !== undefined && findPulledOrigin(owner, host) !== undefined);
+}
+
 /**
  * Gives back leases of messages that this node will not send, because it is shutting down. This does not
  * count as an attempt. Messages of runs that have ended are dropped.
@@ -40,6 +52,7 @@ export const returnLeases: Decision<{ leases: readonly LeaseRef[] }, { returned:
       if (!isUnfinished(state)) recordRequestEnd(draft, moment, { state, outcome: noResponse });
       else if (hasRunEnded(draft, state)) dropMessage(draft, moment, state);
       else if (state.state === "ending") recordEndedAttempt(draft, moment, { state, outcome: noResponse });
+      else if (mayShowToken(draft, state)) returnUncounted(draft, moment, { state, outcome: givenBack });
       else {
         countEnd(draft, moment, state);
         endOwner(draft, state);

@@ -8,6 +8,9 @@ import { countRetries, readRetryDelay } from "./retry.ts";
 /** The error of an attempt that no puller received. */
 export const notPulledError = "no puller received the attempt";
 
+/** The error of an attempt whose token may have been shown, and whose lease was given back. */
+export const givenBackError = "the server stopped during the attempt";
+
 /**
  * Records that the request of an ended attempt has ended, regardless of its outcome. The attempt uses up
  * neither a retry nor a lost attempt, and no callback reports it.

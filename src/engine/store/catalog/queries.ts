@@ -182,15 +182,8 @@ function createMessageQueries(storageReads: StorageReads) {
       return { message, state, finishedAt: last?.time ?? null, ended, outcomes, deduplication };
     },
     /** Returns the messages that exist, without their bodies, in any order. */
-    storedMessages: (
-      account: AccountId,
-      ids: readonly MessageId[],
-    ): Promise<readonly WithoutBody<StoredMessage>[]> =>
-      storageReads.rows(
-        "storedMessages",
-        ids.map((id) => [account, id] as const),
-        { bodies: false },
-      ),
+    storedMessages: (keys: readonly Key[]): Promise<readonly WithoutBody<StoredMessage>[]> =>
+      storageReads.rows("storedMessages", keys, { bodies: false }),
     /**
      * Returns what an unfinished message waits for, or null if it is finished: see
      * `engine/core/explain/whyWaiting.ts`.

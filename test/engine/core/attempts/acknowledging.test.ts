@@ -66,6 +66,18 @@ describe("the time of a hold", () => {
   });
 });
 
+test("an attempt that is given back has another number, and uses up neither a retry nor a time", async () => {
+  await broker.send("a", { ackTimeout: hour, retries: 0 });
+  await broker.listStarted();
+  const lease = { account: "acme", messageId: broker.id("a"), attempt: 0 };
+  await broker.run("returnLeases", { leases: [lease] });
+  expect(state("a")).toMatchObject({ state: "pending", attempts: 1, lostAttempts: 0, endedAttempts: 1 });
+  await broker.listStarted();
+  expect(await broker.settle(broker.id("a"), { status: 202, headers: later })).toBe("acknowledging");
+  await expect(report("a", 500)).rejects.toThrow(refused("attempt-ended"));
+  expect(await report("a", 200, { attempt: 1 })).toBe("delivered");
+});
+
 test("a held attempt keeps its places until its report, and is bound to no node", async () => {
   await broker.send("a b", { ackTimeout: hour, queue: "q", ...makeFlowControl("k", { parallelism: 1 }) });
   await broker.listStarted();

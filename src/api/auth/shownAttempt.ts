@@ -33,8 +33,9 @@ export async function findAttempts(
   account: AccountId,
   tokens: readonly (AttemptToken | null)[],
 ): Promise<readonly (ShownAttempt | Refusal)[]> {
-  const ids = tokens.flatMap((token) => (token?.account === account ? token.messageId : []));
-  const messages = new Map((await store.read.storedMessages(account, ids)).map((one) => [one.id, one]));
+  const named = tokens.filter((token) => token?.account === account);
+  const keys = named.map((token) => [account, token?.messageId ?? ""] as const);
+  const messages = new Map((await store.read.storedMessages(keys)).map((one) => [one.id, one]));
   // A puller may hold an attempt of a message without a key.
   const isPulled = [...messages.values()].some(({ ackKey }) => ackKey === undefined);
   const pullKey = isPulled ? (await store.read.account(account))?.pulled?.key : undefined;
