@@ -111,7 +111,7 @@ describeConsole("the page of a run", (open) => {
     await plan.getByRole("button", { name: /^Resume \d$/ }).click();
     const dialog = page.getByRole("dialog");
     if (await dialog.isVisible()) await dialog.getByRole("button", { name: /^Resume \d$/ }).click();
-    await page.getByText("Resumed as").locator("..").getByRole("link").click();
+    await page.locator("dl").getByText("Resumed as").locator("..").getByRole("link").click();
     await expectShown(page.locator(".hero").getByText("Success"));
   });
 });
