@@ -42,7 +42,10 @@ describeConsole("the list of runs", (open) => {
     await expectShown(waits.getByText("waits for event shipped-order-48220"));
     expect(await waits.locator(".squares .done").count()).toBe(4);
     expect(await waits.locator(".squares .waits").count()).toBe(1);
-    await expectShown(waits.getByRole("button", { name: "Notify" }));
+    await waits.getByRole("button", { name: "Notify" }).click();
+    await expectShown(page.getByRole("dialog").getByRole("button", { name: "Notify" }));
+    expect(await findViolations(page)).toEqual([]);
+    await page.getByRole("dialog").getByRole("button", { name: "Cancel" }).click();
     const failed = page.getByRole("row").filter({ hasText: "order-48214" });
     expect(await failed.locator(".squares .failed").count()).toBe(1);
     expect(await findViolations(page)).toEqual([]);

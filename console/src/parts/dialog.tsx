@@ -100,6 +100,8 @@ export function FormDialog(props: FormDialogProps) {
     isWide,
   } = props;
   const { isBusy, error, run } = useAction();
+  // Beside "Cancel 41", the button that cancels nothing must not have the same word.
+  const leave = verb?.startsWith("Cancel") ? "Back" : "Cancel";
   const submit = (event: SyntheticEvent<HTMLFormElement>): void => {
     event.preventDefault();
     const given = new FormData(event.currentTarget);
@@ -115,7 +117,7 @@ export function FormDialog(props: FormDialogProps) {
         </div>
         <footer>
           {extra}
-          <Button onClick={close}>{verb === null ? "Close" : "Cancel"}</Button>
+          <Button onClick={close}>{verb === null ? "Close" : leave}</Button>
           {verb !== null && (
             <Button type="submit" kind={kind} disabled={isBusy || isBlocked}>
               {verb}
