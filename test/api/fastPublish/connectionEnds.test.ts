@@ -42,7 +42,7 @@ test("a silent connection gets 408, an idle one is closed, an unfinished body ge
     String.raw`"code":"request-timeout","docs":"/docs/errors#request-timeout"\}$`;
   expect(await silent.closed()).toMatch(new RegExp(String.raw`^HTTP/1.1 408 Request Timeout\r\n[^]*${last}`));
   expect(await used.closed()).toBe("");
-  await pause(50);
+  await expect.poll(() => server.usual.length).toBe(1);
   await begun.write("n");
   expect((await begun.answer()).status).toBe(200);
   expect([bodies(server), server.usual.length]).toEqual([["used", "begun"], 1]);
