@@ -115,19 +115,12 @@ const serverErrors: readonly KnownFailure[] = [
     explanation: "The host does not respond. Check its address, its firewall, and the network between.",
   },
   {
-    shown: "timed out: the receiver acknowledged the attempt …",
-    error: /^timed out: the receiver acknowledged/,
+    shown: "timed out: the holder of the attempt …",
+    error: /^timed out: the holder/,
     explanation:
-      "The endpoint answered that it reports the outcome later, and no report came in time. The work may " +
-      "have been done. Check the worker, extend the time while it works, or give more of it with " +
-      "Svc-Ack-Timeout.",
-  },
-  {
-    shown: "timed out: the client that pulled the attempt …",
-    error: /^timed out: the client that pulled/,
-    explanation:
-      "A client pulled the attempt, and no report came in time. The work may have been done. Check the " +
-      "client, extend the time while it works, or pull with a longer lease.",
+      "A receiver or a client held the attempt, and no report came in time. The work may have been done. " +
+      "Check the worker, extend the time while it works, or give it more time: Svc-Ack-Timeout, or the " +
+      "lease of the pull.",
   },
   {
     shown: "no puller received the attempt",
@@ -135,6 +128,13 @@ const serverErrors: readonly KnownFailure[] = [
     explanation:
       "The connection of a client that pulled ended before it had its response. The message is given to " +
       "another pull at once, and the attempt uses up no retry.",
+  },
+  {
+    shown: "the server stopped during the attempt",
+    error: /^the server stopped during/,
+    explanation:
+      "The server, or another one, sends the message again at once. The attempt uses up no retry. The " +
+      "receiver may get the message twice.",
   },
   {
     shown: "timed out after …",

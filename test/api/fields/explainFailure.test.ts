@@ -2,6 +2,11 @@ import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import type { HeaderList } from "../../../src/engine/core/values/basics.ts";
 import { explainFailure, listKnownFailures } from "../../../src/api/fields/explainFailure.ts";
+import {
+  givenBackError,
+  notPulledError,
+  unreportedError,
+} from "../../../src/engine/core/sending/endedAttempt.ts";
 import { canonicalName } from "../../../src/engine/core/values/headers.ts";
 import { bytes } from "../../engine/core/commandRunner.ts";
 
@@ -20,6 +25,12 @@ const read = (path: string): string =>
   readFileSync(new URL(`../../../node_modules/${path}`, import.meta.url), "utf8");
 const workflowClient = "@upstash/workflow/express.js";
 const qstashClient = "@upstash/qstash/nextjs.js";
+
+test("the errors of attempts that are held are explained", () => {
+  expect(explain({ error: unreportedError })).toMatch(/held the attempt/);
+  expect(explain({ error: notPulledError })).toMatch(/another pull at once/);
+  expect(explain({ error: givenBackError })).toMatch(/sends the message again at once/);
+});
 
 describe("an error of a published client is explained, and the client still has it:", () => {
   test.each<[text: string, client: string, explanation: RegExp]>([

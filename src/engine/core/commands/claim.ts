@@ -6,7 +6,7 @@ import { deferIfQueuePaused } from "../admission/pausedQueue.ts";
 import { countEnd } from "../admission/counters.ts";
 import { capacityGate } from "../admission/gate.ts";
 import { withGrownSize } from "../admission/carried.ts";
-import { endLease, serverEndedDueAt } from "../admission/lease.ts";
+import { endLease, serverEndedDueAt, toLeaseRef } from "../admission/lease.ts";
 import { log } from "../admission/messageLog.ts";
 import {
   countPassing,
@@ -26,6 +26,7 @@ import type { Schedule } from "../model/schedule.ts";
 import type { Limiter, HostWaitlist } from "../model/limiter.ts";
 import { isBeingSent, isUnfinished } from "../model/messageState.ts";
 import { recordRequestEnd, noResponse } from "../sending/recordOutcome.ts";
+import { unreportedError } from "../sending/endedAttempt.ts";
 import type { Waiter } from "../model/run.ts";
 import { fireSchedules } from "../sending/firing.ts";
 import { failMessage } from "../deadLetters/failMessage.ts";
@@ -359,11 +360,10 @@ function retryLostLease(draft: Draft, moment: Moment, state: MessageState): Mess
  * retried like one without a response.
  */
 function endUnreported(draft: Draft, moment: Moment, state: MessageState): void {
-  const { account: id, attempts: attempt, host } = state;
-  const account = draft.get("accounts", id);
+  const account = draft.get("accounts", state.account);
   if (!account) return giveUp(draft, moment, state);
-  const error = "timed out: the holder of the attempt reported no outcome in time";
-  const outcome = { ...noResponse, account: id, messageId: state.id, host, attempt, error, took: 0 };
+  const sent = { ...toLeaseRef(state), host: state.host, took: 0 };
+  const outcome = { ...noResponse, ...sent, error: unreportedError };
   draft.record("acknowledged attempt expired");
   applyOutcome(draft, moment, { account, state, outcome });
 }

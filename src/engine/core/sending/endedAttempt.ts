@@ -8,6 +8,9 @@ import { countRetries, readRetryDelay } from "./retry.ts";
 /** The error of an attempt that no puller received. */
 export const notPulledError = "no puller received the attempt";
 
+/** The error of an attempt that somebody held, and of which nobody reported the outcome. */
+export const unreportedError = "timed out: the holder of the attempt reported no outcome in time";
+
 /** The error of an attempt whose token may have been shown, and whose lease was given back. */
 export const givenBackError = "the server stopped during the attempt";
 
