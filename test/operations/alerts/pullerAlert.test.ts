@@ -6,9 +6,9 @@ import { findNotices } from "../../../src/operations/alerts/pickAlerts.ts";
 
 const now = 1_800_000_000_000;
 
-test("an alert is created if nobody has pulled for long enough, and none if clients are busy", () => {
-  const list = (held: number, ago: number): string[] => {
-    const pulled = { origin: "https://worker.internal", held };
+test("an alert is created if nobody has pulled for long enough, and none if a client has", () => {
+  const list = (holds: readonly number[], ago: number): string[] => {
+    const pulled = { origin: "https://worker.internal", holds };
     const gate = { kind: "capacity", name: "worker.internal" } as const;
     const waiting = { held: { count: 1, more: false }, dueAt: now - ago, passedAt: null, flow: null };
     const conditions = findGateCondition({ gate, limiter: null, ...waiting, pulled }, [], now);
@@ -16,7 +16,9 @@ test("an alert is created if nobody has pulled for long enough, and none if clie
     const { notices } = findNotices({ account, conditions, deadLetters: [], log: [], earlier: [], now });
     return notices.map(({ event, subject }) => `${event} ${subject}`);
   };
-  expect(list(0, 6 * minute)).toEqual(["puller.missing https://worker.internal"]);
-  expect(list(0, 4 * minute)).toEqual([]);
-  expect(list(1, 60 * minute)).toEqual([]);
+  expect(list([], 6 * minute)).toEqual(["puller.missing https://worker.internal"]);
+  expect(list([], 4 * minute)).toEqual([]);
+  expect(list([now - minute], 60 * minute)).toEqual([]);
+  // A client that died holds its message until the end of its lease.
+  expect(list([now - 10 * minute], 6 * minute)).toEqual(["puller.missing https://worker.internal"]);
 });

@@ -13,7 +13,8 @@ export type GateFlow = { published: number; ended: number };
  * A queue, a key or a limit of the account that is paused or holds messages. `held`: the number of them, and
  * `more` if there are more. `dueAt`: when the oldest was due, and `passedAt`: when a message that had passed
  * the gate was last accepted; null if that is not known. `flow`: the last minutes, if they were read.
- * `pulled`: the origin if clients pull its messages, and how many of them they hold now.
+ * `pulled`: the origin if clients pull its messages. `holds`: since when they hold each of their attempts. It
+ * is null if too many messages are in flight to look.
  */
 export type GateFact = {
   gate: Gate;
@@ -22,7 +23,7 @@ export type GateFact = {
   dueAt: Millis | null;
   passedAt: Millis | null;
   flow: readonly GateFlow[] | null;
-  pulled?: { origin: string; held: number } | null | undefined;
+  pulled?: { origin: string; holds: readonly Millis[] | null } | null | undefined;
 };
 
 /** A pause that the audit log records. */
@@ -78,7 +79,7 @@ export function findGateCondition(fact: GateFact, pauses: readonly PauseFact[], 
     return [
       makeCondition({
         ...{ ...common, kind: "limit.blocked", level: "warning", text: `${title}: ${backlog}` },
-        ...(fact.pulled && describePullers(fact.pulled, backlog)),
+        ...(fact.pulled && describePullers(fact.pulled, { dueAt, backlog })),
       }),
     ];
   const isMoving = hasMoved(fact, now);
@@ -105,17 +106,22 @@ export function findGateCondition(fact: GateFact, pauses: readonly PauseFact[], 
   ];
 }
 
-/** Messages to a pulled origin wait for clients, and never for the capacity of the server alone. */
-const describePullers = (
-  { origin: subject, held }: NonNullable<GateFact["pulled"]>,
-  backlog: string,
-): Partial<Condition> =>
-  held === 0
-    ? { kind: "puller.missing", subject, text: `No client pulls from ${subject}: ${backlog}` }
-    : {
-        ...{ kind: "puller.busy", level: "note", subject },
-        text: `The clients of ${subject} hold ${formatMany(held, "message", "messages")}: ${backlog}`,
-      };
+/**
+ * Messages to a pulled origin wait for clients, and never for the capacity of the server alone. Clients get
+ * them in order. So a client that has got nothing since the oldest was due has not pulled since then: it may
+ * work on an earlier message, or be dead.
+ */
+function describePullers(
+  { origin: subject, holds }: NonNullable<GateFact["pulled"]>,
+  { dueAt, backlog }: { dueAt: Millis; backlog: string },
+): Partial<Condition> {
+  const hold = holds ? `hold ${formatMany(holds.length, "message", "messages")}` : "may be busy";
+  const text = `The clients of ${subject} ${hold}: ${backlog}`;
+  if (!holds || holds.some((since) => since >= dueAt))
+    return { kind: "puller.busy", level: "note", subject, text };
+  const earlier = holds.length === 0 ? "" : `. Clients still ${hold} from before`;
+  return { kind: "puller.missing", subject, text: `No client pulls from ${subject}: ${backlog}${earlier}` };
+}
 
 /** Reports whether messages pass a queue or key: its rate is used up, or one of its messages was accepted. */
 const hasMoved = ({ limiter, passedAt }: GateFact, now: Millis): boolean =>

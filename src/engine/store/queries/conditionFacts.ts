@@ -205,13 +205,11 @@ async function readGates(
   });
 }
 
-/** Returns the pulled origin of a host, and how many messages its clients hold. */
+/** Returns the pulled origin of a host, and since when its clients hold attempts. */
 function readPulled(host: string, owner: Account, leased: Found["leased"]): GateFact["pulled"] {
   const origin = findPulledOrigin(owner, host);
-  // If too many are leased to look at them, some are likely to be of this origin.
-  return origin === undefined
-    ? null
-    : { origin, held: leased?.filter((one) => one.host === host).length ?? 1 };
+  const holds = leased?.flatMap((state) => (state.host === host ? (readStart(state) ?? []) : [])) ?? null;
+  return origin === undefined ? null : { origin, holds };
 }
 
 type Waiting = { account: AccountId; dueTimes: ReadonlyMap<MessageId, Millis>; held: readonly Counted[] };

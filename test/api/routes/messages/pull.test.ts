@@ -215,6 +215,22 @@ test("a minute without a puller is a condition, and a puller with too much work 
   ]);
 });
 
+test("a client that died does not pass for a busy one while its lease runs", async () => {
+  const server = await openPulled();
+  await server.ask("POST", `/v2/publish/${origin}/a`);
+  expect((await pull(server, { wait: "5s", lease: "1h" })).body.attempts).toHaveLength(1);
+  server.clock.now += 1;
+  await server.ask("POST", `/v2/publish/${origin}/b`);
+  await server.store.execute("claim", { limit: 10 });
+  server.clock.now += minute;
+  expect((await server.ask("GET", "/v2/overview")).body.conditions).toMatchObject([
+    {
+      ...{ kind: "puller.missing", level: "warning", subject: origin, count: 1 },
+      text: expect.stringMatching(/^No client pulls from .* Clients still hold 1 message from before$/),
+    },
+  ]);
+});
+
 test("the origins are listed and removed, and each account has its own", async () => {
   const server = await openPulled();
   const list = (token?: string) => server.ask("GET", "/v2/pulled", token === undefined ? {} : { token });
