@@ -2,7 +2,7 @@ import type { Rows } from "../../src/engine/core/decision/command.ts";
 import type { AccountId, Bytes, Millis } from "../../src/engine/core/values/basics.ts";
 import type { MessageState } from "../../src/engine/core/model/messageState.ts";
 import { listRunBounds } from "../../src/engine/core/model/stepId.ts";
-import { isUnfinished } from "../../src/engine/core/model/messageState.ts";
+import { holders, isUnfinished } from "../../src/engine/core/model/messageState.ts";
 import { noBytes } from "../../src/engine/core/values/basics.ts";
 import type { Usage } from "../../src/engine/core/model/counts.ts";
 import { bucketRangeFrom } from "../../src/engine/core/accounts/usage.ts";
@@ -26,6 +26,8 @@ function measureRow(row: object, { bodies }: BodyOptions): RowSize {
   const { body = noBytes, ...settings }: { body?: Bytes } = row;
   return { body: bodies === false ? 0 : body.byteLength, settings: JSON.stringify(settings).length };
 }
+
+const isSent = ({ leasedBy }: MessageState): boolean => !holders.includes(leasedBy ?? "");
 
 /** Returns the storage reads of a memory store. */
 export function createStorageReads(memory: Memory): StorageReads {
@@ -151,8 +153,8 @@ export function createStorageReads(memory: Memory): StorageReads {
           activeRuns: memory.tables.activeRuns.size,
           waiters: memory.tables.waiters.size,
         }),
-        leased: leased.slice(0, maxLeased).filter(({ leasedBy }) => leasedBy !== "receiver").length,
-        acknowledging: leased.slice(0, maxLeased).filter(({ leasedBy }) => leasedBy === "receiver").length,
+        leased: leased.slice(0, maxLeased).filter(isSent).length,
+        acknowledging: leased.slice(0, maxLeased).filter((state) => !isSent(state)).length,
         oldestDueAt: due.length === 0 ? null : Math.min(...due),
       };
     },

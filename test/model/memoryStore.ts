@@ -13,6 +13,7 @@ import { findCountedColumns } from "../../src/engine/core/limits/storageQuota.ts
 import { toDayNumber, dayPrefix } from "../../src/engine/core/search/timeIndex.ts";
 import type { AccountId, Millis } from "../../src/engine/core/values/basics.ts";
 import type { MessageState } from "../../src/engine/core/model/messageState.ts";
+import { holders } from "../../src/engine/core/model/messageState.ts";
 import { serverEndedDueAt } from "../../src/engine/core/admission/lease.ts";
 import type { Run, Step } from "../../src/engine/core/model/run.ts";
 import type { Usage } from "../../src/engine/core/model/counts.ts";
@@ -183,7 +184,7 @@ export function memoryLoader(memory: Memory): Loader {
       const isMeant = ({ leasedBy, dueAt }: MessageState): boolean =>
         membership
           ? leasedBy === node && dueAt !== null && dueAt > membership.after && dueAt <= membership.until
-          : leasedBy !== null && ![node, "receiver"].includes(leasedBy) && dueAt !== serverEndedDueAt;
+          : leasedBy !== null && ![node, ...holders].includes(leasedBy) && dueAt !== serverEndedDueAt;
       const leased = filterRows(messages, isMeant);
       return sortByDue(leased, (a, b) => compareText(a.id, b.id)).slice(0, limit);
     },

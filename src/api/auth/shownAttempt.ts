@@ -22,16 +22,21 @@ export function readAttemptToken(rawHeaders: readonly string[]): string | undefi
  */
 export async function findAttempt(store: Store, token: string | undefined): Promise<ShownAttempt> {
   const named = parseAttemptToken(token ?? "");
-  const [found = wrongToken()] = named ? await findAttempts(store, named.account, [named]) : [];
+  const [found = wrongToken("svc-attempt")] = named
+    ? await findAttempts(store, named.account, { tokens: [named], field: "svc-attempt" })
+    : [];
   if (found instanceof Refusal) throw found;
   return found;
 }
 
-/** Returns the attempts of tokens of one account, and a `Refusal` for each wrong token. */
+/**
+ * Returns the attempts of tokens of one account, and a `Refusal` for each wrong token. `field`: where the
+ * tokens come from.
+ */
 export async function findAttempts(
   store: Store,
   account: AccountId,
-  tokens: readonly (AttemptToken | null)[],
+  { tokens, field }: { tokens: readonly (AttemptToken | null)[]; field: "svc-attempt" | "attempt" },
 ): Promise<readonly (ShownAttempt | Refusal)[]> {
   const named = tokens.filter((token) => token?.account === account);
   const keys = named.map((token) => [account, token?.messageId ?? ""] as const);
@@ -42,11 +47,11 @@ export async function findAttempts(
   return tokens.map((token) => {
     const message = token?.account === account ? messages.get(token.messageId) : undefined;
     const key = message && (message.ackKey ?? pullKey);
-    if (!token || !message || !key || !isAttemptToken(token, key)) return wrongToken();
+    if (!token || !message || !key || !isAttemptToken(token, key)) return wrongToken(field);
     const { messageId, attempt } = token;
     return { account, messageId, attempt, message };
   });
 }
 
-const wrongToken = (): Refusal =>
-  new Refusal("not-found", "svc-attempt: the token of the attempt is missing, wrong or too old");
+const wrongToken = (field: string): Refusal =>
+  new Refusal("not-found", `${field}: the token of the attempt is missing, wrong or too old`);

@@ -130,6 +130,13 @@ const serverErrors: readonly KnownFailure[] = [
       "another pull at once, and the attempt uses up no retry.",
   },
   {
+    shown: "the client that pulled the attempt gave it back",
+    error: /^the client that pulled the attempt gave it back/,
+    explanation:
+      "The client had not begun the work, for example because it was stopped. The message is given to " +
+      "another pull at once, and the attempt uses up no retry.",
+  },
+  {
     shown: "the server stopped during the attempt",
     error: /^the server stopped during/,
     explanation:

@@ -25,15 +25,15 @@ export const waitReasonSchema = z.object({
         "account-endpoint: the account is at its limit of deliveries in flight, in all or to this " +
         "endpoint. host: there is no free delivery capacity for its host. puller: no client has pulled it " +
         "yet. turn: it was held, and nothing holds it any more. " +
-        "sending: it is in flight. acknowledging: its receiver has taken the attempt over and has not " +
-        "reported the outcome. lease-over: the node that was sending it has stopped; it is sent " +
-        "again.",
+        "sending: it is in flight. acknowledging: its receiver has taken the attempt over, or a client " +
+        "has pulled it, and the outcome is not reported yet. lease-over: the node that was sending it has " +
+        "stopped; it is sent again.",
     ),
   text: z.string().describe("The reason as a sentence, with its numbers."),
   since: millis("When the reason began to apply"),
   until: millis(
     "When the reason ends, if that is known. For sending, when the attempt times out. For acknowledging, " +
-      "when the receiver must have reported",
+      "when the outcome must have been reported",
   ),
   attempt: z
     .int()
@@ -46,6 +46,10 @@ export const waitReasonSchema = z.object({
     .describe(
       "Present for sending if an operator has ended the attempt, and its connection is being closed.",
     ),
+  pulled: z
+    .literal(true)
+    .optional()
+    .describe("Present for acknowledging if a client has pulled the message, and holds the attempt."),
   queue: z.string().optional().describe("The name of the queue."),
   key: z.string().optional().describe("The flow-control key."),
   endpoint: z

@@ -5,7 +5,7 @@ import type { BlockingMessage, WaitReason, WaitState } from "../../engine/core/e
 import { listWaitReasons, maxCounted } from "../../engine/core/explain/whyWaiting.ts";
 import type { LimitName } from "../../engine/core/model/accountTerms.ts";
 import type { MessageState } from "../../engine/core/model/messageState.ts";
-import { isBeingSent } from "../../engine/core/model/messageState.ts";
+import { isBeingSent, isPulled } from "../../engine/core/model/messageState.ts";
 import { countRetries } from "../../engine/core/sending/retry.ts";
 import type { AccountId, MessageId, Millis } from "../../engine/core/values/basics.ts";
 
@@ -47,7 +47,7 @@ function pickFacts(waiting: WaitReason): Record<string, unknown> {
     }
     case "acknowledging": {
       const { attempt, since, until } = waiting;
-      return { attempt, since, until };
+      return { attempt, since, until, ...(waiting.isPulled && { pulled: true }) };
     }
     case "due":
       return { since: waiting.since };
@@ -91,7 +91,7 @@ function formatReason(waiting: WaitReason): string {
     case "lease-over":
       return formatSending(waiting);
     case "acknowledging":
-      return `held by a receiver since ${iso(waiting.since)}, until ${iso(waiting.until)}`;
+      return `held by ${formatHolder(waiting)} since ${iso(waiting.since)}, until ${iso(waiting.until)}`;
     case "due":
       return `due since ${iso(waiting.since)}; the next node that checks claims it`;
     case "not-due":
@@ -175,10 +175,14 @@ function formatBlocking({ messageId, callbackId, holder }: BlockingMessage): str
     : `message ${messageId} (its callback ${callbackId}: ${activity})`;
 }
 
+const formatHolder = ({ isPulled: pulled }: { isPulled: boolean }): string =>
+  pulled ? "a client that pulled it" : "a receiver";
+
 function formatActivity(message: MessageState): string {
   const { state, dueAt, leasedBy, waitlist } = message;
   if (isBeingSent(message)) return `being sent by node ${leasedBy ?? "?"}`;
-  if (state === "acknowledging") return `held by a receiver until ${iso(dueAt ?? 0)}`;
+  const holder = formatHolder({ isPulled: isPulled(message) });
+  if (state === "acknowledging") return `held by ${holder} until ${iso(dueAt ?? 0)}`;
   if (state === "cancelling") return `cancelled, but its request by node ${leasedBy ?? "?"} still runs`;
   if (state === "settled") return `delivered, but its request by node ${leasedBy ?? "?"} still runs`;
   if (state === "held") return `in the waitlist of ${formatGate(readWaitlist({ waitlist }))}`;

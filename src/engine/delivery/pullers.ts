@@ -173,7 +173,7 @@ export class Pullers {
 
   #makeOutcome(
     { message, attempt }: Delivery,
-    result: Pick<Outcome, "error"> & Partial<Pick<Outcome, "heldFor" | "notPulled">>,
+    result: Pick<Outcome, "error"> & Partial<Pick<Outcome, "heldFor" | "isReturned">>,
   ): Outcome {
     const { account, id: messageId, url } = message;
     return { ...noResponse, account, messageId, host: parseHost(url), attempt, took: 0, ...result };
@@ -249,4 +249,4 @@ function answerEmpty({ offers, answer }: WaitingPull, why: Pick<Pulled, "isRemov
   if (offers.length === 0) answer({ attempts: [], ...why, end: () => undefined });
 }
 
-const notPulled = { error: notPulledError, notPulled: true } as const;
+const notPulled = { error: notPulledError, isReturned: true } as const;

@@ -5,6 +5,7 @@ import { explainFailure, listKnownFailures } from "../../../src/api/fields/expla
 import {
   givenBackError,
   notPulledError,
+  returnedError,
   unreportedError,
 } from "../../../src/engine/core/sending/endedAttempt.ts";
 import { canonicalName } from "../../../src/engine/core/values/headers.ts";
@@ -29,6 +30,7 @@ const qstashClient = "@upstash/qstash/nextjs.js";
 test("the errors of attempts that are held are explained", () => {
   expect(explain({ error: unreportedError })).toMatch(/held the attempt/);
   expect(explain({ error: notPulledError })).toMatch(/another pull at once/);
+  expect(explain({ error: returnedError })).toMatch(/had not begun the work/);
   expect(explain({ error: givenBackError })).toMatch(/sends the message again at once/);
 });
 

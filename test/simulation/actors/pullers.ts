@@ -1,3 +1,4 @@
+import { noResponse } from "../../../src/engine/core/sending/recordOutcome.ts";
 import { Refusal } from "../../../src/engine/core/values/errors.ts";
 import type { AttemptReport, Reported } from "../../../src/engine/core/commands/reportAttempt.ts";
 import type { Delivery } from "../../../src/engine/core/model/delivery.ts";
@@ -107,12 +108,15 @@ export class SimulatedPullers {
       });
       return;
     }
-    const ends = this.isCalm ? "soon" : random.of(["soon", "soon", "soon", "late", "never"]);
+    const ends = this.isCalm ? "soon" : random.of(["soon", "soon", "soon", "late", "never", "returned"]);
     virtualTime.note(`puller works on ${delivery.message.id} #${delivery.attempt}: ${ends}`);
     if (ends === "never") return;
-    const time = ends === "soon" ? random.integerBetween(0, 900) : Math.floor(lease * random.next() * 1.5);
+    const time = ends !== "late" ? random.integerBetween(0, 900) : Math.floor(lease * random.next() * 1.5);
     const status = this.isCalm ? 200 : random.of([200, 200, 204, 489, 500]);
-    const report = makeReport(delivery, { status, headers: [], body: `pulled ${status}` });
+    const report =
+      ends === "returned"
+        ? giveBack(delivery)
+        : makeReport(delivery, { status, headers: [], body: `pulled ${status}` });
     this.#reportAfter(time, report);
     if (random.isHit(0.2)) this.#reportAfter(time + random.of([0, 1, 5_000]), report);
   }
@@ -140,4 +144,9 @@ type Response = Pick<AttemptReport["outcome"], "headers"> & { status: number; bo
 const makeReport = ({ message, attempt }: Delivery, { status, headers, body }: Response): AttemptReport => ({
   ...{ account: message.account, messageId: message.id, attempt, digest: `digest of ${status} ${body}` },
   outcome: { status, headers, body: new TextEncoder().encode(body) },
+});
+
+const giveBack = ({ message, attempt }: Delivery): AttemptReport => ({
+  ...{ account: message.account, messageId: message.id, attempt, digest: "returned" },
+  outcome: { ...noResponse, isReturned: true },
 });

@@ -1,5 +1,6 @@
 import type { AttemptReport, Reported } from "../../../src/engine/core/commands/reportAttempt.ts";
 import { limits, spans } from "../../../src/engine/core/values/limits.ts";
+import { holders, pullerHold } from "../../../src/engine/core/model/messageState.ts";
 import type { MessageState } from "../../../src/engine/core/model/messageState.ts";
 import type { Change, Tables } from "../storage/changes.ts";
 import type { MessageHistory } from "./messageHistory.ts";
@@ -45,7 +46,7 @@ export class HeldAttemptChecker {
         `only a message with an ack timeout, or that was pulled, is held by its receiver: ${id}`,
       );
       assertHolds(
-        after.leasedBy === "receiver",
+        holders.includes(after.leasedBy ?? ""),
         `a held attempt belongs to no node: ${id} ${after.leasedBy}`,
       );
       const isNew = before?.state !== "acknowledging" || before.attempts !== after.attempts;
@@ -82,7 +83,7 @@ export class HeldAttemptChecker {
     calls.forEach(({ name, input }, index) => {
       const reply = result.replies[index];
       if (name !== "reportAttempt" || !reply) return;
-      const { messageId, attempt, digest } = input as AttemptReport;
+      const { messageId, attempt, digest, outcome } = input as AttemptReport;
       if (!("answer" in reply)) {
         const known = this.#reports.get(`${messageId} ${attempt}`);
         const isRepeated = known?.digest === digest && now < known.at + spans.report;
@@ -100,8 +101,12 @@ export class HeldAttemptChecker {
         );
       }
       this.#reports.set(key, { digest, became, at: now });
-      cover(`reported ${became}`);
+      cover(outcome.isReturned ? "given back" : `reported ${became}`);
       const held = before.get(messageId);
+      assertHolds(
+        !outcome.isReturned || held?.leasedBy === pullerHold || calls.length > 1,
+        `only an attempt that was pulled is given back: ${key}`,
+      );
       assertHolds(
         held?.attempts === attempt &&
           (held.state === "acknowledging" || held.state === "settled" || calls.length > 1),

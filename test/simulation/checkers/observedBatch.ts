@@ -1,5 +1,9 @@
 import { endedByOperator } from "../../../src/engine/core/model/attempt.ts";
-import { givenBackError, notPulledError } from "../../../src/engine/core/sending/endedAttempt.ts";
+import {
+  givenBackError,
+  notPulledError,
+  returnedError,
+} from "../../../src/engine/core/sending/endedAttempt.ts";
 import type { DeliveryCapacity } from "../../../src/engine/core/admission/capacity.ts";
 import type { TableName } from "../../../src/engine/core/decision/command.ts";
 import type { LogRow } from "../../../src/engine/core/model/logRow.ts";
@@ -45,9 +49,9 @@ const isRepeatedCall = (row: LogRow): boolean =>
 export const isEndedByOperator = ({ states, error }: LogRow): boolean =>
   states.includes("RETRY") && error === endedByOperator;
 
-/** Reports whether a log row records an attempt that no puller received. */
+/** Reports whether a log row records an attempt that no puller received or kept. */
 export const isNotPulled = ({ states, error }: LogRow): boolean =>
-  states.includes("RETRY") && (error === notPulledError || error === givenBackError);
+  states.includes("RETRY") && [notPulledError, returnedError, givenBackError].includes(error ?? "");
 
 /** Reports whether a batch leased the message. */
 export const isLease = (

@@ -6,7 +6,7 @@ const of = ({ used, limit }: Wait): string =>
 
 /** Returns in a few words why a message waits. The text of the server says it exactly. */
 export function describeWait(wait: Wait, now: number): string {
-  const { reason, since, until, queue, key, host, endpoint, origin, used, limit } = wait;
+  const { reason, since, until, queue, key, host, endpoint, origin, used, limit, pulled } = wait;
   // The date is in another column.
   const when = until === undefined ? "" : ` ${formatDistance(until, now)}`;
   switch (reason) {
@@ -43,10 +43,10 @@ export function describeWait(wait: Wait, now: number): string {
     case "sending":
       if (wait.ending) return "An operator has ended this attempt; its connection is being closed";
       return since === undefined ? "Being sent" : `Being sent for ${formatSpan(now - since)}`;
-    case "acknowledging":
-      return since === undefined
-        ? "Held by its receiver"
-        : `Held by its receiver for ${formatSpan(now - since)}`;
+    case "acknowledging": {
+      const holder = pulled === true ? "a client that pulled it" : "its receiver";
+      return `Held by ${holder}${since === undefined ? "" : ` for ${formatSpan(now - since)}`}`;
+    }
     case "lease-over":
       return "Its node stopped; another node takes over";
   }

@@ -2,6 +2,7 @@ import { hash } from "node:crypto";
 import { z } from "zod";
 import type { AttemptReport } from "../../../engine/core/commands/reportAttempt.ts";
 import { parseDuration } from "../../../engine/core/values/duration.ts";
+import { noResponse } from "../../../engine/core/sending/recordOutcome.ts";
 import { isUnavailable, Refusal } from "../../../engine/core/values/errors.ts";
 import { limits, logBodyBytes, spans } from "../../../engine/core/values/limits.ts";
 import { isSuccessStatus } from "../../../engine/core/values/status.ts";
@@ -19,9 +20,12 @@ import { isAckTimeout } from "../../settings/settingTexts.ts";
 
 const reportSchema = z.strictObject({
   outcome: z
-    .enum(["ok", "failed"], "is neither ok nor failed")
+    .enum(["ok", "failed", "returned"], "is neither ok, failed nor returned")
     .optional()
-    .describe("Whether the work succeeded. Required, unless extend is given."),
+    .describe(
+      "Whether the work succeeded. With returned, a client gives an attempt back that it has pulled and " +
+        "not begun, and no other field may be given. Required, unless extend is given.",
+    ),
   status: z
     .int("is not a whole number")
     .min(200, "must be at least 200")
@@ -74,10 +78,13 @@ const reportRoute: Route = {
   summary: "Report the outcome of an attempt",
   unaudited: "the log of the message records the outcome",
   about:
-    "For receivers that answered a delivery with status 202 and `Svc-Ack: later`. " +
-    "The header `Svc-Attempt` with the token of the delivery is the only credential. " +
+    "For receivers that answered a delivery with status 202 and `Svc-Ack: later`, and for clients that " +
+    "pulled a message. " +
+    "The header `Svc-Attempt` with the token of the attempt is the only credential. " +
     "The outcome counts as if the endpoint had answered with it: callbacks, retries and dead letters " +
     "follow. " +
+    "An attempt that was pulled can also be returned. Another pull then gets the message at once, and the " +
+    "attempt uses up no retry. An attempt that was sent cannot, because its receiver got the request. " +
     "An attempt has one outcome. A repetition of the same report gets the same response for " +
     `${spans.report / hour} hour. ` +
     "With extend, the attempt is held for longer, in all at most " +
@@ -92,7 +99,14 @@ const reportRoute: Route = {
     maxBytes: { messages: 2 },
   },
   answers: { 200: { about: "The report was stored.", schema: answerSchema } },
-  refusals: ["not-found", "attempt-ended", "attempt-reported", "attempt-running", "limit-exceeded"],
+  refusals: [
+    "not-found",
+    "conflict",
+    "attempt-ended",
+    "attempt-reported",
+    "attempt-running",
+    "limit-exceeded",
+  ],
   respond: respondToReport,
 };
 
@@ -144,7 +158,7 @@ const reportMany = route({
   handle: async ({ account, incoming, context }) => {
     const { reports } = readObject(listSchema, incoming);
     const tokens = reports.map(({ attempt }) => parseAttemptToken(attempt));
-    const found = await findAttempts(context.store, account.id, tokens);
+    const found = await findAttempts(context.store, account.id, { tokens, field: "attempt" });
     const results = reports.map(async ({ attempt: _token, ...report }, at) => {
       try {
         return await applyReport(report, found[at], context);
@@ -220,11 +234,17 @@ const isEarly = (answer: object): boolean => "became" in answer && answer.became
 
 /** Returns the report as a command takes it. Throws `Refusal` if its fields contradict each other. */
 function toReport(
-  { outcome, status, headers = {}, body, bodyBase64, retryAfter }: Report,
+  report: Report,
   { keepResponse, run }: ShownAttempt["message"],
   { maxBody = limits.messageBytes, responseBytes = maxBody }: RouteContext,
 ): Pick<AttemptReport, "digest" | "outcome"> {
+  const { outcome, status, headers = {}, body, bodyBase64, retryAfter } = report;
   if (outcome === undefined) throw new Refusal("invalid", "outcome: missing; give ok or failed, or extend");
+  if (outcome === "returned") {
+    if (Object.keys(report).length > 1)
+      throw new Refusal("invalid", "outcome: give returned without other fields");
+    return { digest: "returned", outcome: { ...noResponse, isReturned: true } };
+  }
   const isOk = outcome === "ok";
   const code = status ?? (isOk ? 200 : 500);
   if (isSuccessStatus(code) !== isOk)

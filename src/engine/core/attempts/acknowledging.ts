@@ -6,7 +6,7 @@ import { limits } from "../values/limits.ts";
 import type { HeaderList, Millis } from "../values/basics.ts";
 import type { Outcome } from "../model/attempt.ts";
 import type { StoredMessage } from "../model/message.ts";
-import { receiverHold } from "../model/messageState.ts";
+import { pullerHold, receiverHold } from "../model/messageState.ts";
 import type { MessageState } from "../model/messageState.ts";
 
 // A receiver that needs longer than a response may take answers 202 with `Svc-Ack: later`. The attempt is
@@ -14,7 +14,7 @@ import type { MessageState } from "../model/messageState.ts";
 // token of the attempt. The message keeps its slots at the gates 1 to 4 as if its request still ran, and its
 // `dueAt` is the time until which the receiver must report. Each attempt has one outcome: that of the first
 // report, of the deadline, of an operator, or of a cancel, whichever is stored first. A puller holds what it
-// has received in the same way: see `engine/core/accounts/pulledOrigins.ts`.
+// has received in the same way, and can give it back: see `engine/core/accounts/pulledOrigins.ts`.
 
 const prefixes = ["Svc", "Upstash"];
 const ackNames = prefixes.map((prefix) => canonicalName(`${prefix}-Ack`));
@@ -49,7 +49,7 @@ export function holdForReceiver(
   const held: MessageState = {
     ...state,
     state: "acknowledging",
-    leasedBy: receiverHold,
+    leasedBy: outcome.heldFor === undefined ? receiverHold : pullerHold,
     startedAt: moment.now,
     dueAt: until,
   };

@@ -86,7 +86,7 @@ export function applyOutcome(
     recordEndedAttempt(draft, moment, { state, outcome });
     return { became: "ended" };
   }
-  if (outcome.notPulled === true) return returnUncounted(draft, moment, { state, outcome });
+  if (outcome.isReturned === true) return returnUncounted(draft, moment, { state, outcome });
   if (isSuccess(outcome) && !state.reportsOutcome) {
     recordDelivery(draft, moment, { account, state, outcome });
     release(draft, moment, state);

@@ -2,17 +2,21 @@ import type { Decision, Draft, Moment } from "../decision/command.ts";
 import { extendHold } from "../attempts/acknowledging.ts";
 import { applyOutcome, listAwaited, serveAwaited } from "../attempts/applyOutcome.ts";
 import type { ReportedAttempt } from "../model/deduplication.ts";
-import type { Outcome } from "../model/attempt.ts";
+import type { DestinationResponse, Outcome } from "../model/attempt.ts";
 import type { LeaseRef, MessageState } from "../model/messageState.ts";
-import { receiverHold } from "../model/messageState.ts";
+import { holders, isPulled, isUnfinished } from "../model/messageState.ts";
+import { returnedError } from "../sending/endedAttempt.ts";
 import { Refusal } from "../values/errors.ts";
 import { spans } from "../values/limits.ts";
 import type { Millis } from "../values/basics.ts";
 
-/** The outcome of an attempt as its receiver reports it. `digest`: the hash of the report. */
+/**
+ * The outcome of an attempt as its receiver reports it, or that its client gives it back (`isReturned`).
+ * `digest`: the hash of the report.
+ */
 export type AttemptReport = LeaseRef & {
   digest: string;
-  outcome: Pick<Outcome, "status" | "headers" | "body" | "digest" | "cut" | "keptBytes" | "keepsInLog">;
+  outcome: Omit<DestinationResponse, "error" | "timing"> & Pick<Outcome, "isReturned">;
 };
 
 /** The result of a report. `early`: the node that sends the message has not stored the response yet. */
@@ -20,8 +24,8 @@ export type Reported = Pick<ReportedAttempt, "became"> | { became: "early" };
 
 /**
  * Records the outcome of an attempt that its receiver holds, as if the endpoint had answered with it. The
- * first report counts. A repetition of the same report gets the same answer. Throws `Refusal` for another
- * report, and after the attempt has ended in another way.
+ * first report counts. A repetition of the same report gets the same answer. Only an attempt that was pulled
+ * can be given back. Throws `Refusal` for another report, and after the attempt has ended in another way.
  */
 export const reportAttempt: Decision<AttemptReport, Reported> = {
   hint: ({ account, messageId, ...rest }) => ({
@@ -36,11 +40,13 @@ export const reportAttempt: Decision<AttemptReport, Reported> = {
     if (earlier) return repeat(earlier, digest);
     const state = findHeld(draft, report);
     if (state === "early") return { became: "early" };
+    const { isReturned = false } = report.outcome;
+    if (isReturned && !isPulled(state)) throw sentRefusal();
     const account = draft.get("accounts", id);
-    if (!account) throw endedRefusal();
+    if (!account) throw endedRefusal(state);
     const limiters = draft.capacity.hasBacklog(id) ? [] : listAwaited(draft, state);
     const outcome = {
-      ...{ ...report.outcome, error: null, took: 0 },
+      ...{ ...report.outcome, error: isReturned ? returnedError : null, took: 0 },
       ...{ account: id, messageId, host: state.host, attempt },
     };
     const became = toReported(applyOutcome(draft, moment, { account, state, outcome }).became);
@@ -89,16 +95,25 @@ export const extendAttempt: Decision<AttemptExtension, { until: Millis } | { bec
  */
 function findHeld(draft: Draft, { account, messageId, attempt }: LeaseRef): MessageState | "early" {
   const state = draft.get("messages", account, messageId);
-  const isHeld = state?.leasedBy === receiverHold;
+  const isHeld = state && holders.includes(state.leasedBy ?? "");
   // A step of its run has settled the message, and the report ends its request.
   if (isHeld && state.attempts === attempt && (state.state === "acknowledging" || state.state === "settled"))
     return state;
   if (state?.attempts === attempt && state.state === "active") return "early";
-  throw endedRefusal();
+  throw endedRefusal(state);
 }
 
-const endedRefusal = (): Refusal =>
+const sentRefusal = (): Refusal =>
+  new Refusal(
+    "conflict",
+    "outcome: the request was sent to the receiver, so the attempt cannot be returned; report ok or failed",
+  );
+
+/** `state`: that of the message, if it still has one. */
+const endedRefusal = (state: MessageState | undefined): Refusal =>
   new Refusal(
     "attempt-ended",
-    "the attempt has ended: it was reported, timed out, was cancelled or was ended",
+    state && isUnfinished(state)
+      ? "the attempt has ended: it timed out, was ended or was given back, and its message is sent again"
+      : "the attempt has ended: its message was delivered, has failed or was cancelled",
   );

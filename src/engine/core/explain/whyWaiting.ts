@@ -8,7 +8,7 @@ import type { LimitName } from "../model/accountTerms.ts";
 import type { LogRow } from "../model/logRow.ts";
 import type { AccountId, MessageId, Millis, NodeId } from "../values/basics.ts";
 import type { MessageState } from "../model/messageState.ts";
-import { isBeingSent } from "../model/messageState.ts";
+import { isBeingSent, isPulled } from "../model/messageState.ts";
 import type { Limiter } from "../model/limiter.ts";
 import { nodeEndedDueAt } from "../cluster/takeover.ts";
 
@@ -87,8 +87,8 @@ export type WaitReason = (
   | { reason: "server-held" }
   /** `until`: when it times out. `isEnding`: an operator has ended the attempt. */
   | ({ reason: "sending"; until: Millis; isEnding: boolean } & Sending)
-  /** Its receiver holds the attempt. `until`: when the receiver must have reported. */
-  | { reason: "acknowledging"; attempt: number; since: Millis; until: Millis }
+  /** Its receiver, or a client that pulled it, holds the attempt. `until`: when it must be reported. */
+  | { reason: "acknowledging"; attempt: number; since: Millis; until: Millis; isPulled: boolean }
   /** `until`: when its lease ended. */
   | ({ reason: "lease-over"; until: Millis; ended: "server" | "node" | "lease" } & Sending)
   | { reason: "due"; since: Millis }
@@ -168,7 +168,8 @@ function explainSending({ state, lastEntry, createdAt, timeout }: WaitState, now
 
 function explainHold({ state, lastEntry, createdAt }: WaitState, now: Millis): WaitReason {
   const since = readStart(state) ?? lastEntry?.time ?? createdAt;
-  return { reason: "acknowledging", attempt: state.attempts, since, until: state.dueAt ?? now };
+  const held = { attempt: state.attempts, since, until: state.dueAt ?? now };
+  return { reason: "acknowledging", ...held, isPulled: isPulled(state) };
 }
 
 /**

@@ -67,8 +67,11 @@ export type Outcome = {
   unanswered?: true;
   /** A puller has received the attempt, and holds it for this time. */
   heldFor?: Millis;
-  /** No puller has received the attempt, because none waits any more, or its connection has ended. */
-  notPulled?: true;
+  /**
+   * No receiver got the request: no puller waits any more, its connection has ended, or it has given the
+   * attempt back.
+   */
+  isReturned?: true;
 };
 
 /** The last response of a destination, or the reason why there was none. */

@@ -11,9 +11,9 @@ import type { AccountId, MessageId, Millis, NodeId } from "../values/basics.ts";
  *   time the message is due again.
  * - `ending`: like `active`, but an operator has ended the running attempt. Its node closes the connection,
  *   and the message is then due again after its retry delay, whatever the request came to.
- * - `acknowledging`: the receiver has taken over the attempt, and reports its outcome later. No node has the
- *   lease. `dueAt` is the time until which the receiver must report. The message keeps its slots at the gates
- *   1 to 4. See `engine/core/attempts/acknowledging.ts`.
+ * - `acknowledging`: the receiver has taken over the attempt, or a client has pulled it, and reports its
+ *   outcome later. No node has the lease. `dueAt` is the time until which it must be reported. The message
+ *   keeps its slots at the gates 1 to 4. See `engine/core/attempts/acknowledging.ts`.
  * - `cancelling`, `settled`: the message was cancelled, or settled by a step of its run, while it was active.
  *   It counts as finished, but its request still runs. The row keeps the lease and the slots at the gates
  *   until the request has an outcome or the lease ends.
@@ -43,9 +43,9 @@ export type MessageState = {
    */
   startedAt?: Millis;
   /**
-   * The node that is sending the message, or `receiverHold`; null if the message has no lease. `counted` and
-   * `countedToEndpoint` record that the message counts towards the limit of its account: in total, or for its
-   * endpoint.
+   * The node that is sending the message, or one of `holders`; null if the message has no lease.
+   * `counted` and `countedToEndpoint` record that the message counts towards the limit of its account: in
+   * total, or for its endpoint.
    */
   leasedBy: NodeId | null;
   counted?: true;
@@ -94,8 +94,15 @@ export const isBeingSent = ({ state }: Pick<MessageState, "state">): boolean =>
 export const isInAttempt = (state: Pick<MessageState, "state">): boolean =>
   isBeingSent(state) || state.state === "acknowledging";
 
-/** Stands for a node in the lease of an attempt that its receiver has taken over. No node has this id. */
+/** Stands for a node in the lease of an attempt that its receiver has taken over. */
 export const receiverHold: NodeId = "receiver";
+/** Stands for a node in the lease of an attempt that a client has pulled. */
+export const pullerHold: NodeId = "puller";
+/** The two above. No node has these ids. */
+export const holders: readonly NodeId[] = [receiverHold, pullerHold];
+
+/** Reports whether a client has pulled the running attempt, and holds it. */
+export const isPulled = ({ leasedBy }: Pick<MessageState, "leasedBy">): boolean => leasedBy === pullerHold;
 
 /** Names a delivery: the attempt whose lease a node claims to hold. */
 export type LeaseRef = { account: AccountId; messageId: MessageId; attempt: number };

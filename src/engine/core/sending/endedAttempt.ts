@@ -8,6 +8,9 @@ import { countRetries, readRetryDelay } from "./retry.ts";
 /** The error of an attempt that no puller received. */
 export const notPulledError = "no puller received the attempt";
 
+/** The error of an attempt that a client had pulled, and gave back. */
+export const returnedError = "the client that pulled the attempt gave it back";
+
 /** The error of an attempt that somebody held, and of which nobody reported the outcome. */
 export const unreportedError = "timed out: the holder of the attempt reported no outcome in time";
 

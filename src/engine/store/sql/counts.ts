@@ -2,7 +2,7 @@ import type { Usage } from "../../core/model/counts.ts";
 import { countNames } from "../../core/model/counts.ts";
 import type { NodeId } from "../../core/values/basics.ts";
 import type { StoreCountName } from "../../core/explain/storeCounts.ts";
-import { receiverHold } from "../../core/model/messageState.ts";
+import { holders } from "../../core/model/messageState.ts";
 import { fillStoreCounts } from "../../core/explain/storeCounts.ts";
 import type { StorageReads } from "../layout/storageReads.ts";
 import type { DatabaseConnection, Dialect } from "./database.ts";
@@ -70,7 +70,8 @@ export async function mergeStoreCounts(connection: DatabaseConnection): Promise<
 /** Returns the read of the figures of all accounts. */
 export function createFigureReads(connection: DatabaseConnection): Pick<StorageReads, "storeFigures"> {
   const { dialect } = connection;
-  const leased = `select case leased_by when '${receiverHold}' then 'acknowledging' else 'leased' end as name
+  const ofHolders = `leased_by in ('${holders.join("', '")}')`;
+  const leased = `select case when ${ofHolders} then 'acknowledging' else 'leased' end as name
     from messages ${dialect.useIndex("messages_leased")}
     where leased_by is not null limit ?`;
   const figuresSql = `select name, count(*) as value from (${leased}) as leases group by name

@@ -28,7 +28,7 @@ import {
   equalsAsRange,
   keyValues,
 } from "./statements.ts";
-import { receiverHold } from "../../core/model/messageState.ts";
+import { holders } from "../../core/model/messageState.ts";
 import type { Columns, ColumnType } from "../catalog/tables.ts";
 import { tables } from "../catalog/tables.ts";
 
@@ -46,7 +46,7 @@ function makeLoader(connection: DatabaseConnection): Loader {
   const { dialect } = connection;
   const readList = createReader(connection);
   const leasedByOthers = `where due_at > ${serverEndedDueAt}
-    and leased_by <> ? and leased_by <> '${receiverHold}' order by due_at, id limit ?`;
+    and leased_by <> ? and leased_by not in ('${holders.join("', '")}') order by due_at, id limit ?`;
   const memberRow = `(select id from nodes where id = ? and session = ?${dialect.lock("nodes")})`;
   // The two bounds exclude rows that are due already and rows that are delayed for a long time.
   const leasedInMembership = `where due_at > ? and due_at <= ? and leased_by = ${memberRow}

@@ -1,6 +1,6 @@
 import { isOfWrongClock, reschedule, shiftLimiter, shiftTime } from "../../core/cluster/clockShift.ts";
 import type { ClockLead } from "../../core/cluster/clockShift.ts";
-import { receiverHold } from "../../core/model/messageState.ts";
+import { holders } from "../../core/model/messageState.ts";
 import type { Millis } from "../../core/values/basics.ts";
 import type { Rows } from "../../core/decision/command.ts";
 import { firstIdAt } from "../../core/values/ids.ts";
@@ -109,7 +109,7 @@ const shiftMessages = (connection: DatabaseConnection, lead: ClockLead): Promise
     time: "due_at",
     isShifted: ({ id, leased_by: leasedBy, attempts, due_at: dueAt }) =>
       // A lease of a node has ended with the server. A receiver still holds its attempt.
-      (leasedBy === null || leasedBy === receiverHold) &&
+      (leasedBy === null || holders.includes(String(leasedBy))) &&
       (String(id) >= firstWrong ||
         ((Number(attempts) > 0 || leasedBy !== null) && isOfWrongClock(lead, Number(dueAt)))),
   });

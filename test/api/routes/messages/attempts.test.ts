@@ -1,6 +1,8 @@
 import { describe, expect, test } from "vitest";
 import type { HeaderList } from "../../../../src/engine/core/values/basics.ts";
 import type { Delivery } from "../../../../src/engine/core/model/delivery.ts";
+import type { Store } from "../../../../src/engine/store/store.ts";
+import { makeUnavailable } from "../../../../src/engine/core/values/errors.ts";
 import { makeAttemptToken } from "../../../../src/engine/delivery/attemptToken.ts";
 import { hour, minute } from "../../../../src/engine/core/values/time.ts";
 import type { Reply, TestServer } from "../../testServer.ts";
@@ -96,7 +98,7 @@ describe("reports of several attempts", () => {
       { attempt: "nonsense", outcome: "ok" },
       { attempt: third, outcome: "ok", status: 500 },
     ]);
-    const wrong = { error: expect.stringMatching(/^svc-attempt: /), code: "not-found" };
+    const wrong = { error: expect.stringMatching(/^attempt: the token /), code: "not-found" };
     expect({ status, body }).toEqual({
       status: 200,
       body: {
@@ -110,6 +112,30 @@ describe("reports of several attempts", () => {
       },
     });
     expect(await events(server, ids[0] ?? "")).toEqual(["DELIVERED", "ACKNOWLEDGING", "ACTIVE", "CREATED"]);
+  });
+
+  test("are refused as a whole while the store is away, and can then be sent again", async () => {
+    let stored: number | null = null;
+    // The first report is stored, and the store is away before the second one.
+    const wrap = (store: Store): Store => ({
+      ...store,
+      execute: async (name, input) => {
+        if (name === "reportAttempt" && stored !== null && ++stored > 1) throw makeUnavailable("unknown");
+        return store.execute(name, input);
+      },
+    });
+    const server = await createTestServer({ wrap });
+    const held = [await hold(server), await hold(server)];
+    const reports = held.map((one) => ({ attempt: tokenOf(one), outcome: "ok" }));
+    stored = 0;
+    const refused = await reportMany(server, reports);
+    expect(refused).toMatchObject({ status: 503, body: { code: "outcome-unknown" } });
+    expect(refused.body).not.toHaveProperty("results");
+    stored = null;
+    const results = held.map(({ message }) => ({ messageId: message.id, became: "delivered" }));
+    expect(await reportMany(server, reports)).toMatchObject({ status: 200, body: { results } });
+    for (const { messageId } of results)
+      expect(await events(server, messageId)).toEqual(["DELIVERED", "ACKNOWLEDGING", "ACTIVE", "CREATED"]);
   });
 
   test("get the same results if they are repeated, also within one list", async () => {
@@ -237,6 +263,8 @@ test.each([
   [{}, /^outcome: missing/],
   [{ outcome: "done" }, /^outcome: /],
   [{ outcome: "ok", status: 500 }, /^status: 500 contradicts/],
+  [{ outcome: "returned" }, /^outcome: the request was sent to the receiver, so .* cannot be returned/],
+  [{ outcome: "returned", status: 500 }, /^outcome: give returned without other fields/],
   [{ outcome: "failed", status: 204 }, /^status: 204 contradicts/],
   [{ outcome: "ok", retryAfter: 5 }, /^retryAfter: /],
   [{ outcome: "failed", retryAfter: 86_401 }, /^retryAfter: /],

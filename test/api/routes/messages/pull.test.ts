@@ -37,6 +37,13 @@ test("a client pulls the request as it would have been sent, and reports its out
   const waiting = await server.ask("GET", `/v2/messages/${published.messageId}`);
   expect(waiting.body.waitingOn).toMatchObject([{ reason: "due" }]);
   const { status, body, headers } = await pull(server, { wait: "5s" });
+  const held = await server.ask("GET", `/v2/messages/${published.messageId}`);
+  expect(held.body.waitingOn).toMatchObject([
+    {
+      ...{ reason: "acknowledging", pulled: true },
+      text: "held by a client that pulled it since 2027-01-15T08:00:00.000Z, until 2027-01-15T08:05:00.000Z",
+    },
+  ]);
   expect([status, headers["cache-control"]]).toEqual([200, "no-store"]);
   const [attempt] = body.attempts;
   expect(attempt).toMatchObject({
@@ -106,6 +113,32 @@ test("a pull that is given back does not raise the number of retries, and a fail
   ]);
   expect(events[0]).not.toHaveProperty("attempt");
   expect((await read()).headers["Svc-Retried"]).toEqual(["1"]);
+});
+
+test("a client gives an attempt back, and another pull that waits gets the message at once", async () => {
+  const server = await openPulled();
+  await server.ask("POST", `/v2/publish/${origin}/a`, { headers: { "svc-retries": "0" } });
+  const [first] = (await pull(server)).body.attempts;
+  const waiting = pull(server, { wait: "60s" });
+  const returned = { outcome: "returned" };
+  const answer = { status: 200, body: { messageId: first.messageId, became: "retry" } };
+  for (let turn = 0; turn < 2; turn++)
+    expect(await report(server, first.attempt, returned)).toMatchObject(answer);
+  await server.store.execute("claim", { limit: 10 });
+  const [second] = (await waiting).body.attempts;
+  expect(second.messageId).toBe(first.messageId);
+  expect(second.headers["Svc-Retried"]).toEqual(["0"]);
+  const { body } = await server.ask("POST", "/v2/attempts/batch", {
+    body: JSON.stringify({ reports: [{ attempt: second.attempt, ...returned }] }),
+  });
+  expect(body.results).toEqual([answer.body]);
+  const { events } = (await server.ask("GET", "/v2/events?state=ERROR")).body;
+  const error = "the client that pulled the attempt gave it back";
+  const explanation = expect.stringContaining("had not begun the work");
+  expect(events).toMatchObject([
+    { error, explanation },
+    { error, explanation },
+  ]);
 });
 
 test("an origin is removed under either scheme", async () => {

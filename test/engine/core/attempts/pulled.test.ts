@@ -78,7 +78,7 @@ test("a message keeps its slots until the report, and holds none while it waits 
   await serve();
   expect(broker.deliveries).toHaveLength(1);
   expect(await hold("a")).toBe("acknowledging");
-  expect(state("a")).toMatchObject({ state: "acknowledging", leasedBy: "receiver", dueAt: noon + minute });
+  expect(state("a")).toMatchObject({ state: "acknowledging", leasedBy: "puller", dueAt: noon + minute });
   expect([broker.counts("queue:q"), broker.counts("key:k")]).toEqual([
     [1, 1],
     [1, 0],
@@ -93,12 +93,56 @@ test("an attempt that no puller received is due again, and uses up no retry", as
   letWait(1);
   await send("a", { retries: 0 });
   await broker.listStarted();
-  expect(await broker.settle(broker.id("a"), { status: null, notPulled: true })).toBe("retry");
+  expect(await broker.settle(broker.id("a"), { status: null, isReturned: true })).toBe("retry");
   expect(state("a")).toMatchObject({ state: "pending", attempts: 1, endedAttempts: 1, dueAt: noon });
   await expect(report("a", 200)).rejects.toThrow(/attempt-ended/);
   expect(await broker.listStarted()).toBe("a");
   expect(await hold("a")).toBe("acknowledging");
   expect(await report("a", 500, 1)).toEqual({ became: "failed" });
+});
+
+const giveBack = (name: string, attempt = 0) =>
+  broker.run("reportAttempt", {
+    ...{ account: "acme", messageId: broker.id(name), attempt, digest: "returned" },
+    outcome: { status: null, headers: [], body: new Uint8Array(), isReturned: true },
+  });
+
+test("a puller gives an attempt back, which uses up no retry, and keeps no slot", async () => {
+  letWait(1);
+  await send("a b", { retries: 0, queue: "q" });
+  await broker.listStarted();
+  await hold("a");
+  for (let turn = 0; turn < 2; turn++) expect(await giveBack("a")).toEqual({ became: "retry" });
+  expect(state("a")).toMatchObject({ state: "pending", attempts: 1, endedAttempts: 1, dueAt: noon });
+  expect(broker.logRows(broker.id("a")).at(-1)).toMatchObject({
+    ...{ states: ["ERROR", "RETRY"], status: null },
+    error: "the client that pulled the attempt gave it back",
+  });
+  await expect(report("a", 200)).rejects.toThrow(/attempt-reported/);
+  expect(await broker.listStarted()).toBe("a");
+  expect(broker.deliveries).toMatchObject([{ attempt: 1, uncounted: 1 }]);
+  await hold("a");
+  expect(await report("a", 500, 1)).toEqual({ became: "failed" });
+});
+
+test("an attempt that was sent cannot be given back, also if its origin is pulled later", async () => {
+  await broker.run("removePulledOrigin", { account: "acme", name: origin });
+  await send("a", { ackTimeout: hour });
+  expect(await broker.listStarted()).toBe("a");
+  const later = { status: 202, headers: [["Svc-Ack", "later"]] } as const;
+  expect(await broker.settle(broker.id("a"), later)).toBe("acknowledging");
+  await broker.run("addPulledOrigin", { account: "acme", name: origin });
+  await expect(giveBack("a")).rejects.toThrow(/conflict.*cannot be returned/);
+  expect(state("a")).toMatchObject({ state: "acknowledging", leasedBy: "receiver" });
+  expect(await report("a", 200)).toEqual({ became: "delivered" });
+});
+
+test("an attempt that was pulled is given back, also if its origin is sent to again", async () => {
+  letWait(1);
+  await send("a", { ackTimeout: hour });
+  await hold("a");
+  await broker.run("removePulledOrigin", { account: "acme", name: origin });
+  expect(await giveBack("a")).toEqual({ became: "retry" });
 });
 
 test("without a report in time, the attempt has failed", async () => {
