@@ -5,7 +5,8 @@ import type { Delivery } from "../core/model/delivery.ts";
 import { notPulledError } from "../core/sending/endedAttempt.ts";
 import { noResponse } from "../core/sending/recordOutcome.ts";
 import { Refusal } from "../core/values/errors.ts";
-import { limits } from "../core/values/limits.ts";
+import { limits, spans } from "../core/values/limits.ts";
+import { second } from "../core/values/time.ts";
 import { parseHost, parseUrl } from "../core/values/url.ts";
 import type { AccountId, IdKind, Millis } from "../core/values/basics.ts";
 import type { AlarmClock } from "../clock/clock.ts";
@@ -48,7 +49,7 @@ type WaitingPull = Pull & { lane: string; offers: Offer[]; answer: (pulled: Pull
 type Lane = { pulls: WaitingPull[]; isDry: boolean; serving: Promise<void> | null; mustServe: boolean };
 
 type PullersOptions = {
-  store: Pick<Store, "execute" | "onDue">;
+  store: Pick<Store, "execute" | "onDue" | "read">;
   clock: AlarmClock;
   region: string;
   newId: (kind: IdKind) => string;
@@ -56,7 +57,13 @@ type PullersOptions = {
   isShared: boolean;
 };
 
-/** Changes on other nodes are looked at once in this time. */
+/**
+ * A message that another node holds for a pull is due within this time: after `spans.waitlistCheck` by the
+ * clock of the store. The rest is the difference between two clocks.
+ */
+const soon: Millis = spans.waitlistCheck + 5 * second;
+
+/** Changes on other nodes are looked at once in this time, with one read for all pulls. */
 const signalPause: Millis = 500;
 
 /**
@@ -75,7 +82,9 @@ export class Pullers {
 
   constructor(options: PullersOptions) {
     this.#options = options;
-    this.#unsubscribe = options.isShared ? options.store.onDue(() => this.#serveSoon()) : () => undefined;
+    const { store, clock, isShared } = options;
+    const onDue = (at: Millis): void => void (at <= clock.now() + soon && this.#lookSoon());
+    this.#unsubscribe = isShared ? store.onDue(onDue) : () => undefined;
   }
 
   /** The messages that pulls wait for, by lane. Undefined: there is no pull. */
@@ -200,13 +209,24 @@ export class Pullers {
     addToCount(this.#byAccount, account, -1);
   }
 
-  #serveSoon(): void {
+  #lookSoon(): void {
     if (this.#isSignalled || this.#lanes.size === 0 || this.#isClosed) return;
     this.#isSignalled = true;
     this.#options.clock.alarm(signalPause, () => {
       this.#isSignalled = false;
-      for (const name of this.#lanes.keys()) this.#serve(name, { isDry: false });
+      void this.#lookAtAll();
     });
+  }
+
+  /** Serves the lanes for which messages wait in the store. */
+  async #lookAtAll(): Promise<void> {
+    const waited = [...this.#lanes.values()].flatMap(({ pulls: [first] }) => first ?? []);
+    try {
+      for (const { account, host } of await this.#options.store.read.pulledWork(waited))
+        this.look(account, host);
+    } catch {
+      this.#lookSoon();
+    }
   }
 
   /** Lets the store give the messages of a lane that wait. */

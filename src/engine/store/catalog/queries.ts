@@ -24,6 +24,8 @@ import type { WebhookSource } from "../../core/model/webhookSource.ts";
 import { isUnfinished } from "../../core/model/messageState.ts";
 import type { Usage } from "../../core/model/counts.ts";
 import type { BucketSize } from "../../core/accounts/usage.ts";
+import type { PulledHost } from "../queries/pulledWork.ts";
+import { findPulledWork } from "../queries/pulledWork.ts";
 import {
   bucketRangeFrom,
   bucketRanges,
@@ -284,6 +286,9 @@ const createUpkeepQueries = (storageReads: StorageReads) => ({
   storeFigures: (): Promise<StoreFigures> => storageReads.storeFigures(maxLeasedFigure),
   /** Returns the earliest due time of each kind of rows that are claimed, of all accounts. */
   oldestDue: (): Promise<OldestDue> => storageReads.oldestDue(),
+  /** Of these pulled hosts, returns those at which messages wait, and those that are pulled no more. */
+  pulledWork: (hosts: readonly PulledHost[]): Promise<readonly PulledHost[]> =>
+    findPulledWork(storageReads, hosts),
   /**
    * Skips the newest `limit` rows of an account and returns the id of the next row, or null if the account
    * has at most `limit` rows. Also returns the number of rows, counted up to `limit`. The query reads that

@@ -65,6 +65,30 @@ export function describeDue(open: OpenStore): void {
       });
     });
 
+    test("the pulled destinations at which messages wait, and those that are pulled no more", async () => {
+      const fixture = await StoreFixture.open(open);
+      const { store } = fixture;
+      await Promise.all(["acc", "b"].map((id) => fixture.account(id)));
+      const pulled = (host: string, account = "acc") => ({ account, host });
+      const name = (host: string) => `https://${host}`;
+      const hosts = ["one.internal", "two.internal", "three.internal"];
+      for (const account of ["acc", "b"])
+        for (const host of hosts) await store.execute("addPulledOrigin", { account, name: name(host) });
+      const all = ["acc", "b"].flatMap((account) => hosts.map((host) => pulled(host, account)));
+      const look = () => store.read.pulledWork([...all, pulled("other.internal", "gone")]);
+      const gone = pulled("other.internal", "gone");
+      expect(await look()).toEqual([gone]);
+      await fixture.publish([makeInput({ url: `${name("two.internal")}/work` })], "b");
+      await fixture.claim();
+      expect(await look()).toEqual([pulled("two.internal", "b"), gone]);
+      await store.execute("removePulledOrigin", { account: "acc", name: name("one.internal") });
+      // The waitlist of a removed origin is served by a claim, and then a pull for it must still end.
+      expect(await look()).toEqual([pulled("one.internal"), pulled("two.internal", "b"), gone]);
+      await fixture.claim();
+      expect(await look()).toEqual([pulled("one.internal"), pulled("two.internal", "b"), gone]);
+      expect(await store.read.pulledWork([])).toEqual([]);
+    });
+
     test("rows of other accounts in turn if more is due than the limit", async () => {
       const fixture = await StoreFixture.open(open);
       await Promise.all(["acc", "b", "c"].map((id) => fixture.account(id)));
