@@ -223,6 +223,9 @@ function addRoute(api: FastifyInstance, row: Route, { options, context, admissio
         ...(row.waits !== undefined && { hasLeft: watchClient(reply) }),
       };
       const reader = findReader(request);
+      // What a waiting request gets cannot be refused later, because it changes what others get.
+      if (row.waits !== undefined && request.caller?.proof)
+        responseLimits.assertRoom(request.caller.proof.account.id);
       const admittedAfter = request.admittedAfter ?? 0;
       const make = async (isLate: () => boolean): Promise<RouteResponse> => {
         // The read has waited for its turn, and was answered meanwhile.
