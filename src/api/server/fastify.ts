@@ -220,12 +220,9 @@ function addRoute(api: FastifyInstance, row: Route, { options, context, admissio
     handler: async (request, reply) => {
       const incoming = {
         ...toIncoming(request, options),
-        ...(row.waits !== undefined && { hasLeft: watchClient(reply) }),
+        ...(row.waits !== undefined && { hasLeft: beginWait(request, reply, responseLimits) }),
       };
       const reader = findReader(request);
-      // What a waiting request gets cannot be refused later, because it changes what others get.
-      if (row.waits !== undefined && request.caller?.proof)
-        responseLimits.assertRoom(request.caller.proof.account.id);
       const admittedAfter = request.admittedAfter ?? 0;
       const make = async (isLate: () => boolean): Promise<RouteResponse> => {
         // The read has waited for its turn, and was answered meanwhile.
@@ -276,8 +273,13 @@ function addRoute(api: FastifyInstance, row: Route, { options, context, admissio
   });
 }
 
-/** Returns a signal that is aborted when the client of a response has gone, or has received it. */
-function watchClient({ raw }: FastifyReply): AbortSignal {
+/**
+ * Returns a signal that is aborted when the client of a response has gone, or has received it. Throws
+ * `Refusal` if the account is at capacity for long responses: a response that takes messages from others
+ * cannot be refused later.
+ */
+function beginWait({ caller }: FastifyRequest, { raw }: FastifyReply, limits: ResponseLimits): AbortSignal {
+  if (caller?.proof) limits.assertRoom(caller.proof.account.id);
   const gone = new AbortController();
   raw.once("close", () => gone.abort());
   if (raw.destroyed) gone.abort();

@@ -58,7 +58,7 @@ type PullersOptions = {
 };
 
 /**
- * A message that another node holds for a pull is due within this time: after `spans.waitlistCheck` by the
+ * Other nodes make the messages that wait for a pull due within this time: after `spans.waitlistCheck` by the
  * clock of the store. The rest is the difference between two clocks.
  */
 const soon: Millis = spans.waitlistCheck + 5 * second;

@@ -31,9 +31,14 @@ test.runIf(process.platform === "linux")(
     const waiting = await start();
     const agent = new Agent({ connections: clients + 10, headersTimeout: 120_000 });
     onTestFinished(() => agent.destroy());
-    const ask = async (url: string, body: object, authorization: string, method: "POST" | "PUT" = "POST") => {
+    const ask = async (url: string, body: object, authorization: string) => {
       const response = await request(url, {
-        ...{ method, dispatcher: agent, body: JSON.stringify(body), headers: { authorization } },
+        ...{
+          method: url.endsWith("/v2/pulled") ? "PUT" : "POST",
+          dispatcher: agent,
+          body: JSON.stringify(body),
+          headers: { authorization },
+        },
       });
       expect(response.statusCode).toBeLessThan(300);
       return (await response.body.json()) as Record<string, unknown>;
@@ -46,14 +51,14 @@ test.runIf(process.platform === "linux")(
       const first = account * limits.pulledOrigins;
       for (let at = first; at < Math.min(first + limits.pulledOrigins, clients); at++) {
         workers.push({ origin: `https://worker-${at}.internal`, token });
-        await ask(`${busy.url}/v2/pulled`, { origin: `https://worker-${at}.internal` }, token, "PUT");
+        await ask(`${busy.url}/v2/pulled`, { origin: `https://worker-${at}.internal` }, token);
       }
     }
 
     // Each of these messages fails, and is due again a second later, so the other node gets signals.
     let isOver = false;
     const traffic = (async () => {
-      const [{ token = "" } = {}] = workers;
+      const { token } = workers[0] ?? { token: "" };
       for (; !isOver; await pause(100))
         await request(`${busy.url}/v2/publish/http://127.0.0.1:1/`, {
           ...{ method: "POST", dispatcher: agent },

@@ -286,7 +286,7 @@ const createUpkeepQueries = (storageReads: StorageReads) => ({
   storeFigures: (): Promise<StoreFigures> => storageReads.storeFigures(maxLeasedFigure),
   /** Returns the earliest due time of each kind of rows that are claimed, of all accounts. */
   oldestDue: (): Promise<OldestDue> => storageReads.oldestDue(),
-  /** Of these pulled hosts, returns those at which messages wait, and those that are pulled no more. */
+  /** Returns the hosts, of those given, at which messages wait, or that are pulled no more. */
   pulledWork: (hosts: readonly PulledHost[]): Promise<readonly PulledHost[]> =>
     findPulledWork(storageReads, hosts),
   /**
