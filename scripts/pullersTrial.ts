@@ -1,5 +1,5 @@
-// npm run trial:pullers: opens 1,000 pulls that wait, for a minute, and prints their share of a core. They wait
-// on one server for one origin, and then on a node beside a busy one for 1,000 origins.
+// npm run trial:pullers: opens 1,000 pulls that wait, for a minute, and prints their share of a core. They
+// wait on one server for one origin, and then on a node beside a busy one for 1,000 origins.
 import { spawnSync } from "node:child_process";
 import { env, exit } from "node:process";
 
