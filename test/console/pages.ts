@@ -70,6 +70,7 @@ export const listPages = (): Record<string, Opener> => ({
   jobs: at("/jobs"),
   tokens: at("/settings"),
   "signing keys": at("/settings?part=keys"),
+  "pulled origins": at("/settings?part=pulled"),
   alerts: at("/settings?part=alerts"),
   limits: at("/settings?part=limits"),
   usage: at("/settings?part=usage"),
@@ -98,6 +99,7 @@ export const listDialogs = (): Record<string, Opener> => ({
   "new source": dialogAt("/sources", "New source"),
   "new group": dialogAt("/url-groups", "New group"),
   "new token": dialogAt("/settings", "New token"),
+  "new pulled origin": dialogAt("/settings?part=pulled", "New pulled origin"),
   account: dialogAt("/queues", "defaultUser"),
   key: async (page, server) => {
     await openPage(page, server, "/keys?open=crm");

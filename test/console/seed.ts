@@ -75,6 +75,7 @@ async function configure(server: SeededServer, to: Destinations): Promise<void> 
     "POST /v2/tokens",
     json({ name: "shop", verbs: ["publish"], destinations: [`${to.url}/*`] }),
   );
+  await call(server, "PUT /v2/pulled", json({ origin: "https://worker.internal" }));
   await call(server, "POST /v2/tokens", json({ name: "dashboard", verbs: ["read"], expires: "30d" }));
   await call(
     server,

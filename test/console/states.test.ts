@@ -26,6 +26,7 @@ const emptyPages: readonly (readonly [path: string, heading: string])[] = [
   ["/jobs", "No jobs yet"],
   ["/tail", "No entries yet"],
   ["/settings", "No tokens yet"],
+  ["/settings?part=pulled", "No pulled origins yet"],
   ["/nowhere", "There is no page at this address"],
 ];
 

@@ -4,6 +4,7 @@ import { useFilters } from "../../parts/filters.tsx";
 import { Page } from "../../shell/shell.tsx";
 import { Alerts } from "../../operations/alerts/alerts.tsx";
 import { AuditLog } from "../../operations/auditLog/auditLog.tsx";
+import { PulledOrigins } from "./pulledOrigins.tsx";
 import { SigningKeys } from "./signingKeys.tsx";
 import { Limits } from "./limits.tsx";
 import { Tokens } from "./tokens.tsx";
@@ -12,6 +13,7 @@ import { Usage } from "../../operations/statistics/usage.tsx";
 const parts = [
   { part: undefined, name: "Tokens" },
   { part: "keys", name: "Signing keys" },
+  { part: "pulled", name: "Pulled origins" },
   { part: "alerts", name: "Alerts" },
   { part: "limits", name: "Limits" },
   { part: "usage", name: "Usage" },
@@ -20,6 +22,7 @@ const parts = [
 
 const shown: Readonly<Record<string, () => ReactNode>> = {
   keys: SigningKeys,
+  pulled: PulledOrigins,
   alerts: Alerts,
   limits: Limits,
   usage: Usage,

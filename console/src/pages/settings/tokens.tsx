@@ -131,7 +131,7 @@ const columns: readonly Column<Token>[] = [
   },
 ];
 
-const verbs = ["publish", "read", "manage"] as const;
+const verbs = ["publish", "read", "manage", "receive"] as const;
 
 /** A new token and its name. */
 export type MadeToken = { name: string; token: string };
@@ -176,7 +176,7 @@ export function TokenForm({ of, close, done }: TokenFormProps) {
       <Field
         name="Destinations"
         isOptional
-        hint="Without them, the token publishes to all destinations. Requires the verb publish, and excludes manage."
+        hint="Without them, the token publishes to all destinations, and receives from all pulled origins. Requires publish or receive, and excludes manage."
       >
         <input
           className="input mono"
