@@ -7,7 +7,8 @@ const pulls = { pulls: true, byHand: true, runs: 0.15 } as const;
 /** The events that the fixed seeds must contain. */
 const wanted = [
   ...["pulled", "pull lost", "held by a receiver", "held by a receiver in a queue", "hold expired"],
-  ...["reported delivered", "reported retry", "report repeated", "given back"],
+  ...["reported delivered", "reported retry", "report repeated", "given back", "hold extended"],
+  "extension refused",
 ];
 
 test("every invariant holds while clients pull", async () => {

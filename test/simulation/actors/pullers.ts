@@ -1,7 +1,8 @@
 import { noResponse } from "../../../src/engine/core/sending/recordOutcome.ts";
 import { Refusal } from "../../../src/engine/core/values/errors.ts";
-import type { AttemptReport, Reported } from "../../../src/engine/core/commands/reportAttempt.ts";
+import type { AttemptReport } from "../../../src/engine/core/commands/reportAttempt.ts";
 import type { Delivery } from "../../../src/engine/core/model/delivery.ts";
+import type { Store } from "../../../src/engine/store/store.ts";
 import type { Pulled } from "../../../src/engine/delivery/pullers.ts";
 import { withSentBody } from "../../sentBody.ts";
 import type { RandomSource } from "../randomSource.ts";
@@ -24,7 +25,9 @@ type PullersOptions = {
   checker: Pick<InvariantChecker, "deliveryStarted" | "deliveryEnded" | "happened">;
 };
 
-/** Clients that pull messages from any node, lose responses, leave, report late or never. */
+/**
+ * Clients that pull messages from any node, lose responses, leave, ask for more time, report late or never.
+ */
 export class SimulatedPullers {
   /** From now on, all clients do their work, so that everything ends. */
   isCalm = false;
@@ -36,17 +39,25 @@ export class SimulatedPullers {
     this.#options = options;
   }
 
-  /** Pulls again and again until the end. */
+  /** Declares some origins, and pulls again and again until the end. */
   start(): void {
-    const { random, virtualTime } = this.#options;
-    if (this.isOver) return;
+    const { random, openNodes, accounts, hosts } = this.#options;
+    const [node] = openNodes();
+    for (const account of accounts())
+      for (const host of hosts) if (node && random.isHit(0.5)) this.#declare(node, { account, host }, true);
     this.#act();
+  }
+
+  #actAgain(): void {
+    const { random, virtualTime } = this.#options;
     virtualTime.after(random.gap(this.isCalm ? 20_000 : 1_500), { owner: "world", what: "puller" }, () =>
-      this.start(),
+      this.#act(),
     );
   }
 
   #act(): void {
+    if (this.isOver) return;
+    this.#actAgain();
     const { random, openNodes, accounts, hosts } = this.#options;
     const nodes = openNodes();
     const all = accounts();
@@ -79,13 +90,17 @@ export class SimulatedPullers {
       for (const delivery of deliveries) {
         const lane = `${named.account} ${named.host}`;
         const running = node.dispatcher.deliveries.count;
-        checker.deliveryStarted({ node: node.id, delivery, lane, running });
+        checker.deliveryStarted({ node: node.id, delivery, lane, running, lease });
       }
-      const took = random.integerBetween(0, 50);
+      // A slow client still reads when the lease was lost or given back, so it does not count as a request.
+      const isSlow = !this.isCalm && random.isHit(0.2);
+      const end = (): void => deliveries.forEach((delivery) => checker.deliveryEnded(delivery));
+      if (isSlow) end();
+      const took = random.integerBetween(0, isSlow ? 20_000 : 50);
       virtualTime.after(took, { owner: node.id, what: "response to a pull" }, () => {
         const isLost = gone.signal.aborted || (!this.isCalm && random.isHit(0.15));
         pulled.end(!isLost);
-        for (const delivery of deliveries) checker.deliveryEnded(delivery);
+        end();
         checker.happened.add(isLost ? "pull lost" : "pulled");
         // The response may have arrived although its sender does not know.
         if (!isLost || random.isHit(0.3)) for (const delivery of deliveries) this.#work(delivery, lease);
@@ -102,9 +117,10 @@ export class SimulatedPullers {
 
   #work(delivery: Delivery, lease: number): void {
     const { random, endpoints, virtualTime } = this.#options;
+    if (!this.isCalm) this.#extend(delivery, lease);
     if (isWorkflow(delivery.message.url)) {
       void endpoints.respond(delivery).then(({ status, headers, body }) => {
-        if (status !== null) this.#reportAfter(0, makeReport(delivery, { status, headers, body }));
+        if (status !== null) this.#report(0, makeReport(delivery, { status, headers, body }));
       });
       return;
     }
@@ -117,21 +133,44 @@ export class SimulatedPullers {
       ends === "returned"
         ? giveBack(delivery)
         : makeReport(delivery, { status, headers: [], body: `pulled ${status}` });
-    this.#reportAfter(time, report);
-    if (random.isHit(0.2)) this.#reportAfter(time + random.of([0, 1, 5_000]), report);
+    this.#report(time, report);
+    if (random.isHit(0.2)) this.#report(time + random.of([0, 1, 5_000]), report);
   }
 
-  #reportAfter(delay: number, report: AttemptReport, tries = 6): void {
+  /** Asks for more time, at times again, too late, or with the token of another attempt. */
+  #extend({ message, attempt }: Delivery, lease: number): void {
+    const { random } = this.#options;
+    if (!random.isHit(0.4)) return;
+    const input = {
+      ...{ account: message.account, messageId: message.id },
+      attempt: random.isHit(0.7) ? attempt : attempt + random.of([-1, 1]),
+      extension: random.of([500, 10_000, 120_000]),
+    };
+    const extend = async (store: Store): Promise<{ became?: string }> => {
+      const extended = await store.execute("extendAttempt", input);
+      return "became" in extended ? extended : {};
+    };
+    const time = random.isHit(0.6) ? random.integerBetween(0, 900) : Math.floor(lease * random.next() * 1.5);
+    this.#ask(time, extend);
+    if (random.isHit(0.3)) this.#ask(time + random.of([0, 1, 5_000]), extend);
+  }
+
+  #report(delay: number, report: AttemptReport): void {
+    this.#ask(delay, (store) => store.execute("reportAttempt", report));
+  }
+
+  /** Sends something to a random node, and a few times more while nobody knows that the attempt is held. */
+  #ask(delay: number, send: (store: Store) => Promise<{ became?: string }>, tries = 6): void {
     const { random, virtualTime, openNodes } = this.#options;
-    virtualTime.after(delay, { owner: "world", what: "report of a puller" }, () => {
+    virtualTime.after(delay, { owner: "world", what: "puller" }, () => {
       const nodes = openNodes();
       if (nodes.length === 0) return;
-      const again = (): void => (tries > 0 ? this.#reportAfter(500, report, tries - 1) : undefined);
+      const again = (): void => (tries > 0 ? this.#ask(500, send, tries - 1) : undefined);
       random
         .of(nodes)
-        .ask((store) => store.execute("reportAttempt", report))
+        .ask(send)
         .then(
-          ({ became }: Reported) => (became === "early" ? again() : undefined),
+          ({ became }) => (became === "early" ? again() : undefined),
           (error: unknown) => (error instanceof Refusal ? undefined : again()),
         );
     });

@@ -1,8 +1,12 @@
-import type { AttemptReport, Reported } from "../../../src/engine/core/commands/reportAttempt.ts";
+import type {
+  AttemptExtension,
+  AttemptReport,
+  Reported,
+} from "../../../src/engine/core/commands/reportAttempt.ts";
 import { limits, spans } from "../../../src/engine/core/values/limits.ts";
-import { holders, pullerHold } from "../../../src/engine/core/model/messageState.ts";
 import type { MessageState } from "../../../src/engine/core/model/messageState.ts";
 import type { Change, Tables } from "../storage/changes.ts";
+import type { HandoverChecker } from "./handovers.ts";
 import type { MessageHistory } from "./messageHistory.ts";
 import type { AssertHolds, ObservedBatch } from "./observedBatch.ts";
 
@@ -11,6 +15,7 @@ type HeldAttemptsContext = {
   tables: Tables;
   messageHistories: ReadonlyMap<string, MessageHistory>;
   now: number;
+  handovers: Pick<HandoverChecker, "readLease">;
   cover(what: string): unknown;
 };
 
@@ -36,29 +41,17 @@ export class HeldAttemptChecker {
     observed: ObservedBatch,
     context: HeldAttemptsContext,
   ): void {
-    const { assertHolds, messageHistories, now, cover, tables } = context;
+    const { assertHolds, now, cover } = context;
     const id = after?.id ?? before?.id ?? "";
     if (after?.state === "acknowledging") {
-      const { ackTimeout } = messageHistories.get(id)?.message ?? {};
-      const isPulled = tables.accounts.get(after.account)?.pulled !== undefined;
+      const lease = context.handovers.readLease(id, after.attempts);
       assertHolds(
-        ackTimeout !== undefined || isPulled,
-        `only a message with an ack timeout, or that was pulled, is held by its receiver: ${id}`,
-      );
-      assertHolds(
-        holders.includes(after.leasedBy ?? ""),
-        `a held attempt belongs to no node: ${id} ${after.leasedBy}`,
+        after.leasedBy === (typeof lease === "number" ? "puller" : "receiver"),
+        `a held attempt belongs to the client that it was handed over to: ${id} ${after.leasedBy}`,
       );
       const isNew = before?.state !== "acknowledging" || before.attempts !== after.attempts;
       if (isNew) this.#since.set(id, now);
-      const since = this.#since.get(id) ?? now;
-      const latest = isNew && !isPulled ? now + (ackTimeout ?? 0) : since + limits.ackTimeout;
-      // In one batch, an attempt may be taken over and extended.
-      const isExtended = observed.calls.some(({ name }) => name === "extendAttempt");
-      assertHolds(
-        (after.dueAt ?? 0) <= (isExtended ? since + limits.ackTimeout : latest),
-        `a hold is not longer than its message allows: ${id} until ${after.dueAt}`,
-      );
+      this.#checkDeadline({ before: isNew ? undefined : before, after }, observed, context);
       checkPlaces(after, context);
       cover(isNew ? "held by a receiver" : "hold extended");
       if (after.slot !== null) cover("held by a receiver in a queue");
@@ -76,45 +69,117 @@ export class HeldAttemptChecker {
     );
   }
 
-  /** Checks that an attempt has one outcome, and that a repeated report gets the answer of the first one. */
-  #checkReports({ calls, result, changes }: ObservedBatch, context: HeldAttemptsContext): void {
-    const { assertHolds, cover, now } = context;
-    const before = new Map(changes.messages.map((change) => [change.before?.id, change.before]));
-    calls.forEach(({ name, input }, index) => {
-      const reply = result.replies[index];
-      if (name !== "reportAttempt" || !reply) return;
-      const { messageId, attempt, digest, outcome } = input as AttemptReport;
-      if (!("answer" in reply)) {
-        const known = this.#reports.get(`${messageId} ${attempt}`);
-        const isRepeated = known?.digest === digest && now < known.at + spans.report;
-        return assertHolds(!isRepeated, `a repeated report gets the same answer: ${messageId} ${attempt}`);
-      }
-      const { became } = reply.answer as Reported;
-      if (became === "early") return void cover("reported early");
-      const key = `${messageId} ${attempt}`;
-      const first = this.#reports.get(key);
-      if (first) {
-        cover("report repeated");
-        return assertHolds(
-          first.digest === digest && first.became === became,
-          `an attempt has one outcome: ${key} was ${first.became}, then ${became}`,
-        );
-      }
-      this.#reports.set(key, { digest, became, at: now });
-      cover(outcome.isReturned ? "given back" : `reported ${became}`);
-      const held = before.get(messageId);
-      assertHolds(
-        !outcome.isReturned || held?.leasedBy === pullerHold || calls.length > 1,
-        `only an attempt that was pulled is given back: ${key}`,
-      );
-      assertHolds(
-        held?.attempts === attempt &&
-          (held.state === "acknowledging" || held.state === "settled" || calls.length > 1),
-        `only a held attempt can be reported: ${key} in ${held?.state}`,
-      );
+  /**
+   * Checks until when a receiver holds an attempt: for the time of its pull, or for that of its message, and
+   * longer only if it asks for more.
+   */
+  #checkDeadline(
+    { before, after }: { before: MessageState | undefined; after: MessageState },
+    { calls }: ObservedBatch,
+    { assertHolds, messageHistories, now, handovers }: HeldAttemptsContext,
+  ): void {
+    const { id, attempts, dueAt } = after;
+    const lease = handovers.readLease(id, attempts);
+    const longest = lease ?? messageHistories.get(id)?.message.ackTimeout;
+    assertHolds(
+      lease !== undefined && longest !== undefined,
+      `only an attempt that was pulled, or has an ack timeout, is held by its receiver: ${id} #${attempts}`,
+    );
+    // In one batch, an attempt may be taken over and extended.
+    const isExtended = calls.some(
+      ({ name, input }) =>
+        name === "extendAttempt" &&
+        (input as AttemptExtension).messageId === id &&
+        (input as AttemptExtension).attempt === attempts,
+    );
+    const latest = isExtended
+      ? (this.#since.get(id) ?? now) + limits.ackTimeout
+      : (before?.dueAt ?? now + (longest ?? 0));
+    assertHolds(
+      (dueAt ?? 0) <= latest,
+      `a hold is not longer than its pull or its message allows: ${id} until ${dueAt}`,
+    );
+  }
+
+  /**
+   * Checks that an attempt has one outcome, that a repeated report gets the answer of the first one, and that
+   * a hold is extended only before.
+   */
+  #checkReports(observed: ObservedBatch, context: HeldAttemptsContext): void {
+    observed.calls.forEach(({ name, input }, index) => {
+      const reply = observed.result.replies[index];
+      if (name === "reportAttempt" && reply)
+        this.#checkReport(input as AttemptReport, { reply, ...observed }, context);
+      if (name === "extendAttempt" && reply)
+        this.#checkExtension(input as AttemptExtension, { reply, ...observed }, context);
     });
   }
+
+  #checkReport(
+    { messageId, attempt, digest, outcome }: AttemptReport,
+    { reply, calls, changes }: Replied,
+    { assertHolds, cover, now, handovers }: HeldAttemptsContext,
+  ): void {
+    const key = `${messageId} ${attempt}`;
+    const first = this.#reports.get(key);
+    if (!("answer" in reply)) {
+      const isRepeated = first?.digest === digest && now < first.at + spans.report;
+      return assertHolds(!isRepeated, `a repeated report gets the same answer: ${key}`);
+    }
+    const { became } = reply.answer as Reported;
+    if (became === "early") return void cover("reported early");
+    if (first) {
+      cover("report repeated");
+      return assertHolds(
+        first.digest === digest && first.became === became,
+        `an attempt has one outcome: ${key} was ${first.became}, then ${became}`,
+      );
+    }
+    this.#reports.set(key, { digest, became, at: now });
+    cover(outcome.isReturned ? "given back" : `reported ${became}`);
+    const held = changes.messages.find(({ before }) => before?.id === messageId)?.before;
+    assertHolds(
+      held?.attempts === attempt &&
+        (held.state === "acknowledging" || held.state === "settled" || calls.length > 1),
+      `only a held attempt can be reported: ${key} in ${held?.state}`,
+    );
+    assertHolds(
+      !outcome.isReturned || typeof handovers.readLease(messageId, attempt) === "number",
+      `only an attempt that was pulled is given back: ${key}`,
+    );
+  }
+
+  #checkExtension(
+    { account, messageId, attempt, extension }: AttemptExtension,
+    { reply, calls, changes }: Replied,
+    { assertHolds, cover, now, tables }: HeldAttemptsContext,
+  ): void {
+    const key = `${messageId} ${attempt}`;
+    const after = tables.messages.get(`${account}\n${messageId}`);
+    const change = changes.messages.find((one) => one.before?.id === messageId);
+    const isHeld = ["puller", "receiver"].includes(after?.leasedBy ?? "") && after?.attempts === attempt;
+    if (!("answer" in reply)) {
+      cover("extension refused");
+      return assertHolds(!isHeld || calls.length > 1, `a held attempt can be extended: ${key}`);
+    }
+    const answer = reply.answer as { until: number } | { became: "early" };
+    if (!("until" in answer)) return void cover("extended early");
+    const { until } = answer;
+    assertHolds(!this.#reports.has(key), `an attempt is not extended after its outcome: ${key}`);
+    assertHolds(
+      (isHeld && (after.dueAt ?? 0) >= until) || calls.length > 1,
+      `only a held attempt is extended: ${key} until ${until} in ${after?.state}`,
+    );
+    const latest = Math.max((change?.before ?? after)?.dueAt ?? 0, now + extension);
+    assertHolds(
+      until <= latest || calls.length > 1,
+      `a hold is extended as was asked: ${key} until ${until}`,
+    );
+  }
 }
+
+/** A batch, and the reply to one of its commands. */
+type Replied = ObservedBatch & { reply: ObservedBatch["result"]["replies"][number] };
 
 /** Checks that a held attempt keeps its places in its queue and under its key. */
 function checkPlaces(

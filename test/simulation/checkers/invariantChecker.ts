@@ -2,6 +2,7 @@ import { countRetries } from "../../../src/engine/core/sending/retry.ts";
 import type { PublishResult } from "../../../src/engine/core/commands/publish.ts";
 import { causeStart, runCauseStart } from "../../../src/engine/core/search/tags.ts";
 import { checkBulkOutcomes } from "./bulkOutcomes.ts";
+import { HandoverChecker } from "./handovers.ts";
 import { HeldAttemptChecker } from "./heldAttempts.ts";
 import { checkHeldMessages } from "./heldMessages.ts";
 import { HostWaitlistChecker } from "./hostWaitlists.ts";
@@ -57,6 +58,7 @@ export class InvariantChecker {
   readonly #failureCallbacks = new FailureCallbackChecker();
   readonly #usage = new UsageRecount();
   readonly #retention: Retention;
+  readonly #handovers = new HandoverChecker();
   readonly #heldAttempts = new HeldAttemptChecker();
   readonly #hostWaitlists = new HostWaitlistChecker();
   readonly #totalCapacity: NodeCapacity;
@@ -127,15 +129,11 @@ export class InvariantChecker {
       bytesPerBatch: this.#totalCapacity.bytes.perBatch,
     });
     this.#checkDeadLetters(observed);
-    this.#heldAttempts.check(observed, {
-      assertHolds,
-      tables: this.#storage.tables,
-      now,
-      messageHistories,
-      cover,
-    });
-    for (const messageHistory of touched) messageHistory.checkCallbacks(this.#storage.tables);
     const { tables } = this.#storage;
+    this.#handovers.check(observed, now);
+    const handovers = this.#handovers;
+    this.#heldAttempts.check(observed, { assertHolds, tables, now, messageHistories, handovers, cover });
+    for (const messageHistory of touched) messageHistory.checkCallbacks(tables);
     this.#hostWaitlists.check(changes, tables, assertHolds);
     this.#keys.check(observed, { messageHistories, now, assertHolds });
     this.#limiters.check(observed, { messageHistories, now, assertHolds, tables, cover });
@@ -176,19 +174,21 @@ export class InvariantChecker {
   }
 
   /**
-   * Called when a node calls a destination. `running` is the number of deliveries of the node, including this
-   * one.
+   * Called when a node calls a destination, or gives an attempt to a puller, which holds it for the time of
+   * its `lease`. `running` is the number of deliveries of the node, including this one.
    */
   deliveryStarted({
     node,
     delivery,
     lane,
     running,
+    lease = null,
   }: {
     node: string;
     delivery: Delivery;
     lane: string;
     running: number;
+    lease?: number | null;
   }): void {
     const { message, attempt } = delivery;
     const messageHistory = this.#findHistory(message.account, message.id);
@@ -201,6 +201,7 @@ export class InvariantChecker {
     const { inUse, broken } = this.#runningCalls.begin(delivery, { node, lane });
     this.assertHolds(broken === null, `${broken}: ${node} calls ${lane}, uses ${JSON.stringify(inUse)}`);
     this.requests.begin(node, delivery);
+    this.#handovers.begin(delivery, lease, this.assertHolds);
     this.#virtualTime.note(`${node} calls ${message.id} #${attempt} ${message.url}`);
   }
 

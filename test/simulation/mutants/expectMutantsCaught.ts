@@ -19,7 +19,7 @@ const lastSeeds = readSeeds();
 const few = 4;
 
 /** What happens in the simulations, besides messages. */
-type Shares = { runs: number; byHand?: boolean; receivers?: boolean; jobs?: number };
+type Shares = { runs: number; byHand?: boolean; receivers?: boolean; pulls?: boolean; jobs?: number };
 type Mutant = readonly [name: string, decisions: Commands];
 
 /**
