@@ -7,7 +7,7 @@ import { isSuccessStatus } from "../engine/core/values/status.ts";
 import type { Api, ClientContext } from "./api.ts";
 import { connectToApi, pause, tolerateOutages } from "./api.ts";
 import { parseWhole } from "./filterFlags.ts";
-import type { LocalResponse } from "./localRequest.ts";
+import type { LocalCall, LocalResponse } from "./localRequest.ts";
 import { sendLocally } from "./localRequest.ts";
 import { findSourceOrigin } from "./sourceOrigin.ts";
 import { CommandFailed, exitCodes } from "./terminal/commandFailed.ts";
@@ -22,6 +22,8 @@ const wait: Millis = 20 * second;
 const firstPause: Millis = second;
 const longestPause: Millis = 15 * second;
 const maxConcurrency = 100;
+/** How long a connector that stops waits for the requests that run. */
+const lastWait: Millis = 5 * second;
 
 const signals = ["SIGTERM", "SIGINT"] as const;
 
@@ -42,21 +44,25 @@ export function addConnectCommand(program: Command, context: ClientContext): voi
       const concurrency = parseWhole("--concurrency", number, maxConcurrency);
       const origin = await findOrigin(api, { given, source });
       const connector = new Connector(api, { origin, to: target, concurrency });
-      let isStopping = false;
-      const stop = (): void => {
-        if (isStopping) process.exit(exitCodes.interrupted);
-        isStopping = true;
-        const { running } = connector;
-        if (running > 0) note(`waypost: waits for ${running} running requests; Ctrl-C again ends them`);
-        connector.stop();
-      };
+      const stop = (): void => (connector.isStopping ? leave(connector) : connector.stop());
       for (const signal of signals) process.on(signal, stop);
       try {
         await connector.run(() => print(`connected ${origin} to ${to} (Ctrl-C stops it)`));
       } finally {
         for (const signal of signals) process.off(signal, stop);
       }
+      if (connector.running > 0) leave(connector);
     });
+}
+
+/** Ends the process, and says what happens to the requests that run. */
+function leave({ running }: Connector): never {
+  const what = running === 1 ? "1 request was" : `${running} requests were`;
+  note(
+    `waypost: ${what} cut off: without a report, the attempts fail within ${lease / second} s, ` +
+      "and Waypost sends the messages again if they have retries left",
+  );
+  process.exit(exitCodes.interrupted);
 }
 
 /** Returns the origin that a command names, or that of the source that it names. */
@@ -87,6 +93,8 @@ class Connector {
   readonly #options: ConnectorOptions;
   readonly #stopping = new AbortController();
   readonly #running = new Set<Promise<void>>();
+  readonly #calls = new Set<LocalCall>();
+  #returned = 0;
   readonly #local = new Agent({ keepAlive: true });
   #remote: Agent | null = null;
 
@@ -100,21 +108,33 @@ class Connector {
     return this.#running.size;
   }
 
-  /** Pulls nothing more. A pull in flight is given up, and the server then gives its messages to others. */
-  stop(): void {
-    this.#stopping.abort();
+  /** Reports whether `stop` was called. */
+  get isStopping(): boolean {
+    return this.#stopping.signal.aborted;
   }
 
   /**
-   * Works until `stop` is called. Fails if the server refuses to give messages. `begun` is called when the
-   * server has accepted the first pull.
+   * Pulls nothing more, and gives back the attempts whose requests were not sent yet. A pull in flight is
+   * given up, and the server then gives its messages to others.
+   */
+  stop(): void {
+    this.#stopping.abort();
+    const sent = [...this.#calls].filter((call) => !call.withdraw()).length;
+    if (sent === 0) return;
+    const what = sent === 1 ? "1 running request" : `${sent} running requests`;
+    note(`waypost: waits up to ${lastWait / second} s for ${what}; Ctrl-C again ends them`);
+  }
+
+  /**
+   * Works until `stop` is called, and then waits a little for the requests that run. Fails if the server
+   * refuses to give messages. `begun` is called when the server has accepted the first pull.
    */
   async run(begun: () => void): Promise<void> {
     this.#remote = await openAgent(this.#api.url);
     const attempt = tolerateOutages();
     let span = firstPause;
     let hasBegun = false;
-    while (!this.#isStopping) {
+    while (!this.isStopping) {
       const startedAt = elapsed();
       let hasWorked = false;
       await attempt(async () => {
@@ -126,18 +146,20 @@ class Connector {
         hasWorked = true;
       });
       if (hasWorked) span = firstPause;
-      else if (!this.#isStopping && elapsed() - startedAt < longestPause) {
+      else if (!this.isStopping && elapsed() - startedAt < longestPause) {
         await pause(span);
         span = Math.min(longestPause, 2 * span);
       }
     }
-    await Promise.all(this.#running);
+    const ended = new AbortController();
+    const last = systemClock.sleep(systemClock.now() + lastWait, ended.signal);
+    await Promise.race([Promise.all(this.#running), last]);
+    ended.abort();
+    if (this.#returned > 0)
+      note(`waypost: gave back ${this.#returned} messages that were not sent to the program`);
+    if (this.#running.size > 0) return;
     this.#local.destroy();
     this.#remote.destroy();
-  }
-
-  get #isStopping(): boolean {
-    return this.#stopping.signal.aborted;
   }
 
   async #pull(span: Millis, accepted: () => void): Promise<void> {
@@ -156,7 +178,7 @@ class Connector {
         ...(this.#remote && { agent: this.#remote }),
       })
       .catch((error: unknown) => {
-        if (this.#isStopping) return null;
+        if (this.isStopping) return null;
         throw isOutage(error) ? new CommandFailed("unavailable", error.message) : error;
       });
     if (pulled === null) return;
@@ -175,15 +197,13 @@ class Connector {
     const holding = this.#hold(token, ended);
     const url = new URL(readRaw(attempt, "url"));
     try {
-      const response = await sendLocally(
-        {
-          ...{ method: readRaw(attempt, "method"), url, timeout: readNumber(attempt, "timeout") ?? lease },
-          headers: readObject(attempt, "headers") as Readonly<Record<string, readonly string[]>>,
-          body: Buffer.from(readRaw(attempt, "bodyBase64"), "base64"),
-        },
-        { to: this.#options.to, agent: this.#local, signal: ended.signal },
-      );
+      const response = this.isStopping ? null : await this.#call(attempt, { url, signal: ended.signal });
       ended.abort();
+      if (response === null) {
+        await this.#send(token, { outcome: "returned" });
+        this.#returned++;
+        return;
+      }
       const took = `${Math.round(elapsed() - startedAt)} ms`;
       const failure = response.error === undefined ? "" : `  ${response.error}`;
       const style = isSuccessStatus(response.status) ? "green" : "red";
@@ -191,14 +211,33 @@ class Connector {
       print(`${line}  ${styled(style, String(response.status))}  ${styled("dim", took)}${failure}`);
       if (response.cutAfter !== undefined)
         note(`waypost: the response is longer than ${response.cutAfter} bytes, and its rest is dropped`);
-      await this.#report(token, response);
+      await this.#report(attempt, response);
     } catch (error) {
-      note(
-        `waypost: ${readLine(attempt, "messageId")}: ${error instanceof Error ? error.message : "failed"}`,
-      );
+      note(`waypost: ${readLine(attempt, "messageId")}: ${readReason(error)}`);
     } finally {
       ended.abort();
       await holding;
+    }
+  }
+
+  /** Sends the request of an attempt. Returns null if it was withdrawn. */
+  async #call(
+    attempt: Fields,
+    { url, signal }: { url: URL; signal: AbortSignal },
+  ): Promise<LocalResponse | null> {
+    const call = sendLocally(
+      {
+        ...{ method: readRaw(attempt, "method"), url, timeout: readNumber(attempt, "timeout") ?? lease },
+        headers: readObject(attempt, "headers") as Readonly<Record<string, readonly string[]>>,
+        body: Buffer.from(readRaw(attempt, "bodyBase64"), "base64"),
+      },
+      { to: this.#options.to, agent: this.#local, signal },
+    );
+    this.#calls.add(call);
+    try {
+      return await call.response;
+    } finally {
+      this.#calls.delete(call);
     }
   }
 
@@ -211,8 +250,7 @@ class Connector {
         await this.#sendOnce(token, { extend: `${lease / second}s` });
       } catch (error) {
         if (isOutage(error) || ended.signal.aborted) continue;
-        note("waypost: an attempt has ended before its request; it is aborted");
-        ended.abort();
+        ended.abort(new Error(`the request to the local program is ended, because ${readReason(error)}`));
       }
     }
   }
@@ -221,20 +259,22 @@ class Connector {
    * Reports a response. If it has more headers or a longer body than a report may have, the server refuses
    * the report. Then only the status is reported. Without it, the work would be done again.
    */
-  async #report(token: string, { status, headers, body }: LocalResponse): Promise<void> {
+  async #report(attempt: Fields, { status, headers, body }: LocalResponse): Promise<void> {
+    const token = readRaw(attempt, "attempt");
     const outcome = isSuccessStatus(status) ? "ok" : "failed";
     try {
       await this.#send(token, { outcome, status, headers, bodyBase64: body.toString("base64") });
     } catch (error) {
       if (isOutage(error)) throw error;
-      const reason = error instanceof Error ? error.message : "refused";
+      const reason = readReason(error);
       try {
         await this.#send(token, { outcome, status });
-        note(`waypost: only the status of the response is reported: ${reason}`);
-      } catch {
-        // A step that was posted in the request has settled the attempt, or nobody needs the outcome.
-        if (outcome === "failed") throw error;
+      } catch (again) {
+        // The step that a workflow posts in the request is the outcome, and has ended the attempt.
+        if (outcome === "ok" && isOfRun(attempt)) return;
+        throw new Error(`the local program answered ${status}, but ${readReason(again)}`, { cause: again });
       }
+      note(`waypost: only the status of the response is reported: ${reason}`);
     }
   }
 
@@ -266,6 +306,12 @@ async function openAgent(url: string): Promise<Agent> {
   const Kind = url.startsWith("https:") ? (await import("node:https")).Agent : Agent;
   return new Kind({ keepAlive: true });
 }
+
+/** Reports whether the request of an attempt calls a workflow. */
+const isOfRun = (attempt: Fields): boolean =>
+  Object.keys(readObject(attempt, "headers")).some((name) => /^(?:svc|upstash)-workflow-runid$/i.test(name));
+
+const readReason = (error: unknown): string => (error instanceof Error ? error.message : "refused");
 
 /** Reports whether an error may pass: the server cannot be reached, is at capacity, or has failed itself. */
 const isOutage = (error: unknown): error is CommandFailed =>

@@ -30,7 +30,7 @@ export type ApiRequest = {
   needs: NeededFields;
   /** Keeps connections for later requests. Default: each request has its own. */
   agent?: Agent;
-  /** Ends the request. */
+  /** Ends the request, unless its response has begun. */
   signal?: AbortSignal;
 };
 
@@ -148,7 +148,12 @@ async function send(
   const open = await loadProtocol(server.url);
   return new Promise((resolve, reject) => {
     const outgoing = startRequest(server, request, { open, timeout: time.silent });
+    const end = (): void => void outgoing.destroy();
+    const keep = (): void => request.signal?.removeEventListener("abort", end);
+    request.signal?.addEventListener("abort", end);
+    if (request.signal?.aborted) end();
     outgoing.on("response", (response) => {
+      keep();
       readResponse(response).then(resolve, reject);
     });
     const giveUp = (span: number, missing: string): void => {
@@ -158,7 +163,7 @@ async function send(
     outgoing.on("timeout", () => giveUp(time.silent, "response"));
     // A server that sends a byte now and then is never silent.
     const cancel = alarm(time.whole, () => giveUp(time.whole, "complete response"));
-    outgoing.on("close", cancel);
+    outgoing.on("close", cancel).on("close", keep);
     outgoing.on("error", reject);
   });
 }
@@ -181,7 +186,6 @@ function startRequest(server: ServerAddress, request: ApiRequest, { open, timeou
     },
     timeout,
     agent: request.agent ?? false,
-    ...(request.signal && { signal: request.signal }),
   };
   const address = `${server.url}${request.path}${formatQuery(request.query ?? {})}`;
   // The URL is not parsed: a destination in the path must arrive as it was written.

@@ -24,6 +24,13 @@ export type LocalResponse = {
   error?: string;
 };
 
+/** A request that runs. `withdraw` ends it if it was not sent yet, and reports whether. */
+export type LocalCall = {
+  /** The response, or null if the request was withdrawn. */
+  response: Promise<LocalResponse | null>;
+  withdraw(): boolean;
+};
+
 /** Headers of a connection. They do not belong to the response. */
 const connectionHeaders: ReadonlySet<string> = new Set([
   ...["connection", "keep-alive", "transfer-encoding", "proxy-authenticate", "upgrade", "trailer", "te"],
@@ -31,13 +38,14 @@ const connectionHeaders: ReadonlySet<string> = new Set([
 
 /**
  * Sends a request, with the host that it is for, to a program at `to`. A failure becomes a response with
- * status 502 or 504, as that of a proxy. Rejects only if `signal` is aborted.
+ * status 502 or 504, as that of a proxy. Rejects only if `signal` is aborted, with its reason.
  */
 export function sendLocally(
   { method, url, headers, body, timeout }: LocalRequest,
   { to, agent, signal }: { to: URL; agent: Agent; signal: AbortSignal },
-): Promise<LocalResponse> {
-  return new Promise((resolve, reject) => {
+): LocalCall {
+  let withdraw = (): boolean => false;
+  const response = new Promise<LocalResponse | null>((resolve, reject) => {
     const fail = (status: number, error: string): void =>
       resolve({ status, headers: {}, body: Buffer.from(`waypost connect: ${error}`), error });
     const outgoing = requestHttp({
@@ -51,8 +59,19 @@ export function sendLocally(
       outgoing.destroy();
     });
     outgoing.once("close", cancel);
+    // Without a connection, no byte was sent.
+    let wasSent = false;
+    const send = (): void => void (wasSent = true);
+    outgoing.once("close", send);
+    outgoing.once("socket", (socket) => (socket.connecting ? void socket.once("connect", send) : send()));
+    withdraw = () => {
+      if (wasSent) return false;
+      resolve(null);
+      outgoing.destroy();
+      return true;
+    };
     outgoing.once("error", (error) => {
-      if (signal.aborted) return reject(error);
+      if (signal.aborted) return reject(signal.reason as Error);
       fail(502, `${to.origin}: ${(error as NodeJS.ErrnoException).code ?? error.message}`);
     });
     outgoing.once("response", (response) => {
@@ -68,6 +87,7 @@ export function sendLocally(
     });
     outgoing.end(body);
   });
+  return { response, withdraw: () => withdraw() };
 }
 
 /** Reads a response. The rest of one that is longer than a message is dropped. */

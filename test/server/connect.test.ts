@@ -1,73 +1,16 @@
-import { once } from "node:events";
-import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { Client, Receiver } from "@upstash/qstash";
 import { serve } from "@upstash/workflow";
-import { expect, onTestFinished, test } from "vitest";
+import { expect, test } from "vitest";
 import { limits } from "../../src/engine/core/values/limits.ts";
 import { developmentAccounts } from "../../src/settings/credentials.ts";
 import { startCommand, commandsFor } from "../client/startCommand.ts";
+import { ask, client, connect, origin, publish, startApp, startPulled, untilState } from "./connecting.ts";
 import { developmentToken, startDestination, startWaypost, temporaryFolder } from "./waypost.ts";
 
 // Receivers that no server can reach: real servers, and real processes of `waypost connect`.
 
-const origin = "https://app.internal";
 const keys = developmentAccounts[0]?.signingKeys ?? { current: "", next: "" };
-const client = { WAYPOST_TOKEN: developmentToken };
 const receiver = new Receiver({ currentSigningKey: keys.current, nextSigningKey: keys.next });
-
-/** Starts a server with the pulled origin. */
-async function startPulled(data = temporaryFolder()) {
-  const server = await startWaypost(["dev", "--port", "0", "--data", data]);
-  expect((await commandsFor(server.url)("pulled", "set", origin)).code).toBe(0);
-  return server;
-}
-
-/** Starts a connector, and waits until it says that it is connected. */
-async function connect(server: string, to: string, ...more: string[]) {
-  const args = ["connect", origin, "--to", to, ...more];
-  const connector = startCommand(args, { WAYPOST_URL: server, ...client });
-  await expect.poll(() => connector.out(), { timeout: 20_000 }).toContain("connected");
-  return connector;
-}
-
-async function ask(server: string, path: string, init: RequestInit = {}) {
-  const headers = { authorization: `Bearer ${developmentToken}`, ...init.headers };
-  const response = await fetch(`${server}${path}`, { ...init, headers });
-  return (await response.json()) as Record<string, unknown>;
-}
-
-const publish = async (server: string, path: string, headers: Record<string, string> = {}) =>
-  String(
-    (await ask(server, `/v2/publish/${origin}${path}`, { method: "POST", body: "hello", headers }))[
-      "messageId"
-    ],
-  );
-
-async function untilState(server: string, id: string, state: string): Promise<void> {
-  const read = async () => (await ask(server, `/v2/messages/${id}`))["state"];
-  await expect.poll(read, { timeout: 60_000, interval: 100 }).toBe(state);
-}
-
-type Handler = (request: Request) => Promise<Response>;
-
-/** Starts a server for a handler of the web standard, as frameworks do. */
-async function startApp(handler: Handler): Promise<string> {
-  const server = createServer(async (incoming, outgoing) => {
-    const chunks: Buffer[] = [];
-    for await (const chunk of incoming) chunks.push(chunk as Buffer);
-    const { method = "", headers } = incoming;
-    const url = `http://${headers.host}${incoming.url}`;
-    const body = Buffer.concat(chunks);
-    const request = new Request(url, { method, headers: headers as Record<string, string>, body });
-    const response = await handler(request);
-    outgoing.writeHead(response.status, Object.fromEntries(response.headers)).end(await response.text());
-  });
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  onTestFinished(() => void (server.closeAllConnections(), server.close()));
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-}
 
 /** Starts a server that gives these answers to pulls, and then the last one again. */
 async function startAnswering(answers: readonly [status: number, body: object][]) {
