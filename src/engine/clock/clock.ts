@@ -20,6 +20,9 @@ export interface AlarmClock extends Clock {
   alarm(delay: Millis, callback: () => void): () => void;
 }
 
+/** The reason of an abort that only ends a wait. Without a reason, each abort makes an exception. */
+export const woken = "woken";
+
 /** The clock of this machine. */
 export const systemClock: AlarmClock = { now: () => Date.now(), sleep, alarm };
 

@@ -12,6 +12,7 @@ import type { Claimed } from "../core/commands/claim.ts";
 import type { Store, Unsubscribe } from "../store/store.ts";
 import { Claimer } from "./claimer.ts";
 import type { AlarmClock } from "../clock/clock.ts";
+import { woken } from "../clock/clock.ts";
 import { LeaseRenewal } from "./leaseRenewal.ts";
 import type { Deliver, DeliveryCall } from "./deliver.ts";
 import { abortedError } from "./deliveryError.ts";
@@ -325,7 +326,7 @@ export class Dispatcher {
   #claimAt(at: Millis): void {
     if (this.#shortage === "deliveries" || (this.#nextAt !== null && this.#nextAt <= at)) return;
     this.#nextAt = at;
-    this.#wake.abort();
+    this.#wake.abort(woken);
   }
 
   #send(delivery: Delivery): void {

@@ -7,6 +7,7 @@ import type { AccountId, Millis } from "../core/values/basics.ts";
 import { serverAccount } from "../core/values/basics.ts";
 import type { Store, Unsubscribe } from "../store/store.ts";
 import type { Clock } from "../clock/clock.ts";
+import { woken } from "../clock/clock.ts";
 import { WorkSignal } from "./workSignal.ts";
 import { hour, minute, second } from "../core/values/time.ts";
 
@@ -72,7 +73,7 @@ export class MaintenanceScheduler {
     let earliest = this.#clock.now();
     let pause = 0;
     let wakeSignal = new AbortController();
-    const wake = (): void => wakeSignal.abort();
+    const wake = (): void => wakeSignal.abort(woken);
     const unsubscribe = task.onWork(wake);
     this.#end.signal.addEventListener("abort", wake);
     while (!this.#end.signal.aborted) {
