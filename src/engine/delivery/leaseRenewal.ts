@@ -1,6 +1,6 @@
 import { Refusal } from "../core/values/errors.ts";
 import { spans } from "../core/values/limits.ts";
-import type { LeaseRef } from "../core/model/messageState.ts";
+import type { ReturnedLease } from "../core/model/messageState.ts";
 import type { Store } from "../store/store.ts";
 import type { Clock } from "../clock/clock.ts";
 import { notRunning, type Running, type RunningDeliveries, toLeaseRef } from "./runningDeliveries.ts";
@@ -72,7 +72,7 @@ export class LeaseRenewal {
    */
   async update(
     command: "renew" | "returnLeases",
-    leases: readonly LeaseRef[],
+    leases: readonly ReturnedLease[],
     failureText: string,
   ): Promise<void> {
     const { store, log } = this.#options;

@@ -1,5 +1,5 @@
 import { spans } from "../core/values/limits.ts";
-import type { LeaseRef } from "../core/model/messageState.ts";
+import type { ReturnedLease } from "../core/model/messageState.ts";
 import type { Millis } from "../core/values/basics.ts";
 import { membershipLossTimeout } from "../core/cluster/takeover.ts";
 import type { Store } from "../store/store.ts";
@@ -15,7 +15,7 @@ const retryPause: Millis = 1000;
 type MembershipGuardOptions = {
   store: Pick<Store, "execute" | "upkeep">;
   clock: Clock;
-  abortAll(): LeaseRef[];
+  abortAll(): ReturnedLease[];
   resume(): void;
 };
 
@@ -45,7 +45,7 @@ export class MembershipGuard {
   }
 
   /** Gives leases back. Retries until the storage accepts this or the leases expire. */
-  returnLeases(leases: readonly LeaseRef[]): void {
+  returnLeases(leases: readonly ReturnedLease[]): void {
     const returning: Promise<void> = this.#returnLeases(leases).then(() => {
       this.#returning.delete(returning);
       if (this.maySend) this.#options.resume();
@@ -73,7 +73,7 @@ export class MembershipGuard {
     if (change === this.#changes) this.returnLeases(abortAll());
   }
 
-  async #returnLeases(leases: readonly LeaseRef[]): Promise<void> {
+  async #returnLeases(leases: readonly ReturnedLease[]): Promise<void> {
     const { store, clock } = this.#options;
     const until = clock.now() + spans.lease;
     while (leases.length > 0 && clock.now() < until) {

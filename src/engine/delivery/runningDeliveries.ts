@@ -5,7 +5,7 @@ import type { HostFailures } from "../core/node/failingLanes.ts";
 import { FailingLanes } from "../core/node/failingLanes.ts";
 import type { AccountId, MessageId, Millis } from "../core/values/basics.ts";
 import type { Delivery } from "../core/model/delivery.ts";
-import type { LeaseRef } from "../core/model/messageState.ts";
+import type { LeaseRef, ReturnedLease } from "../core/model/messageState.ts";
 import type { Outcome } from "../core/model/attempt.ts";
 import { isSuccessStatus } from "../core/values/status.ts";
 import type { DeliveryCall } from "./deliver.ts";
@@ -193,13 +193,13 @@ export class RunningDeliveries {
   }
 
   /** Aborts all deliveries and removes them, so that they are not settled. Returns their leases. */
-  abortAll(): LeaseRef[] {
+  abortAll(): ReturnedLease[] {
     const left = this.#list;
     this.#list = [];
     this.#ofRuns.clear();
     for (const running of left) running.index = notRunning;
     for (const { call } of left) call.abort();
-    return left.flatMap(({ delivery, isSettled }) => (isSettled ? [] : toLeaseRef(delivery)));
+    return left.flatMap(({ delivery, isSettled }) => (isSettled ? [] : toReturnedLease(delivery)));
   }
 
   /**
@@ -249,4 +249,9 @@ export const toLeaseRef = ({ message, attempt }: Delivery): LeaseRef => ({
   account: message.account,
   messageId: message.id,
   attempt,
+});
+
+const toReturnedLease = (delivery: Delivery): ReturnedLease => ({
+  ...toLeaseRef(delivery),
+  hasToken: (delivery.message.ackKey ?? delivery.pullKey) !== undefined,
 });

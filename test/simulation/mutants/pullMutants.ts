@@ -60,5 +60,7 @@ export const pullMutants: Record<string, Commands> = {
       },
     },
   },
-  "a token that was shown is given to the next attempt": alterDecision("returnLeases", knowNoOrigin),
+  "a token that was shown is given to the next attempt": alterInput("returnLeases", ({ leases }) => ({
+    leases: leases.map(({ account, messageId, attempt }) => ({ account, messageId, attempt })),
+  })),
 };

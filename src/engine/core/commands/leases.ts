@@ -1,10 +1,9 @@
-import { findPulledOrigin } from "../accounts/pulledOrigins.ts";
 import { returnUncounted } from "../attempts/applyOutcome.ts";
-import type { Decision, Draft } from "../decision/command.ts";
+import type { Decision } from "../decision/command.ts";
 import { countEnd } from "../admission/counters.ts";
 import { endLease, findLeased, readStart, toLeaseRef } from "../admission/lease.ts";
 import { isUnfinished } from "../model/messageState.ts";
-import type { LeaseRef, MessageState } from "../model/messageState.ts";
+import type { LeaseRef, ReturnedLease } from "../model/messageState.ts";
 import { noResponse, recordRequestEnd } from "../sending/recordOutcome.ts";
 import { givenBackError, recordEndedAttempt } from "../sending/endedAttempt.ts";
 import { spans } from "../values/limits.ts";
@@ -29,19 +28,12 @@ export const renew: Decision<{ leases: readonly LeaseRef[] }, { renewed: number 
 
 const givenBack = { ...noResponse, error: givenBackError };
 
-/** Reports whether somebody may have the token of the running attempt. The next attempt needs another one. */
-function mayShowToken(draft: Draft, { account, id, host }: MessageState): boolean {
-  const message = draft.inspectWithoutBody("storedMessages", account, id);
-  const owner = draft.get("accounts", account);
-  const hasKey = message !== undefined && !message.damaged && message.ackKey !== undefined;
-  return hasKey || (owner !== undefined && findPulledOrigin(owner, host) !== undefined);
-}
-
 /**
  * Gives back leases of messages that this node will not send, because it is shutting down. This does not
- * count as an attempt. Messages of runs that have ended are dropped.
+ * count as an attempt. If somebody may have the token of an attempt, the next one has another number, and so
+ * another token. Messages of runs that have ended are dropped.
  */
-export const returnLeases: Decision<{ leases: readonly LeaseRef[] }, { returned: number }> = {
+export const returnLeases: Decision<{ leases: readonly ReturnedLease[] }, { returned: number }> = {
   decide: ({ leases }, draft, moment) => {
     let returned = 0;
     for (const one of leases) {
@@ -52,7 +44,7 @@ export const returnLeases: Decision<{ leases: readonly LeaseRef[] }, { returned:
       if (!isUnfinished(state)) recordRequestEnd(draft, moment, { state, outcome: noResponse });
       else if (hasRunEnded(draft, state)) dropMessage(draft, moment, state);
       else if (state.state === "ending") recordEndedAttempt(draft, moment, { state, outcome: noResponse });
-      else if (mayShowToken(draft, state)) returnUncounted(draft, moment, { state, outcome: givenBack });
+      else if (one.hasToken) returnUncounted(draft, moment, { state, outcome: givenBack });
       else {
         countEnd(draft, moment, state);
         endOwner(draft, state);

@@ -106,3 +106,5 @@ export const isPulled = ({ leasedBy }: Pick<MessageState, "leasedBy">): boolean 
 
 /** Names a delivery: the attempt whose lease a node claims to hold. */
 export type LeaseRef = { account: AccountId; messageId: MessageId; attempt: number };
+/** A lease that its node gives back. `hasToken`: somebody may have received the token of the attempt. */
+export type ReturnedLease = LeaseRef & { hasToken?: boolean };

@@ -69,7 +69,7 @@ describe("the time of a hold", () => {
 test("an attempt that is given back has another number, and uses up neither a retry nor a time", async () => {
   await broker.send("a", { ackTimeout: hour, retries: 0 });
   await broker.listStarted();
-  const lease = { account: "acme", messageId: broker.id("a"), attempt: 0 };
+  const lease = { account: "acme", messageId: broker.id("a"), attempt: 0, hasToken: true };
   await broker.run("returnLeases", { leases: [lease] });
   expect(state("a")).toMatchObject({ state: "pending", attempts: 1, lostAttempts: 0, endedAttempts: 1 });
   await broker.listStarted();

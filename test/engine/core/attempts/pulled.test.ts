@@ -205,6 +205,25 @@ test("after the origin is removed, waiting messages are sent, and held attempts 
   });
 });
 
+test("an attempt whose token was shown has another number after its lease was given back", async () => {
+  letWait(1);
+  await send("a");
+  await broker.listStarted();
+  // Whether the origin is still pulled does not matter.
+  await broker.run("removePulledOrigin", { account: "acme", name: origin });
+  const lease = { account: "acme", messageId: broker.id("a"), attempt: 0 };
+  await broker.run("returnLeases", { leases: [{ ...lease, hasToken: true }] });
+  expect(state("a")).toMatchObject({ state: "pending", attempts: 1, endedAttempts: 1 });
+});
+
+test("an attempt that nobody has seen keeps its number after its lease was given back", async () => {
+  letWait(1);
+  await send("a");
+  await broker.listStarted();
+  await broker.run("returnLeases", { leases: [{ account: "acme", messageId: broker.id("a"), attempt: 0 }] });
+  expect(state("a")).toMatchObject({ state: "pending", attempts: 0 });
+});
+
 test("the key of the tokens stays when origins change", async () => {
   const key = () => broker.memory.tables.accounts.get("acme")?.pulled?.key;
   const first = key();
