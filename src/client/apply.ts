@@ -3,7 +3,7 @@ import type { Command } from "commander";
 import type { Api, ClientContext, OutputFlags } from "./api.ts";
 import { connectToApi, printShown, withJson } from "./api.ts";
 import { Problems, readApplyFile } from "./applyFile.ts";
-import { planGroup, planKey, planQueue, planSchedule } from "./applyPlan.ts";
+import { planGroup, planKey, planPulled, planQueue, planSchedule } from "./applyPlan.ts";
 import type { GivenResources } from "./applySchema.ts";
 import { readResources } from "./applySchema.ts";
 import { planSource, planToken, readAll } from "./applySecrets.ts";
@@ -60,6 +60,10 @@ async function plan(api: Api, resources: GivenResources, { folder, sendsSecrets 
     steps.push(...found);
     if (found.length === 0) unchanged++;
   };
+  if (resources.pulled.length > 0) {
+    const existing = await readAll(api, "/v2/pulled", "origins");
+    for (const origin of resources.pulled) add(planPulled(api, origin, existing));
+  }
   for (const [name, queue] of resources.queues) add(await planQueue(api, name, queue));
   for (const [key, limits] of resources.flowControl) add(await planKey(api, key, limits));
   for (const [name, group] of resources.urlGroups) add(await planGroup(api, name, group));

@@ -14,6 +14,14 @@ import { CommandFailed } from "./terminal/commandFailed.ts";
 
 // Each function reads what a server has, and returns the requests that make it as the file says.
 
+/** Returns the steps that declare an origin as pulled. `existing`: the origins that are. */
+export function planPulled(api: Api, origin: string, existing: readonly Fields[]): ApplyStep[] {
+  if (existing.some((one) => readRaw(one, "origin") === origin)) return [];
+  const request = jsonRequest("PUT", "/v2/pulled", { origin });
+  const run = (): Promise<unknown> => api.read({ ...request, needs: { one: { origin: "string" } } });
+  return [{ resource: `pulled.${origin}`, action: "create", differences: [], run }];
+}
+
 /** Returns the steps for a queue. */
 export async function planQueue(api: Api, name: string, given: GivenQueue): Promise<ApplyStep[]> {
   const needs = { one: { parallelism: "number", paused: "boolean" } } as const;

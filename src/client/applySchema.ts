@@ -1,3 +1,4 @@
+import { normalizeOrigin } from "../engine/core/accounts/pulledOrigins.ts";
 import { parseCron } from "../engine/core/values/cron.ts";
 import { parseDuration } from "../engine/core/values/duration.ts";
 import { Refusal } from "../engine/core/values/errors.ts";
@@ -38,8 +39,9 @@ export type GivenSource = {
 };
 export type GivenToken = { verbs: string[]; destinations: string[]; file: string; expires?: string };
 
-/** The resources of a file, by their names. */
+/** The resources of a file, by their names. `pulled`: normalized origins, each once. */
 export type GivenResources = {
+  pulled: readonly string[];
   queues: ReadonlyMap<string, GivenQueue>;
   flowControl: ReadonlyMap<string, GivenKey>;
   urlGroups: ReadonlyMap<string, GivenGroup>;
@@ -53,17 +55,6 @@ export function readResources(given: Given, origin: Origin, problems: Problems):
   const readValue = valueReader(origin);
   const readSettings = settingsReader(readValue);
   const readQueue = fieldsReader<GivenQueue>(problems, queueRow);
-  const readLimits = fieldsReader<GivenKey>(problems, {
-    parallelism: orNull(readCount),
-    rate: orNull(readCount),
-    period: readPeriod,
-    paused: readFlag,
-  });
-  const readKey: Reader<GivenKey> = (given) => {
-    const key = readLimits(given);
-    if (key.rate !== null || key.period === undefined) return key;
-    throw new WrongValue(given, "period is unpinned together with rate; remove period");
-  };
   const readEndpoint: Reader<GivenEndpoint> = (endpoint) => {
     const row = { url: readUrl, name: readText };
     const { url = "", name = "" } = problems.readFields(endpoint, row, ["url"]);
@@ -108,16 +99,31 @@ export function readResources(given: Given, origin: Origin, problems: Problems):
     return { ...rest, destinations } as GivenToken;
   };
   const row = {
+    pulled: (list: Given) => [...new Set(readList(readOrigin)(list))],
     queues: namesReader(problems, readQueue, isName),
-    flowControl: namesReader(problems, readKey),
+    flowControl: namesReader(problems, keyReader(problems)),
     urlGroups: namesReader(problems, readGroup, isName),
     schedules: namesReader(problems, readSchedule, isName),
     sources: namesReader(problems, readSource),
     tokens: namesReader(problems, readToken),
   };
-  const none = { queues: new Map(), flowControl: new Map(), urlGroups: new Map() };
+  const none = { pulled: [], queues: new Map(), flowControl: new Map(), urlGroups: new Map() };
   const noneEither = { schedules: new Map(), sources: new Map(), tokens: new Map() };
   return { ...none, ...noneEither, ...problems.readFields(given, row) };
+}
+
+function keyReader(problems: Problems): Reader<GivenKey> {
+  const readLimits = fieldsReader<GivenKey>(problems, {
+    parallelism: orNull(readCount),
+    rate: orNull(readCount),
+    period: readPeriod,
+    paused: readFlag,
+  });
+  return (given) => {
+    const key = readLimits(given);
+    if (key.rate !== null || key.period === undefined) return key;
+    throw new WrongValue(given, "period is unpinned together with rate; remove period");
+  };
 }
 
 /** A result without a field that is required is never used, because it has a problem. */
@@ -167,14 +173,20 @@ const readDestination: Reader<string> = (given) => {
   return isName(destination) ? destination : readUrl(given);
 };
 
-const readCron: Reader<string> = (given) => {
-  try {
-    return parseCron(readText(given));
-  } catch (error) {
-    if (error instanceof Refusal) throw new WrongValue(given, error.message.replace(/^cron: /, ""));
-    throw error;
-  }
-};
+/** Returns a reader of a string that the engine parses. Its refusals begin with the name of the field. */
+const parsedReader =
+  (parse: (text: string) => string): Reader<string> =>
+  (given) => {
+    try {
+      return parse(readText(given));
+    } catch (error) {
+      if (error instanceof Refusal) throw new WrongValue(given, error.message.replace(/^\w+: /, ""));
+      throw error;
+    }
+  };
+
+const readCron = parsedReader(parseCron);
+const readOrigin = parsedReader(normalizeOrigin);
 
 const durationReader =
   (problem: string): Reader<string> =>

@@ -26,7 +26,7 @@ export async function readOrNull(api: Api, path: string, needs: ApiRequest["need
 
 /** Returns a request with a JSON body. */
 export const jsonRequest = (
-  method: "POST" | "PATCH" | "DELETE",
+  method: "POST" | "PUT" | "PATCH" | "DELETE",
   path: string,
   body: unknown,
 ): Omit<ApiRequest, "needs"> => ({

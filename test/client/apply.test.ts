@@ -42,6 +42,7 @@ function useServer(url: string, token: string) {
 }
 
 const everything = `
+pulled: ["https://Worker.internal/", https://press.internal, https://worker.internal]
 queues:
   orders: {parallelism: 2}
 flowControl:
@@ -93,12 +94,14 @@ describe("waypost apply", () => {
     const shown = await done(everything, "--dry-run");
     expect(shown).toContain("create schedules.daily\n  cron: CRON_TZ=Europe/Berlin 0 9 * * 1-5\n");
     expect(shown).toContain("  Svc-Forward-Authorization: (not shown)\n");
-    expect(shown).toMatch(/^9 changes would be made; 0 unchanged$/m);
+    expect(shown).toMatch(/^11 changes would be made; 0 unchanged$/m);
     expect(await ask("queues")).toEqual([]);
     expect(await ask("schedules")).toEqual([]);
     expect(await ask("tokens")).toEqual({ tokens: [] });
 
-    expect(await done(everything)).toMatch(/^9 changes made; 0 unchanged$/m);
+    expect(await done(everything)).toMatch(/^11 changes made; 0 unchanged$/m);
+    const origins = [{ origin: "https://press.internal" }, { origin: "https://worker.internal" }];
+    expect(await ask("pulled")).toEqual({ origins });
     expect(await ask("queues/orders")).toMatchObject({ parallelism: 2, paused: false });
     expect(await ask("flowControl/checkout")).toMatchObject({
       ...{ parallelismMax: 5, rateMax: 50, ratePeriod: 60, isPaused: true },
@@ -123,9 +126,9 @@ describe("waypost apply", () => {
     expect(await other.done("queues: {orders: {parallelism: 9}}")).toContain("create queues.orders");
     expect(await ask("queues/orders")).toMatchObject({ parallelism: 2 });
 
-    expect(await done(everything, "--dry-run")).toBe("0 changes would be made; 6 unchanged\n");
-    expect(await done(everything)).toBe("0 changes made; 6 unchanged\n");
-    expect(JSON.parse(await done(everything, "--json"))).toEqual({ changes: [], unchanged: 6 });
+    expect(await done(everything, "--dry-run")).toBe("0 changes would be made; 8 unchanged\n");
+    expect(await done(everything)).toBe("0 changes made; 8 unchanged\n");
+    expect(JSON.parse(await done(everything, "--json"))).toEqual({ changes: [], unchanged: 8 });
   });
 
   test("changes what the file names, and nothing else", async () => {
@@ -262,6 +265,11 @@ tokens:
     [`queues: ${"[".repeat(50)}${"]".repeat(50)}`, /nested more than/],
     [`queues: ${"[".repeat(100_000)}`, /waypost\.yaml: /],
     ["queues: [a]", /line 1: queues: must have keys/],
+    [
+      "pulled:\n  - https://worker.internal/path",
+      /line 2: pulled\.0: "https:.*path" is not an origin; use a sch/,
+    ],
+    ["pulled: {a: 1}", /line 1: pulled: is not a list/],
     ["'\u001b[2J': 1", /u\{1b\}.*unknown key/],
     ["[1]", /must have keys/],
   ])("%# is refused", async (text, problem) => {
