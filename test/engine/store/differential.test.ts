@@ -1,3 +1,4 @@
+import { laneName } from "../../../src/engine/core/admission/capacity.ts";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import type { CommandName } from "../../../src/engine/store/catalog/commands.ts";
@@ -73,7 +74,12 @@ async function expectAgreement(seed: number): Promise<void> {
     inSqlite(clock, seed),
     inPostgres(clock, seed),
   ]);
-  for (const { world } of contestants) world.capacity = { total: 6, perHost: 2 };
+  for (const { world } of contestants) {
+    world.capacity = { total: 6, perHost: 2 };
+    world.pulls = new Map(
+      [laneName("a", "one.example"), laneName("b", "one.example")].map((lane) => [lane, 2]),
+    );
+  }
   const chance = new RandomCommands(createRandom(seed));
   const effects = new Effects();
   await everywhere(

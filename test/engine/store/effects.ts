@@ -20,6 +20,10 @@ export const wantedEffects = [
   "reportAttempt delivered",
   "reportAttempt retry",
   "extendAttempt",
+  "addPulledOrigin",
+  "servePullers",
+  "removePulledOrigin",
+  "deliver pulled",
   "call off",
   "renew",
   "returnLeases",
@@ -96,6 +100,7 @@ export class Effects {
 
   /** Records the effects that show in the answer to a command and in its deliveries. */
   note({ name, input }: RandomCommand, answer: unknown, deliveries: readonly Delivery[]): void {
+    if (deliveries.some(({ pullKey }) => pullKey !== undefined)) this.seen.add("deliver pulled");
     for (const { message } of deliveries) if (message.run) this.seen.add(`deliver ${message.run.kind}`);
     for (const effect of effectsOf(name, answer, deliveries))
       this.seen.add(name === "bulk" ? `bulk ${input.action}` : effect);

@@ -15,7 +15,7 @@ import {
   makeSeriesCommand,
   makeSourceCommands,
 } from "../../operations/simulated.ts";
-import { makeBulkEntries, makeCredentialCommands, makeDueRows, makeTurns } from "./randomParts.ts";
+import { hasToken, makeBulkEntries, makeCredentialCommands, makeDueRows, makeTurns } from "./randomParts.ts";
 import type { Alert } from "../../../src/operations/alerts/alert.ts";
 import type { Job } from "../../../src/operations/jobs/job.ts";
 import { RandomRuns, sdkVersion } from "./randomRuns.ts";
@@ -140,14 +140,14 @@ export class RandomCommands {
         name: "sendNow",
         input: { account, messageId: this.#pickSome(this.#messageIds)[0] ?? "none" },
       };
-    if (kind < 81) return this.#report();
-    if (kind < 82) return { name: "endAttempts", input: this.#makeEnding(account) };
-    return kind < 86 ? this.#makeRareCommand(account, now) : this.#setUp(now);
+    if (kind < 83) return this.#report();
+    if (kind < 84) return { name: "endAttempts", input: this.#makeEnding(account) };
+    return kind < 88 ? this.#makeRareCommand(account, now) : this.#setUp(now);
   }
 
   /** Returns what a receiver reports of an attempt that it may hold, at times for the second time. */
   #report(): RandomCommand {
-    const later = this.#settled.filter(({ message }) => message.ackKey !== undefined);
+    const later = this.#settled.filter(hasToken);
     const [sent] = this.#pickSome(later.slice(-4));
     if (!sent) return { name: "claim", input: { limit: 5 } };
     const held = { account: sent.message.account, messageId: sent.message.id, attempt: sent.attempt };
@@ -248,7 +248,9 @@ export class RandomCommands {
     const key = this.#pickOne(keys);
     const limiter = { account, id: this.#pickOne([`queue:${name}`, `key:${key}`]) };
     const source = { account, id: this.#sourceIds.at(-1) ?? "src_none" };
+    const pulled = { account, name: "https://one.example" };
     const given: RandomCommand[] = [
+      { name: "addPulledOrigin", input: pulled },
       { name: "pauseLimiter", input: limiter },
       ...this.#maybeTwice({ name: "resumeLimiter" as const, input: limiter }),
       {
@@ -296,6 +298,8 @@ export class RandomCommands {
       ...makeOutboxCommands({ account, now }),
       makeSeriesCommand(account, { now, part: this.#turn % 3 }),
       ...makeCredentialCommands(source, this.#random),
+      { name: "servePullers", input: { account, host: "one.example", limit: 2 } },
+      { name: "removePulledOrigin", input: pulled },
       ...makeAlertCommands({ account, now, alerts: this.#alerts }, (list) => this.#pickOne(list)),
     ];
     const next = given[this.#turn++ % given.length];
@@ -343,7 +347,10 @@ export class RandomCommands {
   #settle(): RandomCommand {
     const delivery = this.#isRare() ? this.#settled.at(-1 - this.#integerBelow(10)) : this.#takeDelivery();
     if (!delivery) return { name: "claim", input: { limit: 5 } };
-    const isLater = delivery.message.ackKey !== undefined && this.#random() < 0.7;
+    const isHeld = hasToken(delivery) && this.#random() < 0.7;
+    if (isHeld && delivery.pullKey !== undefined)
+      return { name: "settle", input: makeOutcome(delivery, { status: null, heldFor: 20_000 }) };
+    const isLater = isHeld && delivery.message.ackKey !== undefined;
     const status = isLater ? 202 : this.#pickOne([200, 200, 204, 404, 489, 500, 503, null]);
     const headers = isLater
       ? ([["Svc-Ack", "later"]] as const)
@@ -378,7 +385,10 @@ export class RandomCommands {
 
   #makeLeaseRef() {
     const deliveries = [...this.#pickSome(this.#running), ...(this.#isRare() ? this.#settled.slice(-2) : [])];
-    return deliveries.map(({ message: { account, id }, attempt }) => ({ account, messageId: id, attempt }));
+    return deliveries.map((delivery) => {
+      const { account, id: messageId } = delivery.message;
+      return { account, messageId, attempt: delivery.attempt, hasToken: hasToken(delivery) };
+    });
   }
 
   #makeInputs(now: Millis): MessageInput[] {

@@ -1,4 +1,5 @@
 import type { BulkActionName, BulkEntry } from "../../../src/engine/core/bulk/entries.ts";
+import type { Delivery } from "../../../src/engine/core/model/delivery.ts";
 import type { DueRow } from "../../../src/engine/core/model/dueRow.ts";
 import type { Turns } from "../../../src/engine/core/node/turns.ts";
 import type { RandomCommand } from "./randomCommands.ts";
@@ -48,6 +49,10 @@ export function makeBulkEntries(action: BulkActionName, of: BulkCandidates): Bul
     ? [...of.runs, { id: "none", runId: "none" }]
     : [...of.runs.map(({ runId }) => ({ id: runId })), none];
 }
+
+/** Reports whether the attempt of a delivery has a token. */
+export const hasToken = ({ message, pullKey }: Delivery): boolean =>
+  (message.ackKey ?? pullKey) !== undefined;
 
 /** Returns commands about tokens, secrets, and requests per second. */
 export function makeCredentialCommands(

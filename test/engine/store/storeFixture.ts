@@ -100,6 +100,8 @@ export class StoreFixture {
   /** The initial delivery capacity. Running deliveries use it up. */
   capacity = { total: 100, perHost: 100 };
   behind = false;
+  /** The messages that pulls wait for, by lane. */
+  pulls: ReadonlyMap<string, number> = new Map();
   bytes = { total: 2 ** 30, perBatch: 2 ** 25 };
   readonly faults: string[] = [];
   readonly calledOff: LeaseRef[] = [];
@@ -151,6 +153,7 @@ export class StoreFixture {
       perHost: this.capacity.perHost,
       backlog: this.behind,
       runningByLane,
+      pulls: this.pulls,
       bytes,
     };
   }
