@@ -181,6 +181,24 @@ test("an extension moves the deadline, and reports nothing", async () => {
   expect((await report(server, tokenOf(delivery), { extend: "10m" })).body.code).toBe("attempt-ended");
 });
 
+test("a job of two hours runs once, although its receiver holds it for a minute at a time", async () => {
+  const server = await createTestServer();
+  const delivery = await hold(server, { "svc-ack-timeout": "1m" });
+  const attempt = tokenOf(delivery);
+  for (let worked = 0; worked < 2 * hour; worked += minute / 2) {
+    server.clock.now += minute / 2;
+    // A claim ends attempts that were not reported in time.
+    await server.store.execute("claim", { limit: 10 });
+    expect(await report(server, attempt, { extend: "1m" })).toMatchObject({
+      ...{ status: 200, body: { until: server.clock.now + minute } },
+    });
+  }
+  expect((await report(server, attempt, { outcome: "ok" })).body).toMatchObject({ became: "delivered" });
+  expect(await events(server, delivery.message.id)).toEqual([
+    ...["DELIVERED", "ACKNOWLEDGING", "ACTIVE", "CREATED"],
+  ]);
+});
+
 test("a report that comes before the response of the endpoint waits for it", async () => {
   const server = await createTestServer();
   await server.ask("POST", `/v2/publish/${url}`, { headers: { "svc-ack-timeout": "2h" } });
