@@ -335,7 +335,15 @@ export class SimulatedNode {
     // A dead process sends nothing.
     if (this.#dead) return new Promise(() => undefined);
     const lane = `${delivery.message.account} ${parseHost(delivery.message.url)}`;
-    checker.deliveryStarted({ node: this.id, delivery, lane, running: this.dispatcher.deliveries.count + 1 });
+    const { deliveries } = this.dispatcher;
+    // A call that has waited for the end of another one is among them.
+    const isCounted = deliveries
+      .list()
+      .some(
+        (one) => one.delivery.message.id === delivery.message.id && one.delivery.attempt === delivery.attempt,
+      );
+    const running = deliveries.count + (isCounted ? 0 : 1);
+    checker.deliveryStarted({ node: this.id, delivery, lane, running });
     if (isWorkflow(delivery.message.url)) return this.#callWorkflow(delivery, signal);
     const { receivers } = this.#cluster;
     const reacted = destinations.react(delivery, virtualTime.now);
