@@ -297,7 +297,10 @@ class Simulation {
   async empty(): Promise<void> {
     const { tables } = this.#cluster.storage;
     await this.#executeAll((account) => clear(account, tables));
-    await this.#runFor(spans.idleKey + 3 * hour);
+    // A limiter is removed after the last retry for which it was kept, even if the message was sent earlier.
+    const { now } = this.#virtualTime;
+    const last = Math.max(now, ...[...tables.limiters.values()].map(({ dueAt }) => dueAt ?? 0));
+    await this.#runFor(last - now + spans.idleKey + 3 * hour);
     const { claims } = this.#checker;
     const { log, deadLetters, audit } = this.#cluster.retention;
     // By now the log of some dead letters is kept only for them.
