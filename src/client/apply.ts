@@ -20,7 +20,9 @@ type ApplyFlags = OutputFlags & { dryRun?: true; secrets?: true };
 export function addApplyCommand(program: Command, context: ClientContext): void {
   const command = program
     .command("apply")
-    .description("make queues, keys, URL groups, schedules, sources and tokens as a file says")
+    .description(
+      "make queues, keys, URL groups, schedules, sources, tokens and pulled origins as a file says",
+    )
     .argument("<file>", "file in YAML or JSON; - reads the input")
     .option("--dry-run", "only show the difference")
     .option("--secrets", "also send the secrets of sources that exist");

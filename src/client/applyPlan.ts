@@ -1,3 +1,4 @@
+import { findPulledOrigin, readOriginHost } from "../engine/core/accounts/pulledOrigins.ts";
 import { formatDuration, parseDuration } from "../engine/core/values/duration.ts";
 import { second } from "../engine/core/values/time.ts";
 import type { Api } from "./api.ts";
@@ -16,7 +17,14 @@ import { CommandFailed } from "./terminal/commandFailed.ts";
 
 /** Returns the steps that declare an origin as pulled. `existing`: the origins that are. */
 export function planPulled(api: Api, origin: string, existing: readonly Fields[]): ApplyStep[] {
-  if (existing.some((one) => readRaw(one, "origin") === origin)) return [];
+  const origins = existing.map((one) => readRaw(one, "origin"));
+  const declared = findPulledOrigin({ pulled: { key: "", origins } }, readOriginHost(origin));
+  if (declared === origin) return [];
+  if (declared !== undefined)
+    throw new CommandFailed(
+      "failed",
+      `pulled.${origin}: ${declared} is pulled, which is the same; use that scheme`,
+    );
   const request = jsonRequest("PUT", "/v2/pulled", { origin });
   const run = (): Promise<unknown> => api.read({ ...request, needs: { one: { origin: "string" } } });
   return [{ resource: `pulled.${origin}`, action: "create", differences: [], run }];

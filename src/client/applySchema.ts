@@ -1,4 +1,4 @@
-import { normalizeOrigin } from "../engine/core/accounts/pulledOrigins.ts";
+import { findPulledOrigin, normalizeOrigin, readOriginHost } from "../engine/core/accounts/pulledOrigins.ts";
 import { parseCron } from "../engine/core/values/cron.ts";
 import { parseDuration } from "../engine/core/values/duration.ts";
 import { Refusal } from "../engine/core/values/errors.ts";
@@ -99,7 +99,7 @@ export function readResources(given: Given, origin: Origin, problems: Problems):
     return { ...rest, destinations } as GivenToken;
   };
   const row = {
-    pulled: (list: Given) => [...new Set(readList(readOrigin)(list))],
+    pulled: readOrigins,
     queues: namesReader(problems, readQueue, isName),
     flowControl: namesReader(problems, keyReader(problems)),
     urlGroups: namesReader(problems, readGroup, isName),
@@ -187,6 +187,15 @@ const parsedReader =
 
 const readCron = parsedReader(parseCron);
 const readOrigin = parsedReader(normalizeOrigin);
+
+const readOrigins: Reader<string[]> = (given) => {
+  const origins = [...new Set(readList(readOrigin)(given))];
+  const twice = origins.find(
+    (one) => findPulledOrigin({ pulled: { key: "", origins } }, readOriginHost(one)) !== one,
+  );
+  if (twice === undefined) return origins;
+  throw new WrongValue(given, `has both schemes of ${readOriginHost(twice)}, which are the same; remove one`);
+};
 
 const durationReader =
   (problem: string): Reader<string> =>

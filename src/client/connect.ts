@@ -44,7 +44,13 @@ export function addConnectCommand(program: Command, context: ClientContext): voi
       const concurrency = parseWhole("--concurrency", number, maxConcurrency);
       const origin = await findOrigin(api, { given, source });
       const connector = new Connector(api, { origin, to: target, concurrency });
-      const stop = (): void => (connector.isStopping ? leave(connector) : connector.stop());
+      let stoppedAt = -Infinity;
+      const stop = (): void => {
+        // One Ctrl-C can arrive several times: from the terminal and from each program in between.
+        if (connector.isStopping) return elapsed() - stoppedAt > second ? leave(connector) : undefined;
+        stoppedAt = elapsed();
+        connector.stop();
+      };
       for (const signal of signals) process.on(signal, stop);
       try {
         await connector.run(() => print(`connected ${origin} to ${to} (Ctrl-C stops it)`));

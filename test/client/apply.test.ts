@@ -90,7 +90,7 @@ tokens:
 
 describe("waypost apply", () => {
   test("makes what the file has, and a repeat changes nothing", async () => {
-    const { url, done, ask, folder } = await start();
+    const { url, apply, done, ask, folder } = await start();
     const shown = await done(everything, "--dry-run");
     expect(shown).toContain("create schedules.daily\n  cron: CRON_TZ=Europe/Berlin 0 9 * * 1-5\n");
     expect(shown).toContain("  Svc-Forward-Authorization: (not shown)\n");
@@ -125,6 +125,9 @@ describe("waypost apply", () => {
     const other = useServer(url, developmentAccounts[1]?.token ?? "");
     expect(await other.done("queues: {orders: {parallelism: 9}}")).toContain("create queues.orders");
     expect(await ask("queues/orders")).toMatchObject({ parallelism: 2 });
+
+    const otherScheme = await apply("pulled: [http://worker.internal]", "--dry-run");
+    expect(otherScheme).toMatchObject({ code: 1, err: expect.stringContaining("use that scheme") });
 
     expect(await done(everything, "--dry-run")).toBe("0 changes would be made; 8 unchanged\n");
     expect(await done(everything)).toBe("0 changes made; 8 unchanged\n");
@@ -269,6 +272,7 @@ tokens:
       "pulled:\n  - https://worker.internal/path",
       /line 2: pulled\.0: "https:.*path" is not an origin; use a sch/,
     ],
+    ["pulled: [https://a.internal, http://a.internal]", /line 1: pulled: has both schemes of a\.internal/],
     ["pulled: {a: 1}", /line 1: pulled: is not a list/],
     ["'\u001b[2J': 1", /u\{1b\}.*unknown key/],
     ["[1]", /must have keys/],

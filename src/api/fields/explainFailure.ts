@@ -126,15 +126,15 @@ const serverErrors: readonly KnownFailure[] = [
     shown: "no puller received the attempt",
     error: /^no puller received/,
     explanation:
-      "The connection of a client that pulled ended before it had its response. The message is given to " +
-      "another pull at once, and the attempt uses up no retry.",
+      "The connection of a client that pulled ended before it had its response. The attempt uses up no " +
+      "retry. Another pull gets the message: at once, and later after up to a minute if that is repeated.",
   },
   {
     shown: "the client that pulled the attempt gave it back",
     error: /^the client that pulled the attempt gave it back/,
     explanation:
-      "The client had not begun the work, for example because it was stopped. The message is given to " +
-      "another pull at once, and the attempt uses up no retry.",
+      "The client had not begun the work, for example because it was stopped. The attempt uses up no " +
+      "retry. Another pull gets the message: at once, and later after up to a minute if that is repeated.",
   },
   {
     shown: "the server stopped during the attempt",

@@ -29,7 +29,7 @@ const qstashClient = "@upstash/qstash/nextjs.js";
 
 test("the errors of attempts that are held are explained", () => {
   expect(explain({ error: unreportedError })).toMatch(/held the attempt/);
-  expect(explain({ error: notPulledError })).toMatch(/another pull at once/);
+  expect(explain({ error: notPulledError })).toMatch(/Another pull gets the message: at once/);
   expect(explain({ error: returnedError })).toMatch(/had not begun the work/);
   expect(explain({ error: givenBackError })).toMatch(/sends the message again at once/);
 });

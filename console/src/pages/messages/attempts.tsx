@@ -23,7 +23,7 @@ export function Attempts({ entries: logged }: AttemptsProps) {
         Attempts
         <span className="end">
           {formatMany(count, "attempt")}
-          {newest && ` of up to ${newest.maxRetries + 1}`}, newest first
+          {newest && count <= newest.maxRetries + 1 && ` of up to ${newest.maxRetries + 1}`}, newest first
         </span>
       </h2>
       <ol className="attempts">

@@ -238,9 +238,7 @@ const columns: readonly Column<Unfinished>[] = [
     className: "p3 w-s",
     cell: ({ attempts, maxRetries, responseStatus, waitingOn }) => (
       <>
-        <div className="l1">
-          {attempts} of {maxRetries + 1}
-        </div>
+        <div className="l1">{attempts > maxRetries + 1 ? attempts : `${attempts} of ${maxRetries + 1}`}</div>
         {responseStatus !== undefined && waitingOn?.status === undefined && (
           <div className="l2 code-bad">{responseStatus}</div>
         )}

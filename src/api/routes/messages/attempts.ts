@@ -239,7 +239,8 @@ function toReport(
   { maxBody = limits.messageBytes, responseBytes = maxBody }: RouteContext,
 ): Pick<AttemptReport, "digest" | "outcome"> {
   const { outcome, status, headers = {}, body, bodyBase64, retryAfter } = report;
-  if (outcome === undefined) throw new Refusal("invalid", "outcome: missing; give ok or failed, or extend");
+  if (outcome === undefined)
+    throw new Refusal("invalid", "outcome: missing; give ok, failed or returned, or extend");
   if (outcome === "returned") {
     if (Object.keys(report).length > 1)
       throw new Refusal("invalid", "outcome: give returned without other fields");

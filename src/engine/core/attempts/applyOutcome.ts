@@ -15,6 +15,8 @@ import {
 import { recordEndedAttempt } from "../sending/endedAttempt.ts";
 import { dropMessage, hasRunEnded } from "../workflows/end.ts";
 import { applyRunOutcome, belongsToRun } from "../workflows/runOutcome.ts";
+import type { Millis } from "../values/basics.ts";
+import { minute, second } from "../values/time.ts";
 import type { Account } from "../model/account.ts";
 import type { MessageState } from "../model/messageState.ts";
 import type { DestinationResponse, Outcome } from "../model/attempt.ts";
@@ -33,6 +35,9 @@ import { findHoldEnd, holdForReceiver } from "./acknowledging.ts";
 export type Settled = {
   became: "delivered" | "retry" | "ended" | "failed" | "cancelled" | "late" | "acknowledging";
 };
+
+/** The longest wait after a message was returned. The second return waits for a second, the next for two. */
+const longestReturn: Millis = minute;
 
 /**
  * An outcome frees one slot. If the first message of the waitlist then waits elsewhere, the slot goes to
@@ -117,7 +122,10 @@ export function applyOutcome(
   return { became: nextAction.kind };
 }
 
-/** Makes a message due again. The attempt has a number, but uses up neither a retry nor a time. */
+/**
+ * Makes a message due again. The attempt has a number, but uses up no retry. The first return waits for
+ * nothing. A client that returns a message again and again must not keep the store busy.
+ */
 export function returnUncounted(
   draft: Draft,
   moment: Moment,
@@ -127,8 +135,9 @@ export function returnUncounted(
     dropMessage(draft, moment, state);
     return { became: "cancelled" };
   }
-  const endedAttempts = (state.endedAttempts ?? 0) + 1;
-  scheduleRetry(draft, moment, { state: { ...state, endedAttempts }, outcome, at: moment.now });
+  const returns = state.endedAttempts ?? 0;
+  const at = moment.now + (returns === 0 ? 0 : Math.min(2 ** (returns - 1) * second, longestReturn));
+  scheduleRetry(draft, moment, { state: { ...state, endedAttempts: returns + 1 }, outcome, at });
   return { became: "retry" };
 }
 

@@ -109,7 +109,7 @@ test("a pull that is given back does not raise the number of retries, and a fail
   const { events } = (await server.ask("GET", "/v2/events?state=ERROR")).body;
   expect(events).toMatchObject([
     { error: "the receiver reported status 500", responseStatus: 500 },
-    { error: "no puller received the attempt", explanation: expect.stringContaining("another pull at once") },
+    { error: "no puller received the attempt", explanation: expect.stringContaining("Another pull gets") },
   ]);
   expect(events[0]).not.toHaveProperty("attempt");
   expect((await read()).headers["Svc-Retried"]).toEqual(["1"]);

@@ -137,6 +137,21 @@ test("an attempt that was sent cannot be given back, also if its origin is pulle
   expect(await report("a", 200)).toEqual({ became: "delivered" });
 });
 
+test("a message that is returned again and again waits longer each time, up to a minute", async () => {
+  letWait(1);
+  await send("a", { retries: 0 });
+  const waits: number[] = [];
+  for (let attempt = 0; attempt < 10; attempt++) {
+    await broker.listStarted();
+    await hold("a");
+    await giveBack("a", attempt);
+    const { dueAt } = state("a") ?? {};
+    waits.push(((dueAt ?? 0) - broker.now) / second);
+    broker.now = dueAt ?? 0;
+  }
+  expect(waits).toEqual([0, 1, 2, 4, 8, 16, 32, 60, 60, 60]);
+});
+
 test("an attempt that was pulled is given back, also if its origin is sent to again", async () => {
   letWait(1);
   await send("a", { ackTimeout: hour });
