@@ -14,6 +14,7 @@ import { devToken, startWaypost } from "./waypost.ts";
 
 /** `rate` is in messages per second, and `cpu` is that of the server in microseconds per message. */
 type Turn = { rate: number; cpu: number };
+type MeasuredTurn = (client: Client, given: Given) => Promise<void | (() => Promise<unknown>)>;
 type Given = { messages: number; connections: number; pulls: number };
 
 const origin = "https://worker.internal";
@@ -87,12 +88,15 @@ class Client {
     return (await body.json()) as Record<string, unknown>;
   }
 
-  async measure(given: Given, turn: (client: Client, given: Given) => Promise<void>): Promise<Turn> {
+  /** Measures a turn. It may return what must end after it, and does not count. */
+  async measure(given: Given, turn: MeasuredTurn): Promise<Turn> {
     const cpu = this.startCpuClock();
     const startedAt = performance.now();
-    await turn(this, given);
+    const rest = await turn(this, given);
     const rate = (given.messages * 1_000) / (performance.now() - startedAt);
-    return { rate, cpu: cpu() / given.messages };
+    const result = { rate, cpu: cpu() / given.messages };
+    await rest?.();
+    return result;
   }
 }
 
@@ -122,7 +126,7 @@ async function pushTurn(client: Client, given: Given): Promise<void> {
   sink.close();
 }
 
-async function pullTurn(client: Client, given: Given): Promise<void> {
+async function pullTurn(client: Client, given: Given): Promise<() => Promise<unknown>> {
   let reported = 0;
   const work = async (): Promise<void> => {
     while (reported < given.messages) {
@@ -140,8 +144,8 @@ async function pullTurn(client: Client, given: Given): Promise<void> {
   const pulling = Array.from({ length: given.pulls }, work);
   await publishAll(client, `${origin}/`, given);
   while (reported < given.messages) await pause(1);
-  // The last pulls wait for a second more. The turn does not include that.
-  void Promise.all(pulling);
+  // The last pulls wait for a second more. They must not get messages of the next turn.
+  return () => Promise.all(pulling);
 }
 
 /** Returns the share of a core that the server uses while clients wait. */

@@ -4,6 +4,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest, onSendHookHandler }
 import { answerInTime, answerTime, bulkAnswerTime, bulkWorkTime } from "../http/answerTime.ts";
 import { readRequestId, requestIdHeader } from "../http/requestId.ts";
 import { limits } from "../../engine/core/values/limits.ts";
+import { woken } from "../../engine/clock/clock.ts";
 import type { AccountId, Brand, Millis } from "../../engine/core/values/basics.ts";
 import { noBytes } from "../../engine/core/values/basics.ts";
 import { second } from "../../engine/core/values/time.ts";
@@ -281,7 +282,7 @@ function addRoute(api: FastifyInstance, row: Route, { options, context, admissio
 function beginWait({ caller }: FastifyRequest, { raw }: FastifyReply, limits: ResponseLimits): AbortSignal {
   if (caller?.proof) limits.assertRoom(caller.proof.account.id);
   const gone = new AbortController();
-  raw.once("close", () => gone.abort());
+  raw.once("close", () => gone.abort(woken));
   if (raw.destroyed) gone.abort();
   if (raw.socket instanceof PacedSocket) raw.socket.watchForEnd();
   return gone.signal;
