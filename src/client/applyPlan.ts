@@ -1,4 +1,4 @@
-import { findPulledOrigin, readOriginHost } from "../engine/core/accounts/pulledOrigins.ts";
+import { findOrigin, readOriginHost } from "../engine/core/accounts/pulledOrigins.ts";
 import { formatDuration, parseDuration } from "../engine/core/values/duration.ts";
 import { second } from "../engine/core/values/time.ts";
 import type { Api } from "./api.ts";
@@ -18,7 +18,7 @@ import { CommandFailed } from "./terminal/commandFailed.ts";
 /** Returns the steps that declare an origin as pulled. `existing`: the origins that are. */
 export function planPulled(api: Api, origin: string, existing: readonly Fields[]): ApplyStep[] {
   const origins = existing.map((one) => readRaw(one, "origin"));
-  const declared = findPulledOrigin({ pulled: { key: "", origins } }, readOriginHost(origin));
+  const declared = findOrigin(origins, readOriginHost(origin));
   if (declared === origin) return [];
   if (declared !== undefined)
     throw new CommandFailed(

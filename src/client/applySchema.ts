@@ -1,4 +1,4 @@
-import { findPulledOrigin, normalizeOrigin, readOriginHost } from "../engine/core/accounts/pulledOrigins.ts";
+import { findOrigin, normalizeOrigin, readOriginHost } from "../engine/core/accounts/pulledOrigins.ts";
 import { parseCron } from "../engine/core/values/cron.ts";
 import { parseDuration } from "../engine/core/values/duration.ts";
 import { Refusal } from "../engine/core/values/errors.ts";
@@ -190,9 +190,7 @@ const readOrigin = parsedReader(normalizeOrigin);
 
 const readOrigins: Reader<string[]> = (given) => {
   const origins = [...new Set(readList(readOrigin)(given))];
-  const twice = origins.find(
-    (one) => findPulledOrigin({ pulled: { key: "", origins } }, readOriginHost(one)) !== one,
-  );
+  const twice = origins.find((one) => findOrigin(origins, readOriginHost(one)) !== one);
   if (twice === undefined) return origins;
   throw new WrongValue(given, `has both schemes of ${readOriginHost(twice)}, which are the same; remove one`);
 };

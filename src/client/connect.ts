@@ -63,10 +63,9 @@ export function addConnectCommand(program: Command, context: ClientContext): voi
 
 /** Ends the process, and says what happens to the requests that run. */
 function leave({ running }: Connector): never {
-  const what = running === 1 ? "1 request was" : `${running} requests were`;
   note(
-    `waypost: ${what} cut off: without a report, the attempts fail within ${lease / second} s, ` +
-      "and Waypost sends the messages again if they have retries left",
+    `waypost: cut off ${formatCount(running, "request")}: without a report, the attempts fail within ` +
+      `${lease / second} s, and Waypost sends the messages again if they have retries left`,
   );
   process.exit(exitCodes.interrupted);
 }
@@ -127,8 +126,8 @@ class Connector {
     this.#stopping.abort();
     const sent = [...this.#calls].filter((call) => !call.withdraw()).length;
     if (sent === 0) return;
-    const what = sent === 1 ? "1 running request" : `${sent} running requests`;
-    note(`waypost: waits up to ${lastWait / second} s for ${what}; Ctrl-C again ends them`);
+    const what = formatCount(sent, "running request");
+    note(`waypost: waits up to ${lastWait / second} s for ${what}; another Ctrl-C cuts them off`);
   }
 
   /**
@@ -162,7 +161,7 @@ class Connector {
     await Promise.race([Promise.all(this.#running), last]);
     ended.abort();
     if (this.#returned > 0)
-      note(`waypost: gave back ${this.#returned} messages that were not sent to the program`);
+      note(`waypost: gave back ${formatCount(this.#returned, "message")}, not sent to the program`);
     if (this.#running.size > 0) return;
     this.#local.destroy();
     this.#remote.destroy();
@@ -316,6 +315,8 @@ async function openAgent(url: string): Promise<Agent> {
 /** Reports whether the request of an attempt calls a workflow. */
 const isOfRun = (attempt: Fields): boolean =>
   Object.keys(readObject(attempt, "headers")).some((name) => /^(?:svc|upstash)-workflow-runid$/i.test(name));
+
+const formatCount = (count: number, one: string): string => `${count} ${one}${count === 1 ? "" : "s"}`;
 
 const readReason = (error: unknown): string => (error instanceof Error ? error.message : "refused");
 

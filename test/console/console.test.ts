@@ -93,7 +93,7 @@ describeConsole("sessions and the main ways of the console", (open) => {
     for (const name of names) {
       await listPages()[name]?.(other, open.server);
       const texts = await other.locator("main button, aside button, main a.btn").allInnerTexts();
-      const isWrite = /^(Resume|Pause|Cancel|Delete|New|Set|Settings|Edit|Add|Retry|Publish|Revoke)\b/;
+      const isWrite = /^(Resume|Pause|Cancel|Delete|New|Set|Settings|Edit|Add|Retry|Publish|Remove|Revoke)\b/;
       expect(
         texts.filter((text) => isWrite.test(text.trim())),
         name,

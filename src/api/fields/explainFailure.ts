@@ -140,7 +140,7 @@ const serverErrors: readonly KnownFailure[] = [
     shown: "the server stopped during the attempt",
     error: /^the server stopped during/,
     explanation:
-      "The server, or another one, sends the message again at once. The attempt uses up no retry. The " +
+      "The server, or another one, sends the message again. The attempt uses up no retry. The " +
       "receiver may get the message twice.",
   },
   {

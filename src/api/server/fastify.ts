@@ -279,8 +279,12 @@ function addRoute(api: FastifyInstance, row: Route, { options, context, admissio
  * `Refusal` if the account is at capacity for long responses: a response that takes messages from others
  * cannot be refused later.
  */
-function beginWait({ caller }: FastifyRequest, { raw }: FastifyReply, limits: ResponseLimits): AbortSignal {
-  if (caller?.proof) limits.assertRoom(caller.proof.account.id);
+function beginWait(
+  { caller }: FastifyRequest,
+  { raw }: FastifyReply,
+  responseLimits: ResponseLimits,
+): AbortSignal {
+  if (caller?.proof) responseLimits.assertRoom(caller.proof.account.id);
   const gone = new AbortController();
   raw.once("close", () => gone.abort(woken));
   if (raw.destroyed) gone.abort();

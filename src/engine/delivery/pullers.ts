@@ -123,7 +123,7 @@ export class Pullers {
     return promise;
   }
 
-  /** Looks whether an origin is still pulled. If it is not, its pulls end. */
+  /** Gives the messages that wait at a host to its pulls. If its origin is pulled no more, they end. */
   look(account: AccountId, host: string): void {
     this.#serve(laneName(account, host), { isDry: false });
   }

@@ -31,7 +31,7 @@ test("the errors of attempts that are held are explained", () => {
   expect(explain({ error: unreportedError })).toMatch(/held the attempt/);
   expect(explain({ error: notPulledError })).toMatch(/Another pull gets the message: at once/);
   expect(explain({ error: returnedError })).toMatch(/had not begun the work/);
-  expect(explain({ error: givenBackError })).toMatch(/sends the message again at once/);
+  expect(explain({ error: givenBackError })).toMatch(/sends the message again\. The attempt/);
 });
 
 describe("an error of a published client is explained, and the client still has it:", () => {

@@ -83,8 +83,9 @@ const reportRoute: Route = {
     "The header `Svc-Attempt` with the token of the attempt is the only credential. " +
     "The outcome counts as if the endpoint had answered with it: callbacks, retries and dead letters " +
     "follow. " +
-    "An attempt that was pulled can also be returned. Another pull then gets the message at once, and the " +
-    "attempt uses up no retry. An attempt that was sent cannot, because its receiver got the request. " +
+    "An attempt that was pulled can also be returned, which uses up no retry. The message is then due " +
+    "again: at once, and later after up to a minute if that is repeated. An attempt that was sent cannot " +
+    "be returned, because its receiver got the request. " +
     "An attempt has one outcome. A repetition of the same report gets the same response for " +
     `${spans.report / hour} hour. ` +
     "With extend, the attempt is held for longer, in all at most " +

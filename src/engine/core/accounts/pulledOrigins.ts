@@ -25,11 +25,15 @@ export function normalizeOrigin(text: string): string {
 }
 
 /**
- * Returns the pulled origin with this host, which includes the port. Both schemes of a host are pulled
- * together, because they share the waitlist of the host.
+ * Returns the origin with this host, which includes the port. Both schemes of a host are pulled together,
+ * because they share the waitlist of the host.
  */
+export const findOrigin = (origins: readonly string[], host: string): string | undefined =>
+  origins.find((origin) => origin.endsWith(`//${host}`));
+
+/** Returns the pulled origin of an account with this host. */
 export const findPulledOrigin = ({ pulled }: Pick<Account, "pulled">, host: string): string | undefined =>
-  pulled?.origins.find((origin) => origin.endsWith(`//${host}`));
+  pulled && findOrigin(pulled.origins, host);
 
 /** Returns the host of a normalized origin. */
 export const readOriginHost = (origin: string): string => origin.slice(origin.indexOf("//") + 2);

@@ -36,7 +36,7 @@ export type Settled = {
   became: "delivered" | "retry" | "ended" | "failed" | "cancelled" | "late" | "acknowledging";
 };
 
-/** The longest wait after a message was returned. The second return waits for a second, the next for two. */
+/** The longest wait after a return. The first waits for nothing, the next for one second, then two. */
 const longestReturn: Millis = minute;
 
 /**
@@ -123,8 +123,8 @@ export function applyOutcome(
 }
 
 /**
- * Makes a message due again. The attempt has a number, but uses up no retry. The first return waits for
- * nothing. A client that returns a message again and again must not keep the store busy.
+ * Makes a message due again. The attempt has a number, but uses up no retry. The wait grows, because a client
+ * that returns a message again and again must not keep the store busy.
  */
 export function returnUncounted(
   draft: Draft,
@@ -135,9 +135,9 @@ export function returnUncounted(
     dropMessage(draft, moment, state);
     return { became: "cancelled" };
   }
-  const returns = state.endedAttempts ?? 0;
-  const at = moment.now + (returns === 0 ? 0 : Math.min(2 ** (returns - 1) * second, longestReturn));
-  scheduleRetry(draft, moment, { state: { ...state, endedAttempts: returns + 1 }, outcome, at });
+  const { endedAttempts: earlier = 0 } = state;
+  const at = moment.now + (earlier === 0 ? 0 : Math.min(2 ** (earlier - 1) * second, longestReturn));
+  scheduleRetry(draft, moment, { state: { ...state, endedAttempts: earlier + 1 }, outcome, at });
   return { became: "retry" };
 }
 
