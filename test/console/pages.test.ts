@@ -53,11 +53,18 @@ describeConsole("every page of the console", (open) => {
     await open.page.addInitScript({ content: countShifts });
     for (const order of ["first", "last"]) {
       let asked = 0;
+      let waiting = 0;
       await open.page.route("**/v2/**", async (route) => {
-        if (order === "last") await sleep(Math.max(0, 400 - 100 * asked++));
+        waiting++;
+        // The page is painted between two answers, as with a slow network.
+        await sleep(order === "last" ? Math.max(0, 400 - 100 * asked++) : 60);
         await route.continue();
+        // The answer, and what is asked because of it, come soon.
+        await sleep(100);
+        waiting--;
       });
       await listPages()[name]?.(open.page, open.server);
+      await expect.poll(() => waiting, { timeout: 10_000 }).toBe(0);
       expect(await readShifts(open.page), `what is asked first is answered ${order}`).toEqual([]);
       await open.page.unrouteAll({ behavior: "ignoreErrors" });
     }

@@ -15,7 +15,6 @@ import { showOpenStep } from "./timeline.tsx";
 /** How a run failed, how many others failed for the same reason, and the way to resume all of them. */
 export function Failure({ run }: { run: Run }) {
   const [filter, setFilter] = useState<Filter | null>(null);
-  const may = useMay();
   const others = useOthers(run);
   const failed = listSteps(run).find(({ state }) => state === "STEP_FAILED");
   const last = failed?.errors?.at(-1);
@@ -49,16 +48,10 @@ export function Failure({ run }: { run: Run }) {
               <p>Resume sends this step again, in a new run. Finished steps keep their results.</p>
             )
           )}
-          {run.dlqId !== undefined && <Others others={others} />}
+          {run.dlqId !== undefined && <Others others={others} resumeAll={setFilter} />}
         </div>
         {failed && (
           <div className="actions">
-            {may.manage && others !== null && others.count > 0 && (
-              <Button isSmall icon={Play} onClick={() => setFilter({ cause: others.cause })}>
-                Resume all {formatCount(others.count + 1)}
-                {others.isMinimum && "+"}
-              </Button>
-            )}
             <Button isSmall onClick={showOpenStep}>
               Show step
             </Button>
@@ -96,22 +89,35 @@ function useOthers({ dlqId }: Run): OthersCount | null {
   };
 }
 
-// The line is there from the beginning, so that nothing moves.
-const Others = ({ others }: { others: OthersCount | null }) =>
-  others === null ? (
-    <p aria-hidden="true">…</p>
-  ) : (
-    <p>
-      {others.count === 0 ? (
-        "No other run failed here with this error."
-      ) : (
-        <>
-          <PageLink className="link" to="/failed-runs" search={{ cause: others.cause }}>
-            {formatMany(others.count, "other run")}
-            {others.isMinimum && " or more"}
-          </PageLink>{" "}
-          failed here with this error.
-        </>
+type OthersProps = { others: OthersCount | null; resumeAll(filter: Filter): void };
+
+// The line is there from the beginning, as high as with its button, so that nothing moves.
+function Others({ others, resumeAll }: OthersProps) {
+  const may = useMay();
+  if (others === null) {
+    return (
+      <p className="others" aria-hidden="true">
+        …
+      </p>
+    );
+  }
+  const { count, isMinimum, cause } = others;
+  if (count === 0) return <p className="others">No other run failed here with this error.</p>;
+  return (
+    <p className="others">
+      <span>
+        <PageLink className="link" to="/failed-runs" search={{ cause }}>
+          {formatMany(count, "other run")}
+          {isMinimum && " or more"}
+        </PageLink>{" "}
+        failed here with this error.
+      </span>
+      {may.manage && (
+        <Button isSmall icon={Play} onClick={() => resumeAll({ cause })}>
+          Resume all {formatCount(count + 1)}
+          {isMinimum && "+"}
+        </Button>
       )}
     </p>
   );
+}
