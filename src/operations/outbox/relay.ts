@@ -144,6 +144,8 @@ export class Relay {
       await this.#serve(database);
     } finally {
       database.close();
+      // The next connection looks for all rows. Until then, nothing that this one has reported ends a wait.
+      this.#isNoticed = false;
     }
   }
 

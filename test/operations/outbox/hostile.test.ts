@@ -1,5 +1,7 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
+import type { Clock } from "../../../src/engine/clock/clock.ts";
+import { systemClock } from "../../../src/engine/clock/clock.ts";
 import { createNameCheck } from "../../../src/engine/delivery/http/allowedNames.ts";
 import { checkCounts, checkRows } from "../../../src/operations/outbox/answers.ts";
 import type { Connect } from "../../../src/operations/outbox/database.ts";
@@ -253,6 +255,30 @@ test("a database that keeps deleted rows leaves few marks", async () => {
     .poll(async () => (await read())?.error, patient)
     .toBe("the database keeps rows that were deleted");
   expect((await read())?.marks.length).toBe(1_000);
+}, 30_000);
+
+test("a database that reports a row and then fails is tried again only after a wait", async () => {
+  const notice = makeMessage("A", Buffer.alloc(4), Buffer.from("waypost_outbox\0\0"));
+  const failure = makeMessage("E", Buffer.from("C53300\0\0"));
+  const fake = await startFakePostgres((statement) => {
+    if (statement.includes("select version, owner")) return { columns: ownerColumns, rows: [["1", "own_1"]] };
+    const isIdle = !statement.includes("as waiting");
+    return isIdle ? none : Buffer.concat([notice, failure, makeMessage("Z", Buffer.from("I"))]);
+  });
+  const server = await createTestServer();
+  let waits = 0;
+  const clock: Clock = {
+    now: () => Date.now(),
+    sleep: (_until, wake) => {
+      waits++;
+      return systemClock.sleep(Date.now() + 1, wake);
+    },
+  };
+  const relay = await startRelay(relayParts(server.store, { clock }), makeOutbox(fake.url));
+  await expect.poll(() => fake.startups.length, patient).toBeGreaterThan(5);
+  await relay.stop();
+  expect((await server.store.read.outboxes("acc_1"))[0]?.error).toBe("the database has no free connection");
+  expect(waits).toBeGreaterThanOrEqual(fake.startups.length - 1);
 }, 30_000);
 
 test("an outbox with a silent database does not delay others", async () => {
