@@ -5,6 +5,7 @@ import {
   chmodSync,
   cpSync,
   existsSync,
+  mkdirSync,
   readdirSync,
   readFileSync,
   symlinkSync,
@@ -49,7 +50,9 @@ describe("the commands print what the document shows", () => {
   // Several hundred npm commands take long on a slow machine.
   const expectFollowed = async (name: string): Promise<void> => {
     const blocks = blocksIn(name);
-    const place = await freshPlace({ isBuilt: !first.includes(name) });
+    const isBuilt = !first.includes(name);
+    const isRead = isBuilt && !blocks.some(({ commands }) => /npm run .*build/.test(commands));
+    const place = await freshPlace({ isBuilt, isRead });
     // The server and receiver of the quickstart, which guides rely on.
     const starts = blocks
       .filter(({ kind }) => kind === "terminal")
@@ -111,11 +114,16 @@ const copied = [
 
 /**
  * A separate copy of the project, with ports that are free here. `isBuilt`: `npm run dev`, `npm start` and
- * `npx waypost` start the built program, in a third of the time that the sources take.
+ * `npx waypost` start the built program, in a third of the time that the sources take. `isRead`: the folders
+ * of the project are only read, so links replace their copies, which take longer than most documents.
  */
-async function freshPlace({ isBuilt }: { isBuilt: boolean }): Promise<Place> {
+async function freshPlace({ isBuilt, isRead }: { isBuilt: boolean; isRead: boolean }): Promise<Place> {
   const folder = join(temporaryFolder(), "waypost");
-  for (const name of copied) cpSync(join(home, name), join(folder, name), { recursive: true });
+  mkdirSync(folder);
+  for (const name of copied) {
+    if (isRead && !name.includes(".")) symlinkSync(join(home, name), join(folder, name));
+    else cpSync(join(home, name), join(folder, name), { recursive: true });
+  }
   symlinkSync(join(home, "node_modules"), join(folder, "node_modules"));
   const free = new Map<number, number>();
   for (const port of ports) free.set(port, await findFreePort());
