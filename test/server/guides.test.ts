@@ -15,6 +15,7 @@ import { delimiter, join } from "node:path";
 import { createInterface } from "node:readline";
 import { setTimeout as pause } from "node:timers/promises";
 import { describe, expect, onTestFinished, test } from "vitest";
+import { buildSite } from "../../scripts/buildSite.ts";
 import { findFreePort } from "../freePort.ts";
 import { builtCommand } from "./builtProgram.ts";
 import type { Block } from "./documents.ts";
@@ -108,7 +109,8 @@ const ports = [8080, 8081, 4000, 4001, 3000, 3001];
 /** The files and folders that the commands of documents need. */
 const copied = [
   ...["bin", "launch", "scripts", "src", "examples", "package.json", "package-lock.json", ".npmrc"],
-  ...["LICENSE", "NOTICE", "CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md", "tsconfig.json"],
+  ...["LICENSE", "NOTICE", "CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "README.md"],
+  ...["SECURITY.md", "tsconfig.json"],
   ...["bench", "console", "docs", "site"],
 ];
 
@@ -120,6 +122,8 @@ const copied = [
 async function freshPlace({ isBuilt, isRead }: { isBuilt: boolean; isRead: boolean }): Promise<Place> {
   const folder = join(temporaryFolder(), "waypost");
   mkdirSync(folder);
+  // Building the pages of the documentation takes longest, and other tests need them too.
+  if (isBuilt && !isRead) buildSite();
   for (const name of copied) {
     if (isRead && !name.includes(".")) symlinkSync(join(home, name), join(folder, name));
     else cpSync(join(home, name), join(folder, name), { recursive: true });
