@@ -49,9 +49,13 @@ describeConsole("every page of the console", (open) => {
     await listPages()[name]?.(open.page, open.server);
     const width = await open.page.locator("html").evaluate((html) => html.scrollWidth);
     expect(width).toBeLessThanOrEqual(360);
-    await open.page.setViewportSize({ width: 1280, height: 900 });
     await open.page.addInitScript({ content: countShifts });
-    for (const order of ["first", "last"]) {
+    for (const [order, size] of [
+      ["last", { width: 360, height: 780 }],
+      ["first", { width: 1280, height: 900 }],
+      ["last", { width: 1280, height: 900 }],
+    ] as const) {
+      await open.page.setViewportSize(size);
       let asked = 0;
       let waiting = 0;
       await open.page.route("**/v2/**", async (route) => {
@@ -59,13 +63,16 @@ describeConsole("every page of the console", (open) => {
         // The page is painted between two answers, as with a slow network.
         await sleep(order === "last" ? Math.max(0, 400 - 100 * asked++) : 60);
         await route.continue();
-        // The answer, and what is asked because of it, come soon.
+        // The answer comes soon, and so does what the page asks because of it.
         await sleep(100);
         waiting--;
       });
       await listPages()[name]?.(open.page, open.server);
-      await expect.poll(() => waiting, { timeout: 10_000 }).toBe(0);
-      expect(await readShifts(open.page), `what is asked first is answered ${order}`).toEqual([]);
+      await expect.poll(() => waiting).toBe(0);
+      expect(
+        await readShifts(open.page),
+        `${size.width} px, what is asked first is answered ${order}`,
+      ).toEqual([]);
       await open.page.unrouteAll({ behavior: "ignoreErrors" });
     }
   };

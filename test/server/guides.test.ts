@@ -8,6 +8,7 @@ import {
   mkdirSync,
   readdirSync,
   readFileSync,
+  statSync,
   symlinkSync,
   writeFileSync,
 } from "node:fs";
@@ -52,8 +53,8 @@ describe("the commands print what the document shows", () => {
   const expectFollowed = async (name: string): Promise<void> => {
     const blocks = blocksIn(name);
     const isBuilt = !first.includes(name);
-    const isRead = isBuilt && !blocks.some(({ commands }) => /npm run .*build/.test(commands));
-    const place = await freshPlace({ isBuilt, isRead });
+    const isLinked = isBuilt && !blocks.some(({ commands }) => /npm run .*build/.test(commands));
+    const place = await freshPlace({ isBuilt, isLinked });
     // The server and receiver of the quickstart, which guides rely on.
     const starts = blocks
       .filter(({ kind }) => kind === "terminal")
@@ -116,16 +117,17 @@ const copied = [
 
 /**
  * A separate copy of the project, with ports that are free here. `isBuilt`: `npm run dev`, `npm start` and
- * `npx waypost` start the built program, in a third of the time that the sources take. `isRead`: the folders
- * of the project are only read, so links replace their copies, which take longer than most documents.
+ * `npx waypost` start the built program, in a third of the time that the sources take. `isLinked`: links
+ * replace the copies of folders, which take longer than most documents. The commands must only read them.
  */
-async function freshPlace({ isBuilt, isRead }: { isBuilt: boolean; isRead: boolean }): Promise<Place> {
+async function freshPlace({ isBuilt, isLinked }: { isBuilt: boolean; isLinked: boolean }): Promise<Place> {
   const folder = join(temporaryFolder(), "waypost");
   mkdirSync(folder);
   // Building the pages of the documentation takes longest, and other tests need them too.
-  if (isBuilt && !isRead) buildSite();
+  if (isBuilt && !isLinked) buildSite();
   for (const name of copied) {
-    if (isRead && !name.includes(".")) symlinkSync(join(home, name), join(folder, name));
+    if (isLinked && statSync(join(home, name)).isDirectory())
+      symlinkSync(join(home, name), join(folder, name));
     else cpSync(join(home, name), join(folder, name), { recursive: true });
   }
   symlinkSync(join(home, "node_modules"), join(folder, "node_modules"));

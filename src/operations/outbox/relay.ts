@@ -144,7 +144,7 @@ export class Relay {
       await this.#serve(database);
     } finally {
       database.close();
-      // The next connection looks for all rows. Until then, nothing that this one has reported ends a wait.
+      // A report of this connection must not shorten the wait for the next one, which looks for all rows.
       this.#isNoticed = false;
     }
   }

@@ -262,8 +262,8 @@ test("a database that reports a row and then fails is tried again only after a w
   const failure = makeMessage("E", Buffer.from("C53300\0\0"));
   const fake = await startFakePostgres((statement) => {
     if (statement.includes("select version, owner")) return { columns: ownerColumns, rows: [["1", "own_1"]] };
-    const isIdle = !statement.includes("as waiting");
-    return isIdle ? none : Buffer.concat([notice, failure, makeMessage("Z", Buffer.from("I"))]);
+    if (!statement.includes("as waiting")) return none;
+    return Buffer.concat([notice, failure, makeMessage("Z", Buffer.from("I"))]);
   });
   const server = await createTestServer();
   let waits = 0;
@@ -284,9 +284,9 @@ test("a database that reports a row and then fails is tried again only after a w
 test("an outbox with a silent database does not delay others", async () => {
   const server = await createTestServer();
   const silent = await startFakePostgres(() => null);
-  let before: number | null = null;
+  let silentBefore: number | null = null;
   const other = await startFakePostgres(() => {
-    before ??= silent.statements.length;
+    silentBefore ??= silent.statements.length;
     return none;
   });
   const relays = new Relays(relayParts(server.store));
@@ -301,7 +301,7 @@ test("an outbox with a silent database does not delay others", async () => {
   await set(other.url, "other");
   await expect.poll(() => other.statements.length, patient).toBeGreaterThan(0);
   // The changed outbox follows only after the grace, which is shorter than the wait for an answer.
-  expect(before).toBe(1);
+  expect(silentBefore).toBe(1);
   await expect.poll(() => silent.statements.length, { timeout: 5_000 }).toBe(2);
   const stoppedAt = performance.now();
   await relays.stop();

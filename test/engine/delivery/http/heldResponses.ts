@@ -20,7 +20,7 @@ const { deliver, close } = createDeliver({
   limits: {
     responseBytes: 1024 * 1024,
     maxBody: 8 * 1024 * 1024,
-    connectTimeout: 60_000,
+    connectTimeout: 10_000,
     connectionsPerOrigin: 1_000,
   },
   region: "US-EAST-1",
