@@ -7,9 +7,9 @@ import type { Millis } from "../core/values/basics.ts";
 export interface Clock {
   now(): Millis;
   /**
-   * Resolves at `until`, or as soon as `wake` is aborted. Never rejects. If the clock is set back, the wait
-   * does not become longer. If the clock is set forward, the wait may become shorter, because a machine that
-   * was asleep must catch up on due times and looks the same.
+   * Resolves at `until` or up to 1 ms later, or as soon as `wake` is aborted. Never rejects. If the clock is
+   * set back, the wait does not become longer. If the clock is set forward, the wait may become shorter,
+   * because a machine that was asleep must catch up on due times and looks the same.
    */
   sleep(until: Millis, wake: AbortSignal): Promise<void>;
 }
@@ -39,9 +39,9 @@ function sleep(until: Millis, wake: AbortSignal): Promise<void> {
     };
     const wait = (): void => {
       const left = Math.min(endsAt - performance.now(), until - Date.now());
-      // Node cuts off fractions, so the timer would fire too early and be set again.
+      // Node counts whole milliseconds, so a timer may fire up to 1 ms early, and would be set again.
       if (left > 0)
-        timer = setTimeout(wait, Math.ceil(Math.min(left, left === Infinity ? maxTimer : maxTimerStep)));
+        timer = setTimeout(wait, Math.min(Math.ceil(left) + 1, left === Infinity ? maxTimer : maxTimerStep));
       else end();
     };
     wake.addEventListener("abort", end);

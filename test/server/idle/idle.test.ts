@@ -21,9 +21,17 @@ async function startServer(store: readonly string[]): Promise<() => string[]> {
   return () => readFileSync(file, "utf8").split("\n").slice(0, -1);
 }
 
-/** Returns the timers of less than a second. */
-const listShort = (timers: readonly string[]): string[] =>
-  timers.filter((line) => Number.parseFloat(line) < 1_000);
+/**
+ * Returns the timers of less than a second. While the clock of the machine is slowed down, a wait takes
+ * another timer for its rest. So timers of up to 2 ms do not count if there are as many longer ones.
+ */
+function listShort(timers: readonly string[]): string[] {
+  const isRest = (line: string): boolean => Number.parseFloat(line) <= 2;
+  const rests = timers.filter(isRest).length;
+  return timers.filter(
+    (line) => Number.parseFloat(line) < 1_000 && !(isRest(line) && rests <= timers.length - rests),
+  );
+}
 
 test(
   "an idle server on SQLite sets no timer below one second",
@@ -65,12 +73,9 @@ test(
     expect((await countStatements()) - statements).toBeLessThanOrEqual((4 * watched) / 1e3);
     const short = listShort(readTimers().slice(timers)).map(Number.parseFloat);
     // The check of its lock, and the time that the check may take: docs/decisions/0051. A wait ends at a time
-    // of the clock, so its timer is shorter if the process was busy. If a timer fires too early, another one
-    // waits for the rest.
-    const isRest = (delay: number): boolean => delay <= 2;
-    const isCheck = (delay: number): boolean => [500, 300].some((full) => delay <= full && delay > full - 50);
-    expect(short.filter((delay) => !isRest(delay) && !isCheck(delay))).toEqual([]);
-    expect(short.filter(isCheck).length).toBeLessThanOrEqual(2 * 2 * (watched / 1e3 + 1));
-    expect(short.filter(isRest).length).toBeLessThanOrEqual(short.filter(isCheck).length);
+    // of the clock, so its timer is shorter if the process was busy.
+    const isCheck = (delay: number): boolean => [501, 301].some((full) => delay <= full && delay > full - 51);
+    expect(short.filter((delay) => !isCheck(delay))).toEqual([]);
+    expect(short.length).toBeLessThanOrEqual(2 * 2 * (watched / 1e3 + 1));
   },
 );
