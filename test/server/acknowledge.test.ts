@@ -32,9 +32,7 @@ test("an attempt that its receiver holds survives the death of the server, and i
   const sent = { method: "POST", headers: { "svc-ack-timeout": "1h" }, body: "render 7" };
   const published = await ask(first, `/v2/publish/${receiver.url}/work`, sent);
   const id = String(published["messageId"]);
-  await expect
-    .poll(async () => (await ask(first, `/v2/messages/${id}`))["state"], { timeout: 10_000 })
-    .toBe("acknowledging");
+  await expect.poll(async () => (await ask(first, `/v2/messages/${id}`))["state"]).toBe("acknowledging");
   first.kill("SIGKILL");
   const { out, err } = await first.ended;
   const second = await startWaypost(["dev", "--port", "0", "--data", data, "--log-level", "debug"]);
@@ -71,7 +69,7 @@ test(
     );
     const states = () =>
       Promise.all(ids.map(async (id) => (await ask(two, `/v2/messages/${id}`, { token }))["state"]));
-    await expect.poll(states, { timeout: 10_000 }).toEqual(["acknowledging", "acknowledging"]);
+    await expect.poll(states).toEqual(["acknowledging", "acknowledging"]);
     const attempts = ids.map((id) =>
       String(
         receiver.arrivals.find(({ headers }) => headers["svc-message-id"] === id)?.headers["svc-attempt"],

@@ -36,9 +36,9 @@ test("a connector is connected after its first pull, and outlives errors of the 
   ]);
   const args = ["connect", origin, "--to", "http://127.0.0.1:9"];
   const connector = startCommand(args, { WAYPOST_URL: server.url, ...client });
-  await expect.poll(server.asked, { timeout: 20_000 }).toBeGreaterThan(1);
+  await expect.poll(server.asked).toBeGreaterThan(1);
   expect(connector.out()).toBe("");
-  await expect.poll(server.asked, { timeout: 20_000 }).toBeGreaterThan(4);
+  await expect.poll(server.asked).toBeGreaterThan(4);
   expect(connector.out().match(/connected/g)).toHaveLength(1);
   expect(connector.err()).toBe(
     "waypost: the server has failed\nwaypost: stopping; retry later\nwaypost: the server has failed\n",
@@ -85,7 +85,7 @@ test("an unmodified workflow runs behind a connector", async () => {
         | Record<string, unknown>[]
         | undefined
     )?.[0];
-  await expect.poll(async () => (await run())?.["workflowState"], { timeout: 30_000 }).toBe("RUN_SUCCESS");
+  await expect.poll(async () => (await run())?.["workflowState"]).toBe("RUN_SUCCESS");
   expect(JSON.parse(String((await run())?.["workflowRunResponse"]))).toEqual({
     upper: "HELLO ANN",
     length: 9,
@@ -153,7 +153,7 @@ test("without a program, the attempt fails like any other, and the message is se
   const closed = await startApp(async () => new Response());
   const connector = await connect(server.url, closed.replace(/\d+$/, "9"));
   const id = await publish(server.url, "/work", { "svc-retries": "1", "svc-retry-delay": "1000" });
-  await expect.poll(() => connector.out(), { timeout: 20_000 }).toContain("502");
+  await expect.poll(() => connector.out()).toContain("502");
   connector.kill("SIGTERM");
   await connector.ended;
   await connect(server.url, unused.url);
@@ -171,7 +171,7 @@ test("a connector of a source forwards its calls to a local program", async () =
   const { url } = await post("/v2/sources", { name: "code", destination: `${origin}/hook?from=code` });
   const args = ["connect", "--source", "code", "--to", app.url];
   const connector = startCommand(args, { WAYPOST_URL: server.url, ...client });
-  await expect.poll(() => connector.out(), { timeout: 20_000 }).toContain(`connected ${origin} to`);
+  await expect.poll(() => connector.out()).toContain(`connected ${origin} to`);
   await fetch(String(url), { method: "POST", body: "pushed" });
   await app.until((arrivals) => arrivals.length === 1);
   expect(app.arrivals[0]).toMatchObject({ path: "/hook?from=code", body: Buffer.from("pushed") });

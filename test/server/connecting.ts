@@ -21,7 +21,7 @@ export async function startPulled(data = temporaryFolder()) {
 export async function connect(server: string, to: string, ...more: string[]) {
   const args = ["connect", origin, "--to", to, ...more];
   const connector = startCommand(args, { WAYPOST_URL: server, ...client });
-  await expect.poll(() => connector.out(), { timeout: 20_000 }).toContain("connected");
+  await expect.poll(() => connector.out()).toContain("connected");
   return connector;
 }
 

@@ -35,7 +35,6 @@ async function startHanging({ hangs, ignoresClose = false }: { hangs: number; ig
 
 test.each([[false], [true]])(
   "ended attempts close their connections and are sent again, also if the destination ignores the close (%s)",
-  { timeout: 60_000 },
   async (ignoresClose) => {
     const { connections, host } = await startHanging({ hangs: 2, ignoresClose });
     const server = await startWaypost(["dev", "--port", "0", "--data", temporaryFolder()]);
@@ -49,7 +48,7 @@ test.each([[false], [true]])(
     const sent = { "svc-retries": "0", "svc-retry-delay": "1000" };
     const first = String((await ask("POST", `/v2/publish/http://${host}/a`, sent))["messageId"]);
     const second = String((await ask("POST", `/v2/enqueue/q/http://${host}/b`, sent))["messageId"]);
-    await expect.poll(() => connections.length, { timeout: 10_000 }).toBe(2);
+    await expect.poll(() => connections.length).toBe(2);
     const cli = (...words: string[]) =>
       runWaypost(words, { WAYPOST_URL: server.url, WAYPOST_TOKEN: developmentToken }).ended;
     const pressedAt = Date.now();
@@ -63,8 +62,8 @@ test.each([[false], [true]])(
       { error: "ended by operator" },
     ]);
     const end = async (id: string) => (await ask("GET", `/v2/messages/${id}`))["state"];
-    await expect.poll(() => end(first), { timeout: 20_000 }).toBe("delivered");
-    await expect.poll(() => end(second), { timeout: 20_000 }).toBe("delivered");
+    await expect.poll(() => end(first)).toBe("delivered");
+    await expect.poll(() => end(second)).toBe("delivered");
     for (const again of connections.slice(2))
       expect(again.openedAt).toBeGreaterThanOrEqual(pressedAt + 1_000);
     expect((await cli("messages", "end-attempt", first)).out).toBe(`${first} is not being sent\n`);

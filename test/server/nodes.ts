@@ -18,16 +18,22 @@ export type Node = Process & { name: string };
 export async function startNodes(
   databaseUrl: string,
   names: readonly string[],
+  environment: Record<string, string> = {},
 ): Promise<{ nodes: Node[]; token: string }> {
   const [first = "", ...others] = names;
-  const one = await startNode(databaseUrl, first);
+  const one = await startNode(databaseUrl, first, environment);
   const credentials = await readCredentials("--database-url", databaseUrl);
   const [, token = ""] = /WAYPOST_TOKEN="(.*)"/.exec(credentials) ?? [];
-  return { nodes: [one, ...(await Promise.all(others.map((name) => startNode(databaseUrl, name))))], token };
+  const rest = await Promise.all(others.map((name) => startNode(databaseUrl, name, environment)));
+  return { nodes: [one, ...rest], token };
 }
 
 /** Starts a further node, or restarts one that was killed. */
-export async function startNode(databaseUrl: string, name: string): Promise<Node> {
+export async function startNode(
+  databaseUrl: string,
+  name: string,
+  environment: Record<string, string> = {},
+): Promise<Node> {
   const preload = new URL("./shortLease.ts", import.meta.url).href;
   const args = [
     "start",
@@ -40,7 +46,7 @@ export async function startNode(databaseUrl: string, name: string): Promise<Node
     "--region",
     name,
   ];
-  return { ...(await startWaypost(args, { NODE_OPTIONS: `--import=${preload}` })), name };
+  return { ...(await startWaypost(args, { NODE_OPTIONS: `--import=${preload}`, ...environment })), name };
 }
 
 /** Runs a statement and returns its rows. If the URL has several hosts, name the one that is meant. */

@@ -16,7 +16,7 @@ import {
 /** Opens a connection to the endpoint with a message, so that the first call of a run reuses it. */
 async function openConnection(ask: Ask, url: string, arrivals: readonly Arrived[]): Promise<void> {
   await ask("POST", `publish/${url}`, { body: "[]" });
-  await expect.poll(() => arrivals.length, { timeout: 20_000 }).toBe(1);
+  await expect.poll(() => arrivals.length).toBe(1);
   await pause(200);
 }
 
@@ -26,45 +26,37 @@ async function proceed(ask: Ask, url: string, { history, runId }: Arrived): Prom
   if (history.length === 2) await finishRun(ask, runId);
 }
 
-test(
-  "a reused connection that closes after the post executes no stored step again",
-  { timeout: 60_000 },
-  async () => {
-    const { ask } = await startServer();
-    const { arrivals, url } = await startEndpoint(async (arrived) => {
-      await proceed(ask, url, arrived);
-      return arrived.history.length !== 1 && 200;
-    });
-    await openConnection(ask, url, arrivals);
-    await trigger(ask, url);
-    await waitForSuccess(ask);
-    await pause(300);
-    expect(arrivals.map(({ history }) => history.length)).toEqual([0, 1, 2]);
-    expect(arrivals[1]?.connection).toBe(1);
-  },
-);
+test("a reused connection that closes after the post executes no stored step again", async () => {
+  const { ask } = await startServer();
+  const { arrivals, url } = await startEndpoint(async (arrived) => {
+    await proceed(ask, url, arrived);
+    return arrived.history.length !== 1 && 200;
+  });
+  await openConnection(ask, url, arrivals);
+  await trigger(ask, url);
+  await waitForSuccess(ask);
+  await pause(300);
+  expect(arrivals.map(({ history }) => history.length)).toEqual([0, 1, 2]);
+  expect(arrivals[1]?.connection).toBe(1);
+});
 
-test(
-  "a reused connection that closes before the post is followed by another attempt, without a retry",
-  { timeout: 60_000 },
-  async () => {
-    const { ask } = await startServer();
-    const { arrivals, url } = await startEndpoint(async (arrived) => {
-      if (arrived.history.length === 1 && arrived.connection === 1) return false;
-      await proceed(ask, url, arrived);
-      return 200;
-    });
-    await openConnection(ask, url, arrivals);
-    await trigger(ask, url);
-    await waitForSuccess(ask);
-    // The run has no retries.
-    const seen = arrivals.map(({ history, retried }) => `${history.length} ${retried}`);
-    expect(seen).toEqual(["0 0", "1 0", "1 1", "2 0"]);
-  },
-);
+test("a reused connection that closes before the post costs another attempt, but no retry", async () => {
+  const { ask } = await startServer();
+  const { arrivals, url } = await startEndpoint(async (arrived) => {
+    if (arrived.history.length === 1 && arrived.connection === 1) return false;
+    await proceed(ask, url, arrived);
+    return 200;
+  });
+  await openConnection(ask, url, arrivals);
+  await trigger(ask, url);
+  await waitForSuccess(ask);
+  // The run has no retries.
+  const seen = arrivals.map(({ history, retried }) => `${history.length} ${retried}`);
+  expect(seen).toEqual(["0 0", "1 0", "1 1", "2 0"]);
+});
 
-test("a server that stops takes the posts of the calls that it has made", { timeout: 60_000 }, async () => {
-  const { server, ask } = await startServer("--grace", "20s");
+test("a server that stops takes the posts of the calls that it has made", async () => {
+  const { server, ask } = await startServer("--grace", "30m");
   const posted: unknown[] = [];
   const { arrivals, url } = await startEndpoint(async ({ runId }) => {
     server.kill("SIGTERM");
@@ -73,11 +65,10 @@ test("a server that stops takes the posts of the calls that it has made", { time
     return 200;
   });
   await trigger(ask, url);
-  const stoppedAt = Date.now();
+  // Long before the grace ends.
   expect((await server.ended).code).toBe(0);
   expect(posted).toMatchObject([{ status: 200, body: [{ messageId: expect.any(String) }] }]);
   expect(arrivals).toHaveLength(1);
-  expect(Date.now() - stoppedAt).toBeLessThan(15_000);
 });
 
 /** An endpoint that posts a step in each call, and ends the run after `count` steps. */
@@ -105,7 +96,7 @@ const countedSteps = (ask: () => Ask, count: number) => {
   };
 };
 
-test("a call begins when the call that posted its step has ended", { timeout: 60_000 }, async () => {
+test("a call begins when the call that posted its step has ended", async () => {
   const { ask } = await startServer();
   const { overlaps, respond } = countedSteps(() => ask, 20);
   const { arrivals, url } = await startEndpoint((arrived) => respond(arrived, url, true));
@@ -115,7 +106,7 @@ test("a call begins when the call that posted its step has ended", { timeout: 60
   expect(overlaps).toEqual([]);
 });
 
-test("a call without a response delays the next one by 50 ms", { timeout: 60_000 }, async () => {
+test("a call without a response delays the next one by 50 ms", async () => {
   const { ask } = await startServer();
   const { overlaps, respond } = countedSteps(() => ask, 3);
   const { arrivals, url } = await startEndpoint((arrived) =>

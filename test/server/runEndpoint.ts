@@ -136,5 +136,5 @@ export const startRun = (ask: Ask, url: string, headers: Record<string, string> 
 export async function waitForSuccess(ask: Ask): Promise<void> {
   const read = async (): Promise<unknown> =>
     ((await ask("GET", "workflows/runs/r/status")).body as Record<string, unknown>)["workflowState"];
-  await expect.poll(read, { timeout: 30_000 }).toBe("RUN_SUCCESS");
+  await expect.poll(read).toBe("RUN_SUCCESS");
 }

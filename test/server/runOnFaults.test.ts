@@ -109,7 +109,7 @@ test("a key that is paused during a step holds the next one until it is resumed"
   await startRun(ask, url, key);
   const countHeld = async (): Promise<unknown> =>
     ((await ask("GET", "flowControl/k")).body as { waitListSize: number }).waitListSize;
-  await expect.poll(countHeld, { timeout: 20_000 }).toBe(1);
+  await expect.poll(countHeld).toBe(1);
   expect(arrivals).toHaveLength(1);
   await ask("POST", "flowControl/k/resume");
   await waitForSuccess(ask);

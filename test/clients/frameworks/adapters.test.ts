@@ -21,7 +21,7 @@ describe.each(["1.3.3", "0.2.23"])("client %s", (version) => {
     const found = await findPackages(`frameworks-${version}`, [`@upstash/workflow@${version}`, ...servers]);
     if ("problem" in found) process.stderr.write(`skipped: ${found.problem}\n`);
     else folder = found.folder;
-  }, 200_000);
+  });
 
   /** Serves a route, and returns the result of a run and the status of each call. */
   async function run(home: string, framework: Framework, route: Route) {

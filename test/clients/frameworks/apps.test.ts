@@ -28,7 +28,7 @@ describe.runIf(process.env["TEST_FRAMEWORKS"] === "1")("frameworks", () => {
   const paths = apps.flatMap((app) =>
     (app.name === "next" ? ["/work", "/api/work"] : ["/work"]).map((path) => [app.name, path, app] as const),
   );
-  test.each(paths)("%s, %s", { timeout: 120_000 }, async (_, path, app) => {
+  test.each(paths)("%s, %s", async (_, path, app) => {
     const found = await findPackages(`app-${app.name}`, app.packages);
     if ("problem" in found) throw new Error(found.problem);
     writeApp(found.folder, app);
@@ -41,7 +41,7 @@ describe.runIf(process.env["TEST_FRAMEWORKS"] === "1")("frameworks", () => {
       ...{ QSTASH_URL: user.url, QSTASH_TOKEN: user.token },
       UPSTASH_WORKFLOW_URL: place.url.slice(0, -path.length),
     });
-    await expect.poll(() => isOpen(origin), { timeout: 60_000 }).toBe(true);
+    await expect.poll(() => isOpen(origin)).toBe(true);
     const options = { url: place.url, body: { n: 7 }, retries: 2, retryDelay: "100" };
     const run = await user.workflows.trigger(options);
     const limit = new Promise((resolve) => setTimeout(resolve, 40_000));

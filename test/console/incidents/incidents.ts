@@ -183,7 +183,7 @@ export const incidents: readonly Incident[] = [
       expect(await groups.first().innerText()).toMatch(/\/large[^]*90/);
       await onCall.press("Retry", groups.first());
       await onCall.press("Retry 90");
-      await expect.poll(() => shop.accepted, { timeout: 60_000 }).toBe(90);
+      await expect.poll(() => shop.accepted).toBe(90);
       // The plan is then on all other dead letters.
       await onCall.press("Remove the filter Cause");
       await onCall.press("Retry 23");

@@ -162,7 +162,7 @@ describe.each(receivers)("the receiver in $language", ({ language, file, command
       });
       return (await fetch(url, { method: "POST", body: "hello", headers: { [name]: signature } })).status;
     };
-    await expect.poll(() => send({}).catch(() => 0), { timeout: 30_000 }).toBe(204);
+    await expect.poll(() => send({}).catch(() => 0)).toBe(204);
     expect(await send({ signingKey: "sig_2", brand: "upstash" }, "Upstash-Signature")).toBe(204);
     const forged = [
       { signingKey: "sig_3" },

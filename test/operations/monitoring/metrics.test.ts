@@ -185,7 +185,7 @@ test("the figures of outboxes are those of their databases, and no label has the
   expect(await scrapeText(server)).not.toContain("shop-outbox");
   await ask("DELETE", "outboxes/shop-outbox");
   await scrapeUntil(server, none);
-}, 120_000);
+});
 
 test("labels have no URL, queue, key or id, not even of hostile requests", async () => {
   const server = await start(temporaryFolder());

@@ -16,7 +16,6 @@ import { makeOutbox, relayParts, startRelay } from "./userDatabase.ts";
 
 // A tenant chooses the database of its outbox, so the database may be hostile.
 
-const patient = { timeout: 20_000 };
 const none: Answer = endAnswer;
 const key = "6f9619ff-8b86-4d01-b42d-00cf4fc964ff";
 
@@ -251,11 +250,9 @@ test("a database that keeps deleted rows leaves few marks", async () => {
   const fake = await startFakePostgres(answerWithRows());
   await startRelay(relayParts(server.store), makeOutbox(fake.url));
   const read = async () => (await server.store.read.outboxes("acc_1"))[0];
-  await expect
-    .poll(async () => (await read())?.error, patient)
-    .toBe("the database keeps rows that were deleted");
+  await expect.poll(async () => (await read())?.error).toBe("the database keeps rows that were deleted");
   expect((await read())?.marks.length).toBe(1_000);
-}, 30_000);
+});
 
 test("a database that reports a row and then fails is tried again only after a wait", async () => {
   const notice = makeMessage("A", Buffer.alloc(4), Buffer.from("waypost_outbox\0\0"));
@@ -275,11 +272,11 @@ test("a database that reports a row and then fails is tried again only after a w
     },
   };
   const relay = await startRelay(relayParts(server.store, { clock }), makeOutbox(fake.url));
-  await expect.poll(() => fake.startups.length, patient).toBeGreaterThan(5);
+  await expect.poll(() => fake.startups.length).toBeGreaterThan(5);
   await relay.stop();
   expect((await server.store.read.outboxes("acc_1"))[0]?.error).toBe("the database has no free connection");
   expect(waits).toBeGreaterThanOrEqual(fake.startups.length - 1);
-}, 30_000);
+});
 
 test("an outbox with a silent database does not delay others", async () => {
   const server = await createTestServer();
@@ -295,15 +292,15 @@ test("an outbox with a silent database does not delay others", async () => {
   const set = (url: string, name: string, schema = "waypost") =>
     server.store.execute("setOutbox", { account: "acc_1", ...makeOutbox(url, { name, schema }).setting });
   await set(silent.url, "silent");
-  await expect.poll(() => silent.statements.length, patient).toBe(1);
+  await expect.poll(() => silent.statements.length).toBe(1);
   await set(silent.url, "silent", "second");
   await pause(50);
   await set(other.url, "other");
-  await expect.poll(() => other.statements.length, patient).toBeGreaterThan(0);
-  // The changed outbox follows only after the grace, which is shorter than the wait for an answer.
+  await expect.poll(() => other.statements.length).toBeGreaterThan(0);
+  // The changed outbox follows only after the grace, which is shorter than the 15 s that an answer may take.
   expect(silentBefore).toBe(1);
-  await expect.poll(() => silent.statements.length, { timeout: 5_000 }).toBe(2);
+  await expect.poll(() => silent.statements.length, { timeout: 10_000 }).toBe(2);
   const stoppedAt = performance.now();
   await relays.stop();
-  expect(performance.now() - stoppedAt).toBeLessThan(4_000);
-}, 30_000);
+  expect(performance.now() - stoppedAt).toBeLessThan(10_000);
+});

@@ -5,11 +5,9 @@ import { connectTo, makeOutbox, openUserDatabase, relayParts, startRelay } from 
 
 const text = (bytes: Uint8Array): string => Buffer.from(bytes).toString();
 
-const patient = { timeout: 20_000 };
-
 /** Waits until `count` messages were delivered, and returns them in their order. */
 async function takeDeliveries(server: TestServer, count: number) {
-  await expect.poll(() => server.deliveries.length, patient).toBe(count);
+  await expect.poll(() => server.deliveries.length).toBe(count);
   return server.deliveries.splice(0).map(({ message }) => message);
 }
 
@@ -44,9 +42,9 @@ describe("a relay", () => {
       ],
     });
     expect(text(message?.body ?? new Uint8Array())).toBe('{"order": 7}');
-    await expect.poll(() => count("outbox"), patient).toBe(0);
+    await expect.poll(() => count("outbox")).toBe(0);
     expect(await server.store.read.outboxes("acc_1")).toMatchObject([{ taken: 1, error: null }]);
-    await expect.poll(async () => (await server.store.read.outboxes("acc_1"))[0]?.marks, patient).toEqual([]);
+    await expect.poll(async () => (await server.store.read.outboxes("acc_1"))[0]?.marks).toEqual([]);
   });
 
   test("publishes nothing of a transaction that was rolled back", async () => {
@@ -105,10 +103,10 @@ describe("a relay", () => {
     const endpoints = [{ url: "https://one.example/" }, { url: "https://two.example/" }];
     await server.ask("POST", "/v2/topics/all/endpoints", { body: JSON.stringify({ endpoints }) });
     await sql.query(`select waypost.publish('all', 'x', '{"Svc-Queue-Name": "q"}')`);
-    await expect.poll(() => count("outbox"), patient).toBe(0);
+    await expect.poll(() => count("outbox")).toBe(0);
     expect((await sql.query("select reason from waypost.outbox_rejected")).rows).toEqual([]);
     const readLag = async () => (await server.ask("GET", "/v2/queues/q")).body.lag;
-    await expect.poll(readLag, patient).toBe(2);
+    await expect.poll(readLag).toBe(2);
   });
 
   test("finds the rows of a transaction that was open for long", async () => {
@@ -124,7 +122,7 @@ describe("a relay", () => {
   test("is woken by a row while it sleeps", async () => {
     const { server, sql } = await start();
     const isAsleep = async () => (await sql.query("select is_asleep from waypost.relay")).rows[0].is_asleep;
-    await expect.poll(isAsleep, patient).toBe(true);
+    await expect.poll(isAsleep).toBe(true);
     await sql.query("select waypost.publish('https://app.example/', 'x')");
     await takeDeliveries(server, 1);
     expect(await isAsleep()).toBe(false);
@@ -160,7 +158,7 @@ describe("rows that no message can be made of", () => {
     await sql.query("select waypost.publish('https://app.example/after', 'x')");
     const [message] = await takeDeliveries(server, 1);
     expect(message?.url).toBe("https://app.example/after");
-    await expect.poll(() => count("outbox"), patient).toBe(0);
+    await expect.poll(() => count("outbox")).toBe(0);
     const { rows } = await sql.query("select reason from waypost.outbox_rejected order by id");
     expect(rows.map(({ reason }) => reason)).toEqual(
       hostile.map(([, reason]) => expect.stringMatching(reason)),
@@ -170,7 +168,7 @@ describe("rows that no message can be made of", () => {
   test("are put back by one statement", async () => {
     const { server, sql, count } = await start();
     await sql.query("select waypost.publish('later', 'x')");
-    await expect.poll(() => count("outbox_rejected"), patient).toBe(1);
+    await expect.poll(() => count("outbox_rejected")).toBe(1);
     const endpoints = [{ url: "https://one.example/" }];
     await server.ask("POST", "/v2/topics/later/endpoints", { body: JSON.stringify({ endpoints }) });
     expect((await sql.query("select waypost.put_back() as number")).rows).toEqual([{ number: "1" }]);
@@ -188,16 +186,14 @@ describe("the marks of rows", () => {
       `create trigger stop before delete on waypost.outbox for each row execute function stop_delete()`,
     );
     await sql.query("select waypost.publish('https://app.example/', 'x', '{\"Svc-Retries\": 0}')");
-    await expect.poll(() => server.deliveries.length, patient).toBe(1);
+    await expect.poll(() => server.deliveries.length).toBe(1);
     await server.settle(server.delivery(), { status: 500 });
-    await expect
-      .poll(async () => (await server.store.read.outboxes("acc_1"))[0]?.error, patient)
-      .toMatch(/P0001/);
+    await expect.poll(async () => (await server.store.read.outboxes("acc_1"))[0]?.error).toMatch(/P0001/);
     const { body } = await server.ask("GET", "/v2/dlq");
     await server.ask("DELETE", `/v2/dlq/${body.messages[0].dlqId}`);
     expect(body.messages[0].labels).toEqual(["outbox:shop"]);
     await sql.query("drop trigger stop on waypost.outbox");
-    await expect.poll(() => count("outbox"), patient).toBe(0);
+    await expect.poll(() => count("outbox")).toBe(0);
     expect(server.deliveries).toEqual([]);
     await relay.stop();
     expect(await server.store.read.outboxes("acc_1")).toMatchObject([{ taken: 1 }]);
@@ -210,10 +206,10 @@ describe("refusals that may pass", () => {
     const readState = async () => (await server.store.read.outboxes("acc_1"))[0];
     await server.store.execute("changeAccount", { account: "acc_1", change: { state: "passive" } });
     await sql.query("select waypost.publish('https://app.example/', 'x')");
-    await expect.poll(async () => (await readState())?.error, patient).toMatch(/disabled/);
+    await expect.poll(async () => (await readState())?.error).toMatch(/disabled/);
     expect(await count("outbox")).toBe(1);
     await server.store.execute("changeAccount", { account: "acc_1", change: { state: "active" } });
     await takeDeliveries(server, 1);
-    await expect.poll(async () => (await readState())?.error, patient).toBe(null);
+    await expect.poll(async () => (await readState())?.error).toBe(null);
   });
 });

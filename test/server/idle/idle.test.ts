@@ -33,24 +33,19 @@ function listShort(timers: readonly string[]): string[] {
   );
 }
 
-test(
-  "an idle server on SQLite sets no timer below one second",
-  { tags: "long", timeout: 60_000 },
-  async () => {
-    const readTimers = await startServer(["--data", temporaryFolder()]);
-    await pause(settling);
-    const before = readTimers().length;
-    expect(before).toBeGreaterThan(0);
-    await pause(watched);
-    expect(listShort(readTimers().slice(before))).toEqual([]);
-  },
-);
+test("an idle server on SQLite sets no timer below one second", { tags: "long" }, async () => {
+  const readTimers = await startServer(["--data", temporaryFolder()]);
+  await pause(settling);
+  const before = readTimers().length;
+  expect(before).toBeGreaterThan(0);
+  await pause(watched);
+  expect(listShort(readTimers().slice(before))).toEqual([]);
+});
 
 test(
   "an idle node on PostgreSQL checks its lock twice a second and does little else",
   {
     tags: "long",
-    timeout: 120_000,
   },
   async () => {
     const postgres = await startPostgres({ more: { shared_preload_libraries: "pg_stat_statements" } });

@@ -152,7 +152,7 @@ test("idle connections are closed when they expire", async () => {
   });
   const connections = start(3);
   await Promise.all([1, 2, 3].map(() => ask(connections, `http://a.test:${port}/`)));
-  await expect.poll(() => closedAfter.length, { timeout: 20_000 }).toBe(3);
+  await expect.poll(() => closedAfter.length).toBe(3);
   expect(connections.count).toBe(0);
   // Earlier than the destination would close it, but not at once.
   for (const time of closedAfter) expect(time).toBeGreaterThan(900);

@@ -159,7 +159,7 @@ test("a batch has longer for large bodies that it stores, and for those that it 
 });
 
 // The text of the body arrives for 3 s, and a usual transaction may be silent for 2 s.
-test("a large body is stored and sent over a slow link", { tags: "long", timeout: 60_000 }, async () => {
+test("a large body is stored and sent over a slow link", { tags: "long" }, async () => {
   const link = await slowLink(await freshDatabase(), 4_000_000);
   const clock = new TestClock();
   const options = { node: "nod_a", random: createRandom(1), now: () => clock.now };

@@ -43,7 +43,7 @@ test("steps run on only while all nodes that are alive have the same version", a
   };
   expect(await runsOn()).toBe(true);
   const other = await openNode(url, clock, { node: "nod_b", version: "1.2.2" });
-  await expect.poll(runsOn, { timeout: 20_000 }).toBe(false);
+  await expect.poll(runsOn).toBe(false);
   await other.close();
-  await expect.poll(runsOn, { timeout: 20_000 }).toBe(true);
+  await expect.poll(runsOn).toBe(true);
 });

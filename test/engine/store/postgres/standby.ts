@@ -6,7 +6,7 @@ import { ask } from "./postgresDatabase.ts";
 export async function waitForStandby(url: string, name: string): Promise<void> {
   await ask(url, `alter system set synchronous_standby_names = '${name}'`);
   await ask(url, "select pg_reload_conf()");
-  await expect.poll(() => doesCommitEnd(url), { timeout: 30_000 }).toBe(name === "");
+  await expect.poll(() => doesCommitEnd(url)).toBe(name === "");
 }
 
 /** Commits a transaction without effect. Reports whether the commit ends, and does not wait for a standby. */

@@ -162,7 +162,7 @@ test("a message that was decided before a waitlist existed may be sent before it
   b.capacity = { total: 10, perHost: 0 };
   const early = a.send({ url: "https://one.example/early" });
   await expect
-    .poll(() => ask(url, "select 1 from pg_stat_activity where wait_event = 'PgSleep'"), { timeout: 20_000 })
+    .poll(() => ask(url, "select 1 from pg_stat_activity where wait_event = 'PgSleep'"))
     .toHaveLength(1);
   const waiting = await b.send({ url: "https://one.example/waiting" });
   expect(await b.claim()).toEqual([]);
