@@ -2,6 +2,9 @@ import type { Socket } from "node:net";
 import { connect, createServer } from "node:net";
 import { listenAsProxy } from "./postgresProxy.ts";
 
+/** The time that a link makes up for after silence, or because the machine is busy, in milliseconds. */
+const madeUp = 250;
+
 /** A link to a database that carries this many bytes a second in each direction. */
 export async function slowLink(url: string, bytesPerSecond: number) {
   const { hostname, port } = new URL(url);
@@ -18,15 +21,15 @@ export async function slowLink(url: string, bytesPerSecond: number) {
       sockets.add(one);
       one.on("error", () => other.destroy());
       one.on("close", () => other.destroy());
+      let freeAt = 0;
       one.on("data", (data) => {
         one.pause();
-        setTimeout(
-          () => {
-            other.write(data);
-            one.resume();
-          },
-          (data.length * 1_000) / bytesPerSecond,
-        );
+        const now = performance.now();
+        freeAt = Math.max(freeAt, now - madeUp) + (data.length * 1_000) / bytesPerSecond;
+        setTimeout(() => {
+          other.write(data);
+          one.resume();
+        }, freeAt - now);
       });
     }
   });
