@@ -46,7 +46,7 @@ async function openNodes(hangs: number, environment: Record<string, string> = {}
 }
 
 test("a node ends an attempt of another node at once", async () => {
-  // Nodes notice an ended attempt when they renew its lease, which is too late for these to matter.
+  // Without a notice, the node would see it when it renews the lease, which is after 15 minutes.
   const { counts, read, end } = await openNodes(1, { TEST_LEASE: "3600000" });
   expect(await end(0)).toMatchObject({ ended: true });
   await expect.poll(() => counts.closed).toBe(1);

@@ -65,7 +65,7 @@ test("a server that stops takes the posts of the calls that it has made", async 
     return 200;
   });
   await trigger(ask, url);
-  // Long before the grace ends.
+  // A server that waited until the grace ends would outlast the test.
   expect((await server.ended).code).toBe(0);
   expect(posted).toMatchObject([{ status: 200, body: [{ messageId: expect.any(String) }] }]);
   expect(arrivals).toHaveLength(1);

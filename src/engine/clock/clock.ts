@@ -39,10 +39,9 @@ function sleep(until: Millis, wake: AbortSignal): Promise<void> {
     };
     const wait = (): void => {
       const left = Math.min(endsAt - performance.now(), until - Date.now());
+      if (left <= 0) return end();
       // Node counts whole milliseconds, so a timer may fire up to 1 ms early, and would be set again.
-      if (left > 0)
-        timer = setTimeout(wait, Math.min(Math.ceil(left) + 1, left === Infinity ? maxTimer : maxTimerStep));
-      else end();
+      timer = setTimeout(wait, left === Infinity ? maxTimer : Math.min(Math.ceil(left), maxTimerStep) + 1);
     };
     wake.addEventListener("abort", end);
     wait();

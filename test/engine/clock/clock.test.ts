@@ -30,6 +30,15 @@ describe("sleep", () => {
     }
   });
 
+  test("asks for a timer that is 1 ms longer than the wait or its step of 10 s", () => {
+    const setTimer = vi.spyOn(globalThis, "setTimeout");
+    onTestFinished(() => void vi.restoreAllMocks());
+    for (const length of [1, 9_999, 10_000, 10_001, day, Infinity])
+      void systemClock.sleep(systemClock.now() + length, never);
+    const delays = setTimer.mock.calls.map(([, delay]) => delay);
+    expect(delays).toEqual([2, 10_000, 10_001, 10_001, 10_001, 2 ** 31 - 1]);
+  });
+
   test("takes one timer, although a timer of Node may fire early", async () => {
     vi.useRealTimers();
     const setTimer = vi.spyOn(globalThis, "setTimeout");

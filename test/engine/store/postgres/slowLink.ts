@@ -2,7 +2,7 @@ import type { Socket } from "node:net";
 import { connect, createServer } from "node:net";
 import { listenAsProxy } from "./postgresProxy.ts";
 
-/** The time that a link makes up for after silence, or because the machine is busy, in milliseconds. */
+/** How much lost time a link makes up for, in milliseconds: a busy machine forwards some bytes late. */
 const madeUp = 250;
 
 /** A link to a database that carries this many bytes a second in each direction. */
